@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from seglog import layout
 from seglog.kernels import indexing
+from seglog.log.indexes import closing_time_entry, index_entries_for, new_index_state
 from tests.support.interpreted import both
 
 BATCHES = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 200), st.integers(-1, 30)), min_size=0, max_size=40)
@@ -46,9 +47,9 @@ def test_entries_follow_the_rule_however_the_batches_are_cut_into_calls(
     described: list[tuple[int, int, int]], interval: int, cut: int
 ) -> None:
     rows = table(described)
-    state = indexing.new_state()
-    first = indexing.index_entries_for(rows[:cut], interval, state)
-    second = indexing.index_entries_for(rows[cut:], interval, state)
+    state = new_index_state()
+    first = index_entries_for(rows[:cut], interval, state)
+    second = index_entries_for(rows[cut:], interval, state)
     got = [np.concatenate([first[k], second[k]]).tolist() for k in (0, 1)]
     assert (got[0], got[1]) == naive(rows, interval)
 
@@ -57,7 +58,7 @@ def test_entries_follow_the_rule_however_the_batches_are_cut_into_calls(
 def test_compiled_and_interpreted_agree(described: list[tuple[int, int, int]], interval: int) -> None:
     rows, results = table(described), []
     for function in both(indexing, "fill_index_entries"):
-        state = indexing.new_state()
+        state = new_index_state()
         offsets, times = np.zeros((len(rows), 2), np.int64), np.zeros((len(rows), 2), np.int64)
         counts = tuple(int(value) for value in function(rows, interval, state, offsets, times))
         results.append((counts, offsets[: counts[0]].tolist(), times[: counts[1]].tolist(), state.tolist()))
@@ -67,7 +68,7 @@ def test_compiled_and_interpreted_agree(described: list[tuple[int, int, int]], i
 def test_an_offset_that_goes_back_is_told_where_it_would_be_indexed() -> None:
     rows = table([(10, 100, 5), (10, 100, 5), (10, 100, 5)])
     rows["last_offset"][2] = 3
-    _, _, done, status = indexing.index_entries_for(rows, 0, indexing.new_state())
+    _, _, done, status = index_entries_for(rows, 0, new_index_state())
     assert (done, status) == (2, indexing.ENTRIES_OFFSET_NOT_ASCENDING)
 
 
@@ -75,7 +76,7 @@ def test_an_offset_that_goes_back_is_told_where_it_would_be_indexed() -> None:
 def test_the_closing_entry_is_the_largest_timestamp_and_comes_once(
     largest: int, expected: tuple[int, int, int]
 ) -> None:
-    state = indexing.new_state()
-    indexing.index_entries_for(table([(20, 100, largest)]), 4096, state)
-    assert indexing.closing_time_entry(state) == expected
-    assert indexing.closing_time_entry(state)[1] == -1
+    state = new_index_state()
+    index_entries_for(table([(20, 100, largest)]), 4096, state)
+    assert closing_time_entry(state) == expected
+    assert closing_time_entry(state)[1] == -1

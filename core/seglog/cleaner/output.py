@@ -17,7 +17,7 @@ import numpy as np
 from seglog import layout
 from seglog.format.filenames import FileState
 from seglog.kernels import indexing
-from seglog.log.indexes import AbortedTransaction
+from seglog.log.indexes import AbortedTransaction, closing_time_entry, index_entries_for, new_index_state
 from seglog.log.segment import LogSegment
 from seglog.storage.filesystem import FileSystem
 
@@ -54,7 +54,7 @@ class SegmentBounds:
             full = state[indexing.OFFSET_ENTRIES] >= most_offsets or state[indexing.TIME_ENTRIES] >= most_times
             if full and state[indexing.BYTES_SINCE_LAST_ENTRY] > self.index_interval_bytes:
                 return i
-            indexing.index_entries_for(batches[i : i + 1], self.index_interval_bytes, state)
+            index_entries_for(batches[i : i + 1], self.index_interval_bytes, state)
         return len(batches)
 
 
@@ -92,14 +92,14 @@ class NullOutput:
 
     def __init__(self, base_offset: int, index_interval_bytes: int) -> None:
         self.base_offset, self._interval = base_offset, index_interval_bytes
-        self._state = indexing.new_state()
+        self._state = new_index_state()
         self._size = self._batches = self._aborted = 0
 
     def fitting(self, batches: np.ndarray, bounds: SegmentBounds) -> int:
         return bounds.fitting(batches, self.base_offset, self._size, self._state)
 
     def append(self, batches: np.ndarray, data: np.ndarray) -> None:
-        indexing.index_entries_for(batches, self._interval, self._state)
+        index_entries_for(batches, self._interval, self._state)
         self._size += len(data)
         self._batches += len(batches)
 
@@ -107,7 +107,7 @@ class NullOutput:
         self._aborted += len(transactions)
 
     def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary:  # noqa: ARG002 (as CleanedOutput)
-        indexing.closing_time_entry(self._state)
+        closing_time_entry(self._state)
         return SegmentSummary(
             self.base_offset,
             self._size,

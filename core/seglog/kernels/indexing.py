@@ -11,8 +11,6 @@ order:
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import kernel
 from seglog.kernels.arrays import Batches, Int64s, WritableInt64s, WritablePairs
 
@@ -86,43 +84,3 @@ def fill_index_entries(
             state[BYTES_SINCE_LAST_ENTRY] = 0
         state[BYTES_SINCE_LAST_ENTRY] += row["size"]
     return offsets, times, len(batches), ENTRIES_VALID
-
-
-def new_state() -> np.ndarray:
-    """The state (int64) at the start of an empty segment: no timestamp, no entries."""
-    state = np.zeros(STATE_SLOTS, dtype=np.int64)
-    state[MAX_TIMESTAMP] = state[OFFSET_OF_MAX_TIMESTAMP] = state[LAST_TIME_ENTRY_TIMESTAMP] = -1
-    return state
-
-
-def index_entries_for(
-    batches: np.ndarray, index_interval_bytes: int, state: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """The entries that `batches` (layout.BATCH rows, `position` = byte position in the segment) add to the
-    indexes.
-
-    Returns (offset entries, time entries, batches done, ENTRIES_* status): int64 arrays of shape (n, 2)
-    holding (absolute offset, position) and (timestamp, absolute offset). `state` (see `new_state`) is
-    updated. When the status is not ENTRIES_VALID, `batches[done]` is the one whose offsets go backwards.
-    """
-    offset_entries = np.empty((len(batches), 2), dtype=np.int64)
-    time_entries = np.empty((len(batches), 2), dtype=np.int64)
-    offsets, times, done, status = fill_index_entries(
-        batches, index_interval_bytes, state, offset_entries, time_entries
-    )
-    return offset_entries[:offsets], time_entries[:times], int(done), int(status)
-
-
-def closing_time_entry(state: np.ndarray) -> tuple[int, int, int]:
-    """The time entry that rolling, closing, recovery or cleaning adds last, as (status, timestamp, offset).
-
-    The largest timestamp of the segment; a timestamp of -1 stands for no entry: it is there already, or there
-    is none. The state is updated as if the entry had been written.
-    """
-    timestamp, offset = int(state[MAX_TIMESTAMP]), int(state[OFFSET_OF_MAX_TIMESTAMP])
-    status = int(time_entry_status(timestamp, offset, state))
-    if status != ENTRIES_VALID or timestamp <= state[LAST_TIME_ENTRY_TIMESTAMP]:
-        return status, -1, -1
-    state[TIME_ENTRIES] += 1
-    state[LAST_TIME_ENTRY_TIMESTAMP], state[LAST_TIME_ENTRY_OFFSET] = timestamp, offset
-    return status, timestamp, offset

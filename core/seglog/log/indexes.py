@@ -23,12 +23,59 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptIndexError
+from seglog.kernels import indexing
 from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem
 
 # An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
 _ABORTED_ENTRY = layout.TRANSACTION_INDEX_ENTRY
+
+
+# --- the rule that says where entries go (`kernels.indexing`)
+
+
+def new_index_state() -> np.ndarray:
+    """Returns the index rule's state (int64) at the start of an empty segment: no timestamp, no entries."""
+    state = np.zeros(indexing.STATE_SLOTS, dtype=np.int64)
+    for slot in (indexing.MAX_TIMESTAMP, indexing.OFFSET_OF_MAX_TIMESTAMP, indexing.LAST_TIME_ENTRY_TIMESTAMP):
+        state[slot] = NO_TIMESTAMP
+    return state
+
+
+def index_entries_for(
+    batches: np.ndarray, index_interval_bytes: int, state: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Returns the entries that `batches` (layout.BATCH rows, `position` = byte position in the segment) add.
+
+    The result is (offset entries, time entries, batches done, ENTRIES_* status). The entries are int64 arrays of shape
+    (n, 2): (absolute offset, position) and (timestamp, absolute offset). `state` (see `new_index_state`) is updated.
+    If the status is not ENTRIES_VALID, `batches[done]` is the batch whose offsets go backwards.
+    """
+    offset_entries = np.empty((len(batches), 2), dtype=np.int64)
+    time_entries = np.empty((len(batches), 2), dtype=np.int64)
+    offsets, times, done, status = indexing.fill_index_entries(
+        batches, index_interval_bytes, state, offset_entries, time_entries
+    )
+    return offset_entries[:offsets], time_entries[:times], int(done), int(status)
+
+
+def closing_time_entry(state: np.ndarray) -> tuple[int, int, int]:
+    """Returns the time entry that rolling, closing, recovery or cleaning adds last, as (status, timestamp, offset).
+
+    It has the segment's largest timestamp. A timestamp of -1 means no entry: it is already there, or the segment has no
+    timestamp. The state is updated as if the entry had been written.
+    """
+    timestamp, offset = int(state[indexing.MAX_TIMESTAMP]), int(state[indexing.OFFSET_OF_MAX_TIMESTAMP])
+    status = int(indexing.time_entry_status(timestamp, offset, state))
+    if status != indexing.ENTRIES_VALID or timestamp <= state[indexing.LAST_TIME_ENTRY_TIMESTAMP]:
+        return status, -1, -1
+    state[indexing.TIME_ENTRIES] += 1
+    state[indexing.LAST_TIME_ENTRY_TIMESTAMP], state[indexing.LAST_TIME_ENTRY_OFFSET] = timestamp, offset
+    return status, timestamp, offset
+
+
+# --- the files
 
 
 class OwnedFile:

@@ -27,7 +27,15 @@ from seglog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetO
 from seglog.format.buffers import byte_view
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
-from seglog.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
+from seglog.log.indexes import (
+    AbortedTransaction,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+    closing_time_entry,
+    index_entries_for,
+    new_index_state,
+)
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
@@ -95,7 +103,7 @@ class LogSegment:
         segment.time_index.create()
         if segment.transaction_index.exists():
             fs.remove(segment.transaction_index.path)
-        segment.size, segment._state = 0, indexing.new_state()
+        segment.size, segment._state = 0, new_index_state()
         return segment
 
     # --- properties -------------------------------------------------------------------------------------
@@ -234,9 +242,7 @@ class LogSegment:
             raise SegmentOffsetOverflowError(self.path, self.base_offset, int(row["last_offset"]), int(row["position"]))
 
     def _index(self, batches: np.ndarray) -> None:
-        offsets, times, done, status = indexing.index_entries_for(
-            batches, self.index_interval_bytes, self.index_state()
-        )
+        offsets, times, done, status = index_entries_for(batches, self.index_interval_bytes, self.index_state())
         self.offset_index.append(offsets)
         self.time_index.append(times)
         if status != indexing.ENTRIES_VALID:
@@ -250,7 +256,7 @@ class LogSegment:
         entries, the bytes at 0 (as in Kafka).
         """
         if self._state is None:
-            state = indexing.new_state()
+            state = new_index_state()
             timestamp, offset = self.time_index.last_entry
             state[indexing.MAX_TIMESTAMP] = state[indexing.LAST_TIME_ENTRY_TIMESTAMP] = timestamp
             # An index that is wrong may tell offsets beyond all that there are.
@@ -265,12 +271,12 @@ class LogSegment:
     @property
     def closed_time_index_size(self) -> int:
         """Bytes that the time index will have when the segment is rolled, its last entry included."""
-        _, timestamp, _ = indexing.closing_time_entry(self.index_state().copy())
+        _, timestamp, _ = closing_time_entry(self.index_state().copy())
         return self.time_index.size + (layout.TIME_INDEX_ENTRY.itemsize if timestamp >= 0 else 0)
 
     def _close_time_index(self) -> int:
         """Adds the largest timestamp as the last time entry, unless it is there; returns the ENTRIES_* status."""
-        status, timestamp, offset = indexing.closing_time_entry(self.index_state())
+        status, timestamp, offset = closing_time_entry(self.index_state())
         if timestamp >= 0:
             self.time_index.append(np.array([[timestamp, offset]], dtype=np.int64))
         return status
@@ -358,7 +364,7 @@ class LogSegment:
         self.offset_index.create()
         self.time_index.create()
         self.transaction_index.reset()
-        self._state = indexing.new_state()
+        self._state = new_index_state()
 
     def truncate_to(self, offset: int) -> int:
         """Drops everything from the batch on that holds `offset`, or is the next one; returns the bytes dropped.
