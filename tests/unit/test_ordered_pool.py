@@ -12,8 +12,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 import pytest
 
 from seglog import ordered_pool
-from seglog.memory_budget import Account, MemoryBudget
-from seglog.ordered_pool import LARGE_BYTES, in_order
+from seglog.ordered_pool import LARGE_BYTES, Account, MemoryBudget, in_order
 
 MIB = 1 << 20
 

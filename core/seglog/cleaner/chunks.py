@@ -31,8 +31,8 @@ from seglog.kernels.rebuilding import MOST_GROWTH
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, LEAST_RECORD_SIZE
 from seglog.kernels.runs import DECOMPRESS, decompress_run
 from seglog.log.segment import LogSegment
-from seglog.memory_budget import Account, unlimited
 from seglog.model import Compression
+from seglog.ordered_pool import Account, unlimited
 from seglog.scan.segment_scan import Chunk, EndReason, ScanMemory, SegmentScan
 from seglog.storage.filesystem import File
 

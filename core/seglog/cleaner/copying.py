@@ -31,8 +31,7 @@ from seglog.errors import IncompleteError
 from seglog.kernels import filter_slots
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
-from seglog.memory_budget import Account
-from seglog.ordered_pool import in_order
+from seglog.ordered_pool import Account, in_order
 
 _EVEN = 1.1  # the longest load of a thread, in shares of the mean, with which groups are copied side by side
 _UNFLUSHED = 8  # groups whose files may wait for the disk, and stay open

@@ -45,8 +45,7 @@ from seglog.kernels.records import RECORDS_VALID
 from seglog.log.markers import read_markers
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
-from seglog.memory_budget import Account
-from seglog.ordered_pool import in_order
+from seglog.ordered_pool import Account, in_order
 from seglog.scan.segment_scan import Chunk, ScanMemory
 
 _MAP_BESIDE_LARGE = 16 << 20  # bytes of a map for which there is room while a large batch is copied

@@ -25,7 +25,7 @@ from seglog.cleaner.options import CleanerOptions, Strategy, StrategyKind
 from seglog.errors import ConfigError
 from seglog.kernels import key_tables, offset_map
 from seglog.kernels.hashing import SEED_WORDS
-from seglog.memory_budget import Account
+from seglog.ordered_pool import Account
 from seglog.scan.segment_scan import Chunk
 
 KEY_STORE_BYTES = 64 << 20

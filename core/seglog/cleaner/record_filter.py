@@ -43,7 +43,7 @@ from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_AL
 from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
-from seglog.memory_budget import Account, unlimited
+from seglog.ordered_pool import Account, unlimited
 from seglog.scan.segment_scan import Chunk
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD

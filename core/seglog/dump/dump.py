@@ -34,7 +34,7 @@ from seglog.evidence.unsettled import Unsettled
 from seglog.format.columns import Records
 from seglog.format.filenames import parse_file_name
 from seglog.kernels import render
-from seglog.memory_budget import Account
+from seglog.ordered_pool import Account
 from seglog.scan.listing import Target
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem

@@ -1,7 +1,7 @@
 """Turning the pieces of a log into rendered blocks, in order, under threads; `dump` and `dump_log` share it.
 
 A task renders a run of batches. The first blocks are computed under the thread, the others only as they are read. What
-all tasks hold together is bounded in bytes (`memory_budget`), whatever the batches expand to. Buffers are recycled: a
+all tasks hold together is bounded in bytes (`ordered_pool`), whatever the batches expand to. Buffers are recycled: a
 block is valid until the next step.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from seglog import layout
 from seglog.evidence.findings import Finding
 from seglog.kernels import render
-from seglog.memory_budget import Account, MemoryBudget, bytes_in_flight
+from seglog.ordered_pool import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.log_walk import WalkedEntries
 
 # A rendered block; larger only for a line that is larger itself.

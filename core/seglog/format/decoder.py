@@ -35,7 +35,7 @@ from seglog.kernels.records import (
     RECORDS_VALID,
 )
 from seglog.kernels.runs import decompress_run
-from seglog.memory_budget import Account, unlimited
+from seglog.ordered_pool import Account, unlimited
 
 # What is held at once of records: a run of batches expanded, and a table of rows (56 bytes each).
 ARENA_BYTES = 16 << 20

@@ -42,7 +42,7 @@ from seglog.kernels.records import (
     TRAILING_BYTES,
     whole_records,
 )
-from seglog.memory_budget import Account, unlimited
+from seglog.ordered_pool import Account, unlimited
 
 # Enough that what is done once a window costs nothing beside it, and records enough that a table stays small.
 WINDOW_BYTES = 4 << 20

@@ -38,7 +38,7 @@ from seglog.kafka_dump_log.indexes import IndexDump
 from seglog.kafka_dump_log.reports import Report, Reports
 from seglog.kernels import render, render_dump_log
 from seglog.layout import CONTROL_MASK, INT32_MAX
-from seglog.memory_budget import Account
+from seglog.ordered_pool import Account
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 

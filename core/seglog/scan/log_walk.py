@@ -25,7 +25,7 @@ from seglog import layout
 from seglog.format.columns import Records
 from seglog.format.decoder import BatchScan, checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
-from seglog.memory_budget import Account
+from seglog.ordered_pool import Account
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.resync import PlausibleOffsets, entry_end, first_of_run, next_entry
 from seglog.scan.segment_scan import (

@@ -29,7 +29,7 @@ from seglog.format import checksum
 from seglog.format.columns import Records
 from seglog.format.decoder import checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE, WALK_COMPLETE, WALK_FULL
-from seglog.memory_budget import Account, unlimited
+from seglog.ordered_pool import Account, unlimited
 from seglog.storage.filesystem import File, FileSystem
 
 CHUNK_BYTES = 1 << 20

@@ -25,8 +25,8 @@ from seglog.format.columns import Records
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
-from seglog.memory_budget import Account, unlimited
 from seglog.model import NO_LEADER_EPOCH
+from seglog.ordered_pool import Account, unlimited
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size

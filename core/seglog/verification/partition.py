@@ -20,7 +20,7 @@ from seglog.evidence.findings import Finding, finding
 from seglog.evidence.losses import ExtentObserver, losses_of
 from seglog.evidence.surroundings import Surroundings
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
-from seglog.memory_budget import Account, MemoryBudget, bytes_in_flight
+from seglog.ordered_pool import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.view import PartitionView, SingleFile

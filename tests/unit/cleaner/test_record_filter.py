@@ -23,8 +23,8 @@ from seglog.kernels import filter_slots
 from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
-from seglog.memory_budget import unlimited
 from seglog.model import Compression
+from seglog.ordered_pool import unlimited
 from tests.support.cleaning import append, compacted_log, keyed, transaction
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

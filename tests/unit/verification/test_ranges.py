@@ -17,7 +17,7 @@ import seglog
 from seglog import layout
 from seglog.evidence.findings import Finding
 from seglog.format.decoder import scan_batches
-from seglog.memory_budget import unlimited
+from seglog.ordered_pool import unlimited
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
 from seglog.remote.store import ObjectStatus, ObstoreStore

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from seglog.memory_budget import MemoryBudget, bytes_in_flight, unlimited
+from seglog.ordered_pool import MemoryBudget, bytes_in_flight, unlimited
 
 
 class Work(threading.Thread):
