@@ -40,7 +40,7 @@ def record_format(file: str, input_format: str | None, key_separator: str | None
 @contextlib.contextmanager
 def open_chunks(file: str, flush_ms: int | None) -> Iterator[Iterator[bytes | None]]:
     """Chunks of at most CHUNK_BYTES of `file` (`-`: standard input); None when nothing came for a while."""
-    from seglog.locations import parse_location
+    from seglog.remote.routing import parse_location
 
     wait_ms = min(_LONGEST_WAIT_MS, max(flush_ms or 1 << 40, _LEAST_WAIT_MS))
     if file != "-":

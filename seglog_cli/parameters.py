@@ -78,7 +78,7 @@ def _process(parameter: Any, convert: Convert, typers: Callable[[Any, Any], Any]
 
 
 def _location(value: Any) -> Path:
-    from seglog.locations import parse_location
+    from seglog.remote.routing import parse_location
 
     return parse_location(_text(value))
 

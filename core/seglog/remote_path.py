@@ -20,7 +20,7 @@ SCHEMES = (*OBJECT_STORES, *WEB_SERVERS)
 
 
 class RemotePath(PosixPath):
-    """`s3://bucket/key`: made by `locations.parse_location`, and by going on from such a path."""
+    """`s3://bucket/key`: made by `remote.routing.parse_location`, and by going on from such a path."""
 
     @property
     def scheme(self) -> str:

@@ -66,7 +66,7 @@ def run(
     from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
     from seglog.kafka_dump_log.options import choose_decoder
     from seglog.kafka_dump_log.reports import Report
-    from seglog.locations import parse_location
+    from seglog.remote.routing import parse_location
     from seglog_cli.views.findings import finding_text
 
     if session.as_json:

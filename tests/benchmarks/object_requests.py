@@ -27,9 +27,8 @@ import seglog
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import SystemClock
 from seglog.configuration.keys import LogConfig
-from seglog.locations import parse_location
 from seglog.operations.workspace import Sources, Workspace
-from seglog.remote.routing import traffic
+from seglog.remote.routing import parse_location, traffic
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Prices, Traffic
 from seglog.spark.arrow import record_batches

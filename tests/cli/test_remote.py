@@ -16,10 +16,9 @@ import seglog
 from seglog.clock import FixedClock, SystemClock
 from seglog.errors import ConfigError, RefusedError, UnsupportedError
 from seglog.evidence.readable_files import unreadable
-from seglog.locations import parse_location
 from seglog.remote import routing, traffic
 from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.routing import machine_files
+from seglog.remote.routing import machine_files, parse_location
 from seglog.tiers.publishing import commit, put_object, require_new
 from tests.support.command_line import Ended, ended, keep_partitions
 from tests.support.consumers import librdkafka_rows

@@ -15,8 +15,8 @@ import pytest
 import seglog
 from seglog.clock import SystemClock
 from seglog.inspect.statistics import log_statistics
-from seglog.locations import parse_location
 from seglog.operations.fetch import fetch
+from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark.arrow import record_batches

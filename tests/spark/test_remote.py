@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 from seglog.inspect.statistics import log_statistics
-from seglog.locations import parse_location
 from seglog.remote import routing
+from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs

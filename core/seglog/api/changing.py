@@ -32,7 +32,6 @@ from seglog.arguments import flag, instance, integer
 from seglog.cleaner.options import Strategy
 from seglog.configuration.settings import DirectorySettings
 from seglog.format.filenames import parse_topic_partition
-from seglog.locations import parse_location
 from seglog.log.loader import RecoveryReport
 from seglog.model import Compression, member
 from seglog.operations import clean as cleaning
@@ -48,6 +47,7 @@ from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailur
 from seglog.operations.undo import named_run, remember_run
 from seglog.operations.undo import undo as undo_run
 from seglog.operations.workspace import Sources, Workspace, policy_misuse
+from seglog.remote.routing import parse_location
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, log_directory_of, resolve_path

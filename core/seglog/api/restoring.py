@@ -11,12 +11,12 @@ from typing import Unpack
 
 from seglog.api.surroundings import Location, Surroundings, workspace_of
 from seglog.arguments import flag, instance, integer, mapping, several
-from seglog.locations import parse_location
 from seglog.operations import rebuild as rebuilding
 from seglog.operations import restore as restoring
 from seglog.operations.rebuild import RebuildRequest
 from seglog.operations.restore import RestorePlan
 from seglog.reconstruction.plan import RebuildPlan
+from seglog.remote.routing import parse_location
 
 
 def plan_rebuild(

@@ -13,9 +13,8 @@ from seglog.arguments import acting_as, described, integer, mapping, several
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.settings import DirectorySettings
-from seglog.locations import parse_location, require_local
 from seglog.operations.workspace import Sources, Workspace
-from seglog.remote.routing import machine_files
+from seglog.remote.routing import machine_files, parse_location, require_local
 from seglog.scan.listing import Target, resolve_paths
 from seglog.scan.view import unfinished_runs
 from seglog.storage.filesystem import FileSystem

@@ -31,8 +31,8 @@ from seglog.configuration.precedence import Layer, ResolvedConfig, Settings, Wri
 from seglog.errors import ConfigError, RefusedError, SeglogError
 from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
 from seglog.format.properties import parse_properties
-from seglog.locations import parse_location
 from seglog.remote import limits
+from seglog.remote.routing import parse_location
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import FileSystem, read_whole
 from seglog.storage.links import name_of

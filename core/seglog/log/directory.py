@@ -35,7 +35,6 @@ from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
-from seglog.locations import parse_location
 from seglog.log.append_journal import is_unfinished
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint, shutdown_evidence
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
@@ -45,7 +44,7 @@ from seglog.log.read_loader import Place, ViewingFileSystem
 from seglog.log.swap import BeforeLoss
 from seglog.log.unfinished_append import settle_if_possible
 from seglog.model import TopicPartition
-from seglog.remote.routing import machine_files
+from seglog.remote.routing import machine_files, parse_location
 from seglog.scan.listing import (
     OFFSET_CHECKPOINTS,
     LogDirectoryListing,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seglog.cleaner.stats import state_directory
 from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.locations import require_name
+from seglog.remote.routing import require_name
 from seglog.runs.apply import settle_pending, undo_run
 from seglog.runs.journal import RunRecord, RunState, read_journal
 from seglog.runs.quarantine import QUARANTINE, find_run, pending_run

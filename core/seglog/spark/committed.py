@@ -15,8 +15,7 @@ from pathlib import Path
 from seglog.errors import IncompleteError
 from seglog.format.tier_keys import DataKey
 from seglog.format.tier_manifest import ChunkIndex
-from seglog.locations import parse_location
-from seglog.remote.routing import RoutingFileSystem
+from seglog.remote.routing import RoutingFileSystem, parse_location
 from seglog.spark.options import ReadOptions, TierNames
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, ChunkedLog, OneFile, PartOfObject, Stored, WholeObject

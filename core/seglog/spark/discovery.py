@@ -25,13 +25,12 @@ from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.tier_names import COMMITTED, OF_A_TIER, is_place_name
 from seglog.layout import INT64_MAX
-from seglog.locations import parse_location
 from seglog.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.model import TopicPartition
-from seglog.remote.routing import RoutingFileSystem
+from seglog.remote.routing import RoutingFileSystem, parse_location
 from seglog.scan.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from seglog.locations import parse_location
-from seglog.remote.routing import RoutingFileSystem, files_with
+from seglog.remote.routing import RoutingFileSystem, files_with, parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.remote_path import RemotePath
 

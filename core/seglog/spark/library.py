@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import ConfigError
-from seglog.locations import parse_location, require_local
 from seglog.operations.workspace import Sources, Workspace, policy_misuse
+from seglog.remote.routing import parse_location, require_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

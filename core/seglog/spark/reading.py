@@ -22,8 +22,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptRecordError, IncompleteError, NotALogError, RefusedError
 from seglog.layout import INT64_MAX
-from seglog.locations import parse_location
-from seglog.remote.routing import RoutingFileSystem
+from seglog.remote.routing import RoutingFileSystem, parse_location
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.spark.bounds import indexed_position

@@ -15,9 +15,9 @@ import pytest
 from seglog.cleaner.options import CleanerOptions
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.format.filenames import FileKind, parse_file_name
-from seglog.locations import parse_location
 from seglog.operations import clean as requested
 from seglog.operations.clean import Cleaned, Outcome, Skipped
+from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import resolve_paths
 from seglog.spark import cleaning_objects

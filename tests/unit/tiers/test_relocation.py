@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from seglog.locations import parse_location
+from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.spark.files import files_of
 from seglog.storage.filesystem import FileSystem
