@@ -123,7 +123,7 @@ class Session:
 
         config_of = self.config_of(self.resolved(partition).parent, Sources(settings or {}))
         if not writable:
-            from seglog.log.opening import opened_for_reading
+            from seglog.api.opening import opened_for_reading
 
             with opened_for_reading(partition, fs=self.fs, clock=self.clock, config_of=config_of) as log:
                 if log.settled or self.console.verbose:

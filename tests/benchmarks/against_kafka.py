@@ -35,7 +35,7 @@ from seglog.clock import FixedClock, SystemClock
 from seglog.format.decoder import decode_records
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.scan.segment_scan import SegmentScan
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.benchmarks import floors
 from tests.support.kafka import KafkaHarness

@@ -20,7 +20,7 @@ from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans
 from seglog.kernels.runs import decompress_run
 from seglog.scan.segment_scan import SegmentScan
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 _FS = LocalFileSystem()
 _BATCH_BYTES = 1 << 14

@@ -19,7 +19,7 @@ from seglog.format.columns import Records
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import Compression
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 KEY_BYTES = 16
 VALUE_BYTES = 100

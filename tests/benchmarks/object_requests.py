@@ -40,7 +40,7 @@ from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import plan_splits
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.support.object_server import ObjectServer, object_server
 

@@ -70,7 +70,7 @@ def _link(source: str, target: str) -> None:
 class Topics:
     def resolve(self, topic):
         from seglog.configuration.settings import load_settings
-        from seglog.storage.filesystem import LocalFileSystem
+        from seglog.storage.local import LocalFileSystem
 
         settings = load_settings(LocalFileSystem(), environment={}, working_directory=Path("/"))
         return settings.resolve(topic, chosen={"cleanup.policy": "compact", "segment.bytes": SEGMENT_BYTES})
@@ -82,7 +82,7 @@ def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
     from seglog.operations.clean import Cleaned
     from seglog.scan.listing import resolve_paths
     from seglog.spark.cleaning import Placement, clean
-    from seglog.storage.filesystem import LocalFileSystem
+    from seglog.storage.local import LocalFileSystem
 
     names = sorted(p for p in path.iterdir() if p.is_dir())
     targets = resolve_paths(LocalFileSystem(), names)

@@ -44,7 +44,7 @@ def engine_alone(path: Path) -> Callable[[], int]:
     from seglog.spark.schema import default_projection
     from seglog.spark.splits import plan_splits
     from seglog.spark.views import split_batches
-    from seglog.storage.filesystem import LocalFileSystem
+    from seglog.storage.local import LocalFileSystem
 
     fs, options = LocalFileSystem(), parse_read_options({"path": str(path)})
     projection = default_projection("records", None, False)

@@ -11,7 +11,7 @@ import pytest
 
 from seglog.cleaner.stats import CleanerStats
 from seglog.model import TopicPartition
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog_cli.views.cleaning import _REASONS
 from tests.support.cleaning import append, compacted_log, keyed
 from tests.support.command_line import clean_logs, json_lines, process, run

@@ -22,7 +22,7 @@ import pytest
 import seglog_cli.app
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.scan.listing import list_log_directory
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import clean_logs, ended, keep_partitions, run
 
 NAME = os.fsdecode(b"\xff\xfe-0")

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from seglog.scan.listing import resolve_paths
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support import command_line
 from tests.support.command_line import ROOT, clean_logs, environment, json_lines, run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, environment, run, shell

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
 from tests.support.fixtures import fixture_copy
@@ -191,7 +191,7 @@ def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes
     from seglog.clock import SystemClock
     from seglog.repairs.repair import examination, repair
     from seglog.runs.quarantine import PENDING_FILE
-    from seglog.storage.filesystem import LocalFileSystem
+    from seglog.storage.local import LocalFileSystem
 
     class Killed(BaseException):
         pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, files_of

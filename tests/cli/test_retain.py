@@ -9,7 +9,8 @@ import pytest
 
 from seglog.log import obstacles
 from seglog.operations.retain import IN_TIER, KAFKAS_OWN
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.open_logs import START_MS

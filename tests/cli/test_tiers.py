@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog.storage.filesystem import FileStatus, LocalFileSystem
+from seglog.storage.filesystem import FileStatus
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import CLEAN, clean_partition
 from tests.support.log_files import write_segment

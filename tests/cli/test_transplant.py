@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import ended, json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms

@@ -13,13 +13,14 @@ import pytest
 from seglog.cleaner.options import CleanerOptions
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
-from seglog.log.directory import open_partition
+from seglog.log.opening import open_partition
 from seglog.model import Record, TopicPartition
 from seglog.operations.clean import clean
 from seglog.operations.recover import RecoveryOptions, recover
 from seglog.operations.retain import RetentionRequest, retain
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics, broker_directory, opened
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of

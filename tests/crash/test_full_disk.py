@@ -21,8 +21,8 @@ from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
 from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailure, RetentionRequest, retain
 from seglog.scan.listing import list_partition, resolve_paths
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of

@@ -22,7 +22,8 @@ from seglog.repairs.repair import examination, repair
 from seglog.runs.restore import restore_run
 from seglog.salvage.salvage import SalvageOptions, salvage
 from seglog.scan.listing import Target, TargetKind, list_partition
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.damage import batches_of
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment

@@ -21,7 +21,8 @@ from seglog.operations.retain import RetentionRequest, retain
 from seglog.runs.apply import settle_pending
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.scan.log_walk import is_whole
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import batch, write_segment

@@ -13,7 +13,8 @@ from seglog.operations.groups import Group, GroupPartition
 from seglog.replay import replay as replays
 from seglog.replay.offset_map import HEADER, OffsetMap
 from seglog.replay.replay import Replay
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment
 from tests.support.manual_clock import ManualClock

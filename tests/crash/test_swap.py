@@ -22,7 +22,8 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.split import split_overflowed
 from seglog.log.swap import Replacement, Settled, replace_segments, runs_of_neighbours, settle_leftovers
-from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode
+from seglog.storage.local import LocalFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import FS, batch, write_segment
 

@@ -13,7 +13,7 @@ from seglog.dump.dump import DumpOptions, dump
 from seglog.evidence.findings import Finding
 from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.scan.listing import Target, TargetKind
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.fixtures import expected, expected_partitions, fixture_copy, fixture_partitions, manifest
 
 FS = LocalFileSystem()

@@ -19,7 +19,7 @@ from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.log.validator import AppendOrigin
 from seglog.model import Compression, Header, Isolation, Record, TimestampType
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.kafka import KafkaHarness
 from tests.support.open_logs import opened_log
 

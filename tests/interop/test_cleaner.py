@@ -15,7 +15,7 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.cleaning import hold_no_batch
 from tests.support.kafka import KafkaHarness
 

@@ -8,7 +8,7 @@ import pytest
 
 from seglog.configuration.keys import KEYS
 from seglog.configuration.settings import DirectorySettings, load_settings
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.kafka import Broker
 
 pytestmark = pytest.mark.kafka

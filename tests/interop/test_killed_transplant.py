@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.runs.quarantine import BARRIER
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import json_lines, run
 from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import fixture_copy, fixture_now_ms

@@ -20,7 +20,7 @@ from seglog.log.loader import LoadOptions, load_log, plan_recovery
 from seglog.model import Isolation, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.scan.listing import resolve_paths
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.kafka import KafkaHarness
 from tests.support.log_files import rewrite

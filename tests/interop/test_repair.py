@@ -14,7 +14,7 @@ from seglog.clock import FixedClock
 from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import examination, repair
 from seglog.salvage.salvage import SalvageOptions, salvage
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.damage import LOG_DAMAGE, damage_derived, damage_log, rewrite
 from tests.support.fixtures import KAFKA, fixture_copy, fixture_now_ms

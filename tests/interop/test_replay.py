@@ -17,7 +17,7 @@ import pytest
 
 from seglog.model import Isolation, Record
 from seglog.replay.state import ReplayState
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import clean_logs, environment, json_lines, run
 from tests.support.consumers import librdkafka_rows
 from tests.support.kafka import Broker

@@ -14,7 +14,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.retention import apply_retention, plan_retention, remove_deleted
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.kafka import KafkaHarness
 
 pytestmark = pytest.mark.kafka

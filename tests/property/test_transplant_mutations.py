@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import Ended, ended
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.mutated_directories import mutate

@@ -12,7 +12,7 @@ from seglog.clock import SystemClock
 from seglog.operations.clean import Cleaned
 from seglog.scan.listing import resolve_paths
 from seglog.spark.cleaning import Placement, clean
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics
 from tests.support.kafka import Broker
 

@@ -16,7 +16,7 @@ from seglog.scan.listing import resolve_paths
 from seglog.spark.cleaning import Placement, clean, shuffled
 from seglog.spark.cleaning_spec import RoundSpec
 from seglog.spark.cleaning_swap import finish_round
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics, broker_directory
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

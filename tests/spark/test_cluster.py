@@ -24,7 +24,7 @@ from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import plan_splits
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.command_line import keep_partitions

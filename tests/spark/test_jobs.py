@@ -17,7 +17,7 @@ from seglog.inspect.sizing import SizingRequest, size_partition
 from seglog.inspect.statistics import log_statistics
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs, tasks, verifying
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_cli.app import run
 from tests.support import fixtures

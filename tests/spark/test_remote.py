@@ -18,7 +18,7 @@ from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs
 from seglog.spark.files import files_of
 from seglog.spark.schema import VIEWS
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, VerifyOptions
 from seglog_cli.app import run
 from tests.support.object_server import SECRETS, ObjectServer, object_server

@@ -11,7 +11,7 @@ import pytest
 
 from seglog.operations.fetch import fetch
 from seglog.spark.library import verify
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.tiers.view import see_tiers
 
 if TYPE_CHECKING:

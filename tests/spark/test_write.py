@@ -10,7 +10,7 @@ import pytest
 
 from seglog.clock import SystemClock
 from seglog.scan.listing import resolve_paths
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from seglog.configuration.settings import load_settings
 from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.scan.listing import list_log_directory
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 

@@ -24,8 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from seglog.errors import RefusedError
-from seglog.storage.filesystem import READ_BYTES_LIMIT, FileStatus, OpenMode
-from seglog.storage.ownership import Access
+from seglog.storage.filesystem import READ_BYTES_LIMIT, Access, FileStatus, OpenMode
 from tests.support.crash_model import Directory, Node, Step, commit, directories_of, names_after_crash, set_name
 
 

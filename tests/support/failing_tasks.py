@@ -27,7 +27,7 @@ from seglog.spark import cleaning, jobs
 from seglog.spark.session import session
 from seglog.spark.source import SeglogDataSource, SeglogReader
 from seglog.spark.stream_sink import SeglogWriter
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, FileStatus, FileSystem, LocalFileSystem, OpenMode
-from seglog.storage.ownership import Access
+from seglog.storage.filesystem import Access, File, FileStatus, FileSystem, OpenMode, PassingFile, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 
 FAULTS = ("error", "full", "killed", "read only")
 

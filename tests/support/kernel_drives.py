@@ -42,7 +42,7 @@ from seglog.model import Compression, Record
 from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.spark import arrow
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.guarded_kernels import Guard, guard_kernels

@@ -12,7 +12,8 @@ from seglog.format.decoder import scan_batches
 from seglog.format.filenames import FileState
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2
 
 FS = LocalFileSystem()

@@ -9,7 +9,8 @@ from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.read_loader import Place
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000

@@ -22,7 +22,8 @@ from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.prognosis import partition as opening
 from seglog.scan.listing import list_log_directory
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from tests.support.command_line import run
 from tests.support.kafka import NODE_ID, Broker

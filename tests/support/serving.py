@@ -21,7 +21,7 @@ from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint
 from seglog.serve.limits import Limits
 from seglog.serve.running import committed_offsets
 from seglog.serve.server import Server
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.consumers import Row
 
 LOOPBACK = "127.0.0.1"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFile, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import blocks
 
 

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs, parse_leader_epochs
 from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.scan.listing import list_partition
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"
 KEY_ID, DATA_KEY, AAD = "key1", bytes(range(32)), bytes(range(32, 64))

@@ -27,7 +27,7 @@ from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.validator import AppendOrigin
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.kafka import KafkaFailure, KafkaHarness
 from tests.support.manual_clock import ManualClock
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from seglog.remote.routing import RoutingFileSystem
-from seglog.storage.filesystem import FileStatus, FileSystem, LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import FileStatus, FileSystem, OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 
 
 def routed(fs: FileSystem) -> RoutingFileSystem:

@@ -14,6 +14,8 @@ from seglog.configuration.keys import LogConfig
 from seglog.remote.routing import parse_location, require_local
 
 if TYPE_CHECKING:
+    from seglog.log.directory import ConfigOf
+    from seglog.log.loader import LoadOptions
     from seglog.log.log import Log
     from seglog.storage.filesystem import FileSystem
 
@@ -90,15 +92,51 @@ def open_log(
     else:
         for problem in unfinished_runs(fs, [path]):
             _logger.warning("%s", problem)
-    from seglog.log.opening import opened_for_reading
-
     with opened_for_reading(path, fs=fs, clock=now, config_of=lambda _topic: settings) as log:
         yield log
 
 
 @contextlib.contextmanager
+def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_of: ConfigOf) -> Iterator[Log]:
+    """The log in `directory` as it is now, whatever a broker does meanwhile. Of the log directory around it only the
+    checkpoint of log starts is read, unless somebody asks how the log was closed.
+
+    NotALogError when it is missing, or is no partition: by name or by what is in it.
+    """
+    from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT, parse_topic_partition, topic_partition_of
+    from seglog.log.checkpoints import OffsetCheckpoint
+    from seglog.log.directory import LogDirectory
+    from seglog.log.log import Log
+    from seglog.log.read_loader import Place, ViewingFileSystem
+    from seglog.scan.listing import require_directory, require_partition
+    from seglog.storage import links
+
+    directory = links.resolve(directory)
+    require_directory(fs, directory)
+    require_partition(fs, directory)
+    topic_partition, views = topic_partition_of(directory), ViewingFileSystem(fs, directory.parent)
+
+    def options_of() -> LoadOptions:
+        with LogDirectory.open(directory.parent, fs=views, clock=clock, config_of=config_of) as around:
+            return around.load_options(directory)
+
+    starts = OffsetCheckpoint(fs, directory.parent / LOG_START_OFFSET_CHECKPOINT, tolerant=True).offsets
+    start = starts.get(topic_partition, 0)
+    if start and parse_topic_partition(directory.name) is None:
+        start = options_of().log_start_offset  # a broker's entry speaks of the live partition, not of this one
+    log = None
+    try:
+        log = Log.open_for_reading(Place(views, directory, clock, start, options_of), config_of(topic_partition.topic))
+        yield log
+    finally:
+        if log is not None:
+            log.close()
+        views.close()
+
+
+@contextlib.contextmanager
 def _opened_for_writing(path: Path, fs: FileSystem, clock: Clock, settings: LogConfig, create: bool) -> Iterator[Log]:
-    from seglog.log.directory import open_partition
+    from seglog.log.opening import open_partition
 
     owner, log = open_partition(
         path, fs=fs, clock=clock, config_of=lambda _topic: settings, writable=True, create=create

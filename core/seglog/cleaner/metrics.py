@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.storage.atomic import write_atomically
+from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 

@@ -26,7 +26,7 @@ from seglog.escaping import escaped
 from seglog.kernels import filter_slots
 from seglog.model import TopicPartition
 from seglog.storage import links
-from seglog.storage.atomic import write_atomically
+from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 MEBIBYTE = 1 << 20

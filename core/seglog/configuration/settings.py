@@ -36,7 +36,7 @@ from seglog.remote.routing import parse_location
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import FileSystem, read_whole
 from seglog.storage.links import name_of
-from seglog.storage.ownership import ROOT, reason_for_doubt
+from seglog.storage.trust import ROOT, reason_for_doubt
 
 CONFIG_VARIABLE = "SEGLOG_CONFIG"
 FILE_NAME = "seglog.yaml"

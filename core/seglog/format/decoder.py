@@ -107,7 +107,7 @@ def decode_records(
     """
     if len(batches) == 0:
         return
-    run = _Run(data, batches, file_position, limit, arena_bytes, account or unlimited())
+    run = _Run(data, batches, file_position, limit, arena_bytes, account)
     yield from run.expanded() if run.compressed else run.in_place()
 
 
@@ -172,7 +172,7 @@ class _Run:
         file_position: int,
         limit: int,
         arena_bytes: int,
-        account: Account,
+        account: Account | None,
     ) -> None:
         count = len(batches)
         self.data, self.batches, self.account = data, batches, account
@@ -181,6 +181,14 @@ class _Run:
         self.status = np.empty(count, dtype=np.int8)
         self.compressed = kernels.payload_spans(data, batches, file_position, self.starts, self.ends, self.status)
         self._held = 0  # bytes of the arena
+
+    def _take(self, size: int) -> None:
+        if self.account is not None:
+            self.account.take(size)
+
+    def _give(self, size: int) -> None:
+        if self.account is not None:
+            self.account.give(size)
 
     def _codec(self, i: int) -> int:
         return int(self.batches[i]["attributes"]) & layout.CODEC_MASK
@@ -201,7 +209,7 @@ class _Run:
             else:
                 starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
                 yield from self._decoded(arena, starts, ends, first, until)
-            self.account.give(self._held)
+            self._give(self._held)
             first = until
 
     def _arena(self, first: int) -> tuple[np.ndarray, np.ndarray]:
@@ -222,7 +230,7 @@ class _Run:
         return arena[:end], bounds[first:until]
 
     def _empty(self, size: int) -> np.ndarray:
-        self.account.take(size)
+        self._take(size)
         self._held = size
         return np.empty(size, dtype=np.uint8)
 
@@ -272,7 +280,7 @@ class _Run:
                     return True, arena, position
             if position > 0 or len(arena) >= self.arena_bytes:
                 return False, arena, position
-            self.account.give(self._held)
+            self._give(self._held)
             arena = self._empty(min(2 * len(arena) + 4 * len(piece), self.arena_bytes))
 
     def _large(self, i: int) -> Iterator[Records]:
@@ -297,11 +305,11 @@ class _Run:
                 lying = arena, int(own[0][0]), int(own[1][0])
                 yield from LargeBatch(batches, lying=lying, number=begin, account=self.account).parts()
                 continue
-            self.account.take(needed * layout.RECORD.itemsize)
+            self._take(needed * layout.RECORD.itemsize)
             rows = np.empty(needed, dtype=layout.RECORD)
             filled = kernels.decode_batches(arena, *own, batches, rows, status)
             yield Records(arena, rows[:filled], batches, status, begin)
-            self.account.give(needed * layout.RECORD.itemsize)
+            self._give(needed * layout.RECORD.itemsize)
 
     def _cuts(self, starts: np.ndarray, ends: np.ndarray, first: int, until: int) -> Iterator[tuple[int, int, int]]:
         """Runs of batches with few enough records, by what their bytes can hold; one with more is a run by itself.

@@ -22,8 +22,8 @@ from seglog.cleaner.manager import LogToClean, log_to_clean
 from seglog.cleaner.options import KAFKA_BYTES_PER_ENTRY
 from seglog.clock import FixedClock
 from seglog.configuration.keys import CleanerConfig, LogConfig
-from seglog.log.directory import open_partition
 from seglog.log.log import Log
+from seglog.log.opening import open_partition
 from seglog.storage.filesystem import FileSystem
 
 DAY_SECONDS = 86_400

@@ -23,7 +23,7 @@ from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.scan.listing import OFFSET_CHECKPOINTS, PartitionListing, SegmentFiles
-from seglog.storage.atomic import write_atomically
+from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)

@@ -33,9 +33,8 @@ from typing import Self
 from seglog.arguments import acting_as, flag, instance
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
-from seglog.errors import NotALogError, RefusedError
+from seglog.errors import RefusedError
 from seglog.format import filenames
-from seglog.log.append_journal import is_unfinished
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint, shutdown_evidence
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
@@ -51,17 +50,16 @@ from seglog.scan.listing import (
     list_log_directory,
     list_partition,
     require_batches,
-    require_partition,
-    require_room_for_partition,
 )
 from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.adapters import InheritingFileSystem, NoticingFileSystem
-from seglog.storage.atomic import TEMPORARY_SUFFIX
+from seglog.storage.files import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.storage.overlay import TrialFileSystem
-from seglog.storage.ownership import require_trust
+from seglog.storage.overlay import BLOCK_BYTES, TrialFileSystem, blocks
+from seglog.storage.room import freeing
+from seglog.storage.trust import require_trust
 from seglog.units import count_text
 
 ConfigOf = Callable[[str], LogConfig]
@@ -165,7 +163,7 @@ class LogDirectory:
                 producer_expiration_ms=producer_expiration_ms,
                 before_loss=before_loss,
             )
-            if writable and settle and is_unfinished(fs, path):
+            if writable and settle and fs.status(path / filenames.APPEND_JOURNAL_FILE, follow=False):
                 settle_if_possible(fs, path, common)
             return common(lock=lock)
         except BaseException:
@@ -444,38 +442,34 @@ class LogDirectory:
         self.close(clean=error is None)
 
 
-def open_partition(
-    directory: Path,
-    *,
-    fs: FileSystem,
-    clock: Clock,
-    config_of: ConfigOf,
-    writable: bool,
-    create: bool = False,
-    before_loss: BeforeLoss | None = None,
-) -> tuple[LogDirectory, Log]:
-    """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
+def room_to_close(directory: LogDirectory) -> int:
+    """Bytes that closing a log directory may write: its checkpoints and the marker, one after the other made anew
+    beside the old one."""
+    names = (*OFFSET_CHECKPOINTS, filenames.CLEAN_SHUTDOWN_FILE)
+    statuses = [directory.fs.status(directory.path / name) for name in names]
+    largest = max(status.size if status is not None else 0 for status in statuses)
+    return statuses.count(None) * BLOCK_BYTES + blocks(largest + BLOCK_BYTES)
 
-    NotALogError when it is missing, or is no partition: by name or by what is in it. With `create` a missing one is
-    made; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is no partition.
+
+def require_room(
+    directory: LogDirectory,
+    report: RecoveryReport,
+    way_out: str = "",
+    work: str = "it was not closed properly, recovering it",
+) -> None:
+    """Raises RefusedError if the disk of a log directory lacks room for what a planned recovery writes.
+
+    `way_out` is what an operator can do about it (default: `retain --free`); `work` is what takes the room.
     """
-    directory = links.resolve(directory)
-    if fs.status(directory) is not None:
-        require_partition(fs, directory)
-    elif create:
-        require_room_for_partition(fs, directory)
-    else:
-        raise NotALogError(directory, "no such directory")
-    owner = LogDirectory.open(
-        directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable, before_loss=before_loss
-    )
-    try:
-        known = filenames.parse_topic_partition(directory.name)
-        log = owner.log_in(directory) if known is None else owner.log(known, create)
-    except BaseException:
-        owner.close(clean=owner.clean_shutdown)
-        raise
-    return owner, log
+    written = 0 if report.room is None else report.room.written
+    if not written:
+        return
+    needed, free = written + room_to_close(directory), directory.fs.free_bytes(directory.path)
+    if free < needed:
+        raise RefusedError(
+            f"{report.directory}: {work} takes up to {needed} bytes of disk space, and {free} are free; nothing was"
+            f" changed. {way_out or freeing(directory.path, needed)}"
+        )
 
 
 def _drop_half_written(fs: FileSystem, path: Path) -> None:

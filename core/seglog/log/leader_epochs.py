@@ -14,7 +14,7 @@ from seglog.errors import CorruptCheckpointError
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT
 from seglog.model import NO_LEADER_EPOCH
-from seglog.storage.atomic import write_atomically
+from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 NO_OFFSET = -1

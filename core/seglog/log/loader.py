@@ -31,10 +31,11 @@ from seglog.clock import Clock
 from seglog.errors import (
     CorruptIndexError,
     CorruptionError,
+    CorruptRecordError,
     SeglogError,
     SegmentOffsetOverflowError,
 )
-from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
@@ -168,6 +169,31 @@ def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOp
     loaded.segments.close()
     loaded.report.room = overlay.room
     return loaded.report
+
+
+def refuse_losses(report: RecoveryReport) -> None:
+    """CorruptRecordError when the recovery would cut anything off, or put less in the place of a log."""
+    if not report.truncated_bytes:
+        return
+    for replaced in report.replaced:
+        raise CorruptRecordError(
+            replaced.path,
+            f"{replaced.path.name}.swap would take its place, and holds less ({replaced.reason}): {replaced.size} bytes"
+            " would be lost if no cleaning has made it. `seglog recover` finishes the swap as a broker does, and keeps"
+            " what it replaces",
+        )
+    cut = next(iter(report.truncated_segments), None)
+    base = cut.base_offset if cut is not None else report.deleted_segments[0]
+    reason = (cut.reason if cut is not None else "") or "the segment lies after damage"
+    if cut is None and report.log_end_offset == report.log_start_offset:
+        reason = f"the log ends below its start {report.log_start_offset}, as log-start-offset-checkpoint has it"
+    raise CorruptRecordError(
+        report.directory / segment_file_name(base),
+        f"{reason}; opening the log would cut {report.truncated_bytes} bytes: `seglog verify` shows the damage,"
+        " `seglog verify --repair` loses the least, `seglog recover` does what a broker does",
+        None if cut is None else cut.valid_bytes,
+        None if cut is None else cut.next_offset,
+    )
 
 
 class _Loader:

@@ -42,7 +42,6 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, LogView, last_leader_epoch
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
-from seglog.log.writer import FlushPolicy
 from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
@@ -72,6 +71,7 @@ class Log:
         self._closed = False
         self._failure: Exception | None = None
         self._last_batch_epoch: int | None = None
+        self._last_flush_ms = clock.now_ms() if self.writable else 0
         self.publish(loaded.log_start_offset, loaded.log_end_offset, loaded.log_end_offset)
 
     @classmethod
@@ -175,10 +175,6 @@ class Log:
     def _appender(self) -> Appender:
         return Appender(self)
 
-    @cached_property
-    def _flush_policy(self) -> FlushPolicy:
-        return FlushPolicy(self.config.flush_messages, self.config.flush_ms, self.clock.now_ms())
-
     def append(
         self,
         records: Iterable[Record] | Records,
@@ -262,8 +258,10 @@ class Log:
             self.flush_below(self.log_end_offset)
 
     def flush_if_due(self, now_ms: int) -> bool:
-        """Flushes when `flush.messages` or `flush.ms` ask for it; whether everything is flushed now."""
-        if self._flush_policy.due(self.log_end_offset - self.recovery_point, now_ms):
+        """Flushes if `flush.messages` or `flush.ms` ask for it; returns whether everything is flushed now."""
+        unflushed = self.log_end_offset - self.recovery_point
+        waited_ms = now_ms - self._last_flush_ms
+        if unflushed > 0 and (unflushed >= self.config.flush_messages or waited_ms >= self.config.flush_ms):
             self.flush_below(self.log_end_offset)
         return self.recovery_point >= self.log_end_offset
 
@@ -275,7 +273,7 @@ class Log:
                 self.fs.sync_directory(self.directory)
                 self.directory_changed = False
             self._recovery_point = offset
-        self._flush_policy.flushed(self.clock.now_ms())
+        self._last_flush_ms = self.clock.now_ms()
 
     def close(self) -> None:
         """Flushes and leaves what a broker leaves: last time entry, trimmed indexes, a snapshot at the log end."""

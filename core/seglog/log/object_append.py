@@ -34,8 +34,8 @@ from seglog.log.log import Log
 from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
 from seglog.model import TopicPartition
 from seglog.scan.segment_scan import SegmentScan
+from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.trees import remove_tree
 from seglog.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog.tiers.publishing import (
     ObjectFiles,

@@ -1,69 +1,62 @@
-"""Opening one log: to read it as it is now, or to change it only where that loses nothing.
+"""Opening one partition for writing: as it is, or only if that loses nothing.
 
-A log that was not closed properly is recovered when it is opened for writing, and recovery cuts it at the first damage
-(Kafka: LogLoader.recoverLog). Cleaning and retention must not do that on the side: they ask first what opening would
-cut, and refuse.
+Opening a log for writing recovers it if it was not closed properly, and recovery cuts it at the first damage (Kafka:
+LogLoader.recoverLog). Cleaning and retention must not do that in passing: they first ask what opening would cut, and
+refuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError
-from seglog.format.filenames import (
-    CLEAN_SHUTDOWN_FILE,
-    LOG_START_OFFSET_CHECKPOINT,
-    parse_topic_partition,
-    segment_file_name,
-    topic_partition_of,
-)
-from seglog.log.checkpoints import OffsetCheckpoint
-from seglog.log.directory import ConfigOf, LogDirectory
-from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
+from seglog.errors import IncompleteError, NotALogError, SeglogError
+from seglog.format.filenames import parse_topic_partition
+from seglog.log.directory import ConfigOf, LogDirectory, require_room
+from seglog.log.loader import LoadOptions, plan_recovery, refuse_losses
 from seglog.log.log import Log
-from seglog.log.read_loader import Place, ViewingFileSystem
-from seglog.scan.listing import OFFSET_CHECKPOINTS, list_partition, require_directory, require_partition
+from seglog.log.swap import BeforeLoss
+from seglog.scan.listing import list_partition, require_partition, require_room_for_partition
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.overlay import BLOCK_BYTES, blocks
-from seglog.storage.room import freeing
 
 _AMPLE_BYTES = 64 << 20
-_UNCLEAN = "it was not closed properly, recovering it"
 
 
-@contextmanager
-def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_of: ConfigOf) -> Iterator[Log]:
-    """The log in `directory` as it is now, whatever a broker does meanwhile. Of the log directory around it only the
-    checkpoint of log starts is read, unless somebody asks how the log was closed.
+def open_partition(
+    directory: Path,
+    *,
+    fs: FileSystem,
+    clock: Clock,
+    config_of: ConfigOf,
+    writable: bool,
+    create: bool = False,
+    before_loss: BeforeLoss | None = None,
+) -> tuple[LogDirectory, Log]:
+    """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
 
-    NotALogError when it is missing, or is no partition: by name or by what is in it.
+    NotALogError when it is missing, or is no partition: by name or by what is in it. With `create` a missing one is
+    made; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is no partition.
     """
     directory = links.resolve(directory)
-    require_directory(fs, directory)
-    require_partition(fs, directory)
-    topic_partition, views = topic_partition_of(directory), ViewingFileSystem(fs, directory.parent)
-
-    def options_of() -> LoadOptions:
-        with LogDirectory.open(directory.parent, fs=views, clock=clock, config_of=config_of) as around:
-            return around.load_options(directory)
-
-    starts = OffsetCheckpoint(fs, directory.parent / LOG_START_OFFSET_CHECKPOINT, tolerant=True).offsets
-    start = starts.get(topic_partition, 0)
-    if start and parse_topic_partition(directory.name) is None:
-        start = options_of().log_start_offset  # a broker's entry speaks of the live partition, not of this one
-    log = None
+    if fs.status(directory) is not None:
+        require_partition(fs, directory)
+    elif create:
+        require_room_for_partition(fs, directory)
+    else:
+        raise NotALogError(directory, "no such directory")
+    owner = LogDirectory.open(
+        directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable, before_loss=before_loss
+    )
     try:
-        log = Log.open_for_reading(Place(views, directory, clock, start, options_of), config_of(topic_partition.topic))
-        yield log
-    finally:
-        if log is not None:
-            log.close()
-        views.close()
+        known = parse_topic_partition(directory.name)
+        log = owner.log_in(directory) if known is None else owner.log(known, create)
+    except BaseException:
+        owner.close(clean=owner.clean_shutdown)
+        raise
+    return owner, log
 
 
 def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") -> Log:
@@ -94,15 +87,6 @@ def _may_start_beyond_its_end(directory: LogDirectory, partition: Path, options:
     return bool(segments) and options.log_start_offset > segments[-1].base_offset
 
 
-def room_to_close(directory: LogDirectory) -> int:
-    """Bytes that closing a log directory may write: its checkpoints and the marker, one after the other made anew
-    beside the old one."""
-    names = (*OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN_FILE)
-    statuses = [directory.fs.status(directory.path / name) for name in names]
-    largest = max(status.size if status is not None else 0 for status in statuses)
-    return statuses.count(None) * BLOCK_BYTES + blocks(largest + BLOCK_BYTES)
-
-
 def has_ample_room(directory: LogDirectory, partitions: Sequence[Path], recover_from: int | None = None) -> bool:
     """Whether the disk surely has room to recover these partitions, so that nobody need work out how much they take.
 
@@ -116,44 +100,3 @@ def has_ample_room(directory: LogDirectory, partitions: Sequence[Path], recover_
             floor = max((s.base_offset for s in segments if s.base_offset <= options.recovery_point), default=0)
             wanted += sum(segment.size for segment in segments if segment.base_offset >= floor) // 2
     return directory.fs.free_bytes(directory.path) >= wanted
-
-
-def require_room(directory: LogDirectory, report: RecoveryReport, way_out: str = "", work: str = _UNCLEAN) -> None:
-    """RefusedError where the disk of a log directory has no room for what a planned recovery writes.
-
-    `way_out` is what an operator can do about it: `retain --free`, unless given; `work` is what takes the room.
-    """
-    written = 0 if report.room is None else report.room.written
-    if not written:
-        return
-    needed, free = written + room_to_close(directory), directory.fs.free_bytes(directory.path)
-    if free < needed:
-        raise RefusedError(
-            f"{report.directory}: {work} takes up to {needed} bytes of disk space, and {free} are free; nothing was"
-            f" changed. {way_out or freeing(directory.path, needed)}"
-        )
-
-
-def refuse_losses(report: RecoveryReport) -> None:
-    """CorruptRecordError when the recovery would cut anything off, or put less in the place of a log."""
-    if not report.truncated_bytes:
-        return
-    for replaced in report.replaced:
-        raise CorruptRecordError(
-            replaced.path,
-            f"{replaced.path.name}.swap would take its place, and holds less ({replaced.reason}): {replaced.size} bytes"
-            " would be lost if no cleaning has made it. `seglog recover` finishes the swap as a broker does, and keeps"
-            " what it replaces",
-        )
-    cut = next(iter(report.truncated_segments), None)
-    base = cut.base_offset if cut is not None else report.deleted_segments[0]
-    reason = (cut.reason if cut is not None else "") or "the segment lies after damage"
-    if cut is None and report.log_end_offset == report.log_start_offset:
-        reason = f"the log ends below its start {report.log_start_offset}, as log-start-offset-checkpoint has it"
-    raise CorruptRecordError(
-        report.directory / segment_file_name(base),
-        f"{reason}; opening the log would cut {report.truncated_bytes} bytes: `seglog verify` shows the damage,"
-        " `seglog verify --repair` loses the least, `seglog recover` does what a broker does",
-        None if cut is None else cut.valid_bytes,
-        None if cut is None else cut.next_offset,
-    )

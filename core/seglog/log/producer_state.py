@@ -28,7 +28,7 @@ from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot, enco
 from seglog.format.record_batch import last_sequence
 from seglog.log.markers import Marker, read_markers
 from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
-from seglog.storage.atomic import write_atomically
+from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 DEFAULT_EXPIRATION_MS = 86_400_000

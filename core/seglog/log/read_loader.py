@@ -31,8 +31,7 @@ from seglog.log.segments import LogSegments
 from seglog.log.unreadable import unreadable_at
 from seglog.scan.listing import PartitionListing, require_batches, require_directory, reread
 from seglog.scan.view import PartitionView
-from seglog.storage.bases import ViewFileSystem
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, ViewFileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.overlay import OverlayFileSystem
 

@@ -18,7 +18,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.swap import Replacement, replace_segments
 from seglog.scan.segment_scan import Chunk
-from seglog.storage.pieces import copy_range
+from seglog.storage.files import copy_range
 
 
 def is_overflowed(segment: LogSegment) -> bool:

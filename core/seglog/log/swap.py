@@ -44,7 +44,7 @@ from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.scan.segment_scan import EndReason
-from seglog.storage.atomic import TEMPORARY_SUFFIX
+from seglog.storage.files import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 
 BeforeLoss = Callable[[Path, str], None]
@@ -315,7 +315,7 @@ def _covered_offsets(fs: FileSystem, directory: Path, swaps: Sequence[str]) -> t
 
 
 def _is_half_written(name: str) -> bool:
-    """Whether this is what a crash left of a file that is replaced as a whole (`storage.atomic`)."""
+    """Whether this is what a crash left of a file that is replaced as a whole (`write_atomically`)."""
     if not name.endswith(TEMPORARY_SUFFIX):
         return False
     parsed = parse_file_name(name)

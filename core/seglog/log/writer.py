@@ -251,22 +251,3 @@ def _too_old(state: SegmentState, limits: RollLimits, run: np.ndarray, now_ms: i
         old: np.ndarray = run["max_timestamp"] - first_timestamp > limits.age_ms
         return old
     return np.full(len(run), now_ms - state.created_ms > limits.age_ms)
-
-
-@dataclass(slots=True)
-class FlushPolicy:
-    """Counts what was appended since the last flush; `messages` and `interval_ms` are flush.messages and flush.ms."""
-
-    messages: int
-    interval_ms: int
-    last_flush_ms: int
-
-    def due(self, unflushed_messages: int, now_ms: int) -> bool:
-        """Whether the log must be flushed now: enough messages, or long enough ago with something unflushed."""
-        if unflushed_messages <= 0:
-            return False
-        return unflushed_messages >= self.messages or now_ms - self.last_flush_ms >= self.interval_ms
-
-    def flushed(self, now_ms: int) -> None:
-        """Notes a completed flush."""
-        self.last_flush_ms = now_ms

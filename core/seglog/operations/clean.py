@@ -39,9 +39,10 @@ from seglog.configuration.settings import DirectorySettings
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from seglog.log.checkpoints import check_checkpoints
-from seglog.log.directory import LogDirectory
+from seglog.log.directory import LogDirectory, require_room
+from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
-from seglog.log.opening import open_undamaged, refuse_losses, require_room
+from seglog.log.opening import open_undamaged
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.operations.workspace import Workspace

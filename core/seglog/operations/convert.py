@@ -30,8 +30,9 @@ from seglog.format.compression import DecompressionError, compress, decompress
 from seglog.format.message_set import encode_messages
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
-from seglog.log.directory import ConfigOf, open_partition
+from seglog.log.directory import ConfigOf
 from seglog.log.log import Log
+from seglog.log.opening import open_partition
 from seglog.model import Compression, Record
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.beside import log_directory_lock, new_directory

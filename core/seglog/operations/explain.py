@@ -20,8 +20,9 @@ from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import SeglogError
-from seglog.log.directory import LogDirectory, open_partition
+from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
+from seglog.log.opening import open_partition
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing, plan_retention
 from seglog.log.segment import LogSegment
 from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, policy_problem, unknown_policy

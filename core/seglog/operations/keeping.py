@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.log.directory import ConfigOf, LogDirectory, open_partition
+from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import LossAhead, RecoveryReport, stop_at_loss
 from seglog.log.log import Log
+from seglog.log.opening import open_partition
 from seglog.model import TopicPartition
 from seglog.operations.truncate import Cut, plan_cut
 from seglog.operations.undo import Settled, settle_unfinished, unsettled

@@ -25,8 +25,7 @@ from seglog.reconstruction.planner import Choices, Planner
 from seglog.runs.beside import new_directory, require_free
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem
-from seglog.storage.ownership import PRIVATE
+from seglog.storage.filesystem import PRIVATE, FileSystem
 
 _NODE = "node-"
 

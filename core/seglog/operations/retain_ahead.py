@@ -26,16 +26,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from seglog.errors import SeglogError
-from seglog.log.directory import LogDirectory
-from seglog.log.loader import stop_at_loss
+from seglog.log.directory import LogDirectory, room_to_close
+from seglog.log.loader import refuse_losses, stop_at_loss
 from seglog.log.log import Log
-from seglog.log.opening import has_ample_room, refuse_losses, room_to_close
+from seglog.log.opening import has_ample_room
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.retention import RetentionPlan
 from seglog.log.segment import LogSegment
 from seglog.log.segments import rebuild_producer_state
 from seglog.log.swap import settle_leftovers
-from seglog.storage.atomic import write_atomically
+from seglog.storage.files import write_atomically
 from seglog.storage.overlay import OverlayFileSystem
 
 Planner = Callable[[Sequence[Log], int, int], Sequence[RetentionPlan]]

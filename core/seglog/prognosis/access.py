@@ -23,7 +23,7 @@ from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.links import has_access_list
-from seglog.storage.ownership import ROOT, described_user
+from seglog.storage.trust import ROOT, described_user
 
 _READ, _WRITE, _SEARCH = 4, 2, 1
 _WRITTEN = {kind for kind in FileKind if kind not in (FileKind.PRODUCER_SNAPSHOT, FileKind.METADATA_SNAPSHOT)}

@@ -29,8 +29,16 @@ from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_st
 from seglog.remote.streams import Ask, ObjectStream
 from seglog.remote.traffic import Traffic
 from seglog.remote_path import OBJECT_STORES, RemotePath
-from seglog.storage.bases import ReadOnlyFile, ReadOnlyFileSystem, refuse_to_write
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, OpenMode, read_whole
+from seglog.storage.filesystem import (
+    READ_BYTES_LIMIT,
+    File,
+    FileStatus,
+    OpenMode,
+    ReadOnlyFile,
+    ReadOnlyFileSystem,
+    read_whole,
+    refuse_to_write,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -38,8 +38,8 @@ from urllib.parse import unquote_to_bytes
 from seglog.arguments import described
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.remote_path import OBJECT_STORES, SCHEMES, WEB_SERVERS, RemotePath, remote_path
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     from seglog.remote.filesystem import RemoteFileSystem

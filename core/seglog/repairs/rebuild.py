@@ -32,9 +32,9 @@ from seglog.repairs.plan import PartitionPlan, RepairOptions, SegmentRepair
 from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, group_of
 from seglog.runs.quarantine import crc_of, facts_of
 from seglog.scan.listing import SegmentFiles, list_partition
+from seglog.storage.files import pieces
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.storage.pieces import pieces
 
 _ORDER = {".log": 0, ".kafka": 0, ".index": 1, ".timeindex": 2, ".txnindex": 3}
 

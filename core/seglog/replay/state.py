@@ -14,7 +14,7 @@ from typing import Any
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
-from seglog.storage.atomic import write_atomically
+from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 FORMAT = 1

@@ -41,8 +41,8 @@ from seglog.runs.quarantine import (
     same_contents,
 )
 from seglog.storage import links
+from seglog.storage.files import copy_range, pieces
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.pieces import copy_range, pieces
 
 _SWAP = ".swap"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)

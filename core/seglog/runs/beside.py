@@ -26,10 +26,9 @@ from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
-from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog.storage.files import remove_tree
+from seglog.storage.filesystem import PRIVATE, Access, File, FileStatus, FileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.storage.ownership import PRIVATE, Access
-from seglog.storage.trees import remove_tree
 
 _IN_USE = ".in-use"
 _TRIES = 8

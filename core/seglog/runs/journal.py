@@ -30,9 +30,8 @@ from typing import Any, Literal, get_args
 from seglog.errors import CorruptionError, UnsupportedError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.scan.listing import SEGMENT_KINDS
-from seglog.storage.filesystem import FileSystem
-from seglog.storage.ownership import PRIVATE, require_trust
-from seglog.storage.trusted import read_trusted
+from seglog.storage.filesystem import PRIVATE, FileSystem
+from seglog.storage.trust import read_trusted, require_trust
 
 JOURNAL_FILE = "journal.jsonl"
 OLD, NEW = "old", "new"

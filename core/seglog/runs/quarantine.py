@@ -9,7 +9,7 @@ what the run makes, and write after it. So the empty directory `seglog-run-unfin
 broker ends with an error that names it.
 
 Quarantines and runs are for the eyes of the user who made them. Marker and journal are obeyed only if nobody else can
-have written them (`journal`, `storage.ownership`).
+have written them (`journal`, `storage.trust`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,9 @@ from seglog.errors import CorruptionError, NotALogError, RefusedError, Unsupport
 from seglog.format import checksum, filenames
 from seglog.runs.journal import JOURNAL_FILE, NEW, FileFacts, RunRecord, is_absolute, read_journal
 from seglog.storage import links
-from seglog.storage.atomic import TEMPORARY_SUFFIX, write_atomically
-from seglog.storage.filesystem import FileStatus, FileSystem
-from seglog.storage.ownership import PRIVATE, ROOT, described_user
-from seglog.storage.pieces import pieces
-from seglog.storage.trees import remove_tree
-from seglog.storage.trusted import read_trusted
+from seglog.storage.files import TEMPORARY_SUFFIX, pieces, remove_tree, write_atomically
+from seglog.storage.filesystem import PRIVATE, FileStatus, FileSystem
+from seglog.storage.trust import ROOT, described_user, read_trusted
 
 QUARANTINE = ".seglog-quarantine"
 PENDING_FILE = filenames.SEGLOG_RUN_FILE

@@ -10,8 +10,8 @@ from seglog.runs.beside import new_directory
 from seglog.runs.journal import Change, RunRecord
 from seglog.runs.quarantine import crc_of
 from seglog.storage.adapters import InheritingFileSystem
+from seglog.storage.files import copy_range
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.pieces import copy_range
 
 
 def restore_run(fs: FileSystem, run: RunRecord, target: Path) -> list[Path]:

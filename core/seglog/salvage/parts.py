@@ -23,8 +23,8 @@ from seglog.format.filenames import FileKind, segment_file_name
 from seglog.progress import BytesRead
 from seglog.salvage.carve import FOUND, carve_log
 from seglog.scan.listing import PartitionListing
+from seglog.storage.files import copy_range, pieces
 from seglog.storage.filesystem import File, FileSystem
-from seglog.storage.pieces import copy_range, pieces
 
 _OPEN_FILES = 64
 _LOG = FileKind.LOG.value

@@ -29,7 +29,7 @@ from seglog.format import checksum
 from seglog.format.columns import Records
 from seglog.format.decoder import checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE, WALK_COMPLETE, WALK_FULL
-from seglog.ordered_pool import Account, unlimited
+from seglog.ordered_pool import Account
 from seglog.storage.filesystem import File, FileSystem
 
 CHUNK_BYTES = 1 << 20
@@ -206,7 +206,7 @@ class SegmentScan:
         self._memory = memory
         self._fs, self._path, self._start, self._stop = fs, path, start, end
         self._chunk_bytes, self._held_bytes = max(chunk_bytes, layout.HEADER_UP_TO_MAGIC + 1), held_bytes
-        self._file, self._account = file, account or unlimited()
+        self._file, self._account = file, account
         self.end: ScanEnd | None = None
 
     @classmethod
@@ -230,8 +230,9 @@ class SegmentScan:
         while position < stop:
             if memory is None:
                 memory = self._next_memory(chunks)
-            beyond = least if least > self._chunk_bytes else 0
-            self._account.take(beyond)
+            counted = self._account if least > self._chunk_bytes else None
+            if counted is not None:
+                counted.take(least)
             data = chunks.at(position, least)
             filled = len(data)
             stop = min(stop, chunks.stop)  # the file was cut while it was read
@@ -245,7 +246,8 @@ class SegmentScan:
                 yield Chunk(self._path, position, data[: found.consumed], found.batches, file, memory=given)
                 if given is not None:
                     memory = None
-            self._account.give(beyond)
+            if counted is not None:
+                counted.give(least)
             position += found.consumed
             least = 0
             if stopped:

@@ -66,7 +66,8 @@ from seglog.spark.tasks import (
     settle,
     try_tasks,
 )
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,8 +19,8 @@ from seglog.format.log_manifest import ManifestSegment
 from seglog.model import TopicPartition
 from seglog.remote.settings import StoreSettings
 from seglog.spark.files import files_of
+from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.trees import remove_tree
 from seglog.tiers.publishing import SegmentToPut, new_place, put_segment
 from seglog.tiers.view import see_tiers
 

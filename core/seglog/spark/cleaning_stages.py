@@ -51,8 +51,8 @@ from seglog.spark.cleaning_blobs import (
 from seglog.spark.cleaning_keys import CleanKeys, DirtyKeys
 from seglog.spark.cleaning_merge import KeyMerge, MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged, failed
+from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.trees import remove_tree
 
 _NO_DISK = Path()  # where nothing is delivered
 

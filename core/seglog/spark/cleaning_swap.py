@@ -26,7 +26,7 @@ from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.log.swap import Replacement
 from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged, staged_groups
-from seglog.storage import trees
+from seglog.storage import files
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def remove_tree(fs: FileSystem, directory: Path) -> None:
     An attempt that is told to stop only later may still write there: what it puts back meanwhile stays, and is logged.
     """
     try:
-        trees.remove_tree(fs, directory)
+        files.remove_tree(fs, directory)
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise

@@ -51,7 +51,8 @@ from seglog.spark.tasks import (
 )
 from seglog.spark.tiered import Shown, shown_at, size_of, task_files
 from seglog.spark.verifying import Verified, VerifyReport, counted, known_of_giants, summed, verified
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.tiers.segments import Remark
 from seglog.verification.files import verify_log_directory
 from seglog.verification.verify import Level, VerifyOptions

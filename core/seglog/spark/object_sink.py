@@ -32,7 +32,8 @@ from seglog.spark.files import files_of
 from seglog.spark.write_options import WriteOptions
 from seglog.spark.writer import stage_rows
 from seglog.storage.adapters import ScratchFileSystem
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.tiers.manifests import object_of, read_committed
 from seglog.tiers.publishing import ObjectFiles, put_object
 from seglog.tiers.recognition import committed_prefix

@@ -18,7 +18,7 @@ from seglog.log.append_journal import StagedFile, StreamBatch
 from seglog.spark.tasks import query_id
 from seglog.spark.write_options import WriteOptions
 from seglog.spark.writer import checkpoint_entry
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa

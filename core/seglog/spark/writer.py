@@ -32,8 +32,8 @@ from seglog.log.staged_append import StagedAppend
 from seglog.log.unfinished_append import discard_staged
 from seglog.model import TopicPartition
 from seglog.spark.write_options import WriteOptions
-from seglog.storage.filesystem import File, FileSystem, LocalFileSystem
-from seglog.storage.ownership import PRIVATE, Access
+from seglog.storage.filesystem import PRIVATE, Access, File, FileSystem
+from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, FileSystem, OpenMode
-from seglog.storage.ownership import Access
+from seglog.storage.filesystem import Access, File, FileSystem, OpenMode, PassingFile, PassingFileSystem
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -25,7 +23,7 @@ BeforeChange = Callable[[Path], None]
 class InheritingFileSystem(PassingFileSystem):
     """`below`, with new files and directories that have the owner, group and mode of their directory.
 
-    A file that replaces one keeps what that one had (`storage.atomic`).
+    A file that replaces one keeps what that one had (`write_atomically`).
     """
 
     def open(self, path: Path, mode: OpenMode) -> File:

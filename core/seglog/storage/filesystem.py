@@ -1,41 +1,22 @@
-"""The only door to files: a small `FileSystem` protocol and the operating system's implementation of it.
+"""The only door to files: the `FileSystem` protocol, and bases for what implements it.
 
-Everything the engine reads, writes, renames or syncs goes through here, so that tests can cut the power at any call,
-fill the disk or return short reads (`tests/support/crash_filesystem.py`). Reads are positional (`pread`), never mapped:
-a broker that truncates a file under a mapping kills the process that mapped it (SIGBUS).
+Everything the engine reads, writes, renames or syncs goes through this protocol, so that tests can cut the power at any
+call, fill the disk or return short reads (`tests/support/crash_filesystem.py`). `local` implements it for the operating
+system, `remote.filesystem` for object stores.
 
-Kafka: FileRecords, FileChannel, Utils.atomicMoveWithFallback, Utils.flushDir.
-
-Paths are gone along by `storage.links`: no link of another user is followed, in any component. A file that has other
-names (hard links) is not written in place, special files are neither opened nor replaced.
-
-Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden, except that
-an interrupted call is continued (PEP 475 repeats it, the loops below finish short reads and writes).
+Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
-import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, Self
 
 from seglog.errors import RefusedError
-from seglog.storage import links
-from seglog.storage.ownership import Access
-from seglog.storage.ownership import FileStatus as FileStatus
-from seglog.storage.system_calls import (
-    create_file,
-    give,
-    make_directory,
-    not_a_file,
-    require_replaceable,
-    start_writing,
-    sync,
-)
+from seglog.remote_path import RemotePath
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,11 +26,59 @@ if TYPE_CHECKING:
 OpenMode = Literal["r", "r+", "create", "create_new"]
 
 READ_BYTES_LIMIT = 256 * 1024 * 1024
-_UNCHECKED_READ_SIZE = 1024 * 1024
+# A file's mode is inherited without write permission for others, whatever its directory (/tmp) allows them.
+_INHERITED = 0o2775
 
-# Opening a named pipe that lies among the segments would wait for ever; regular files ignore O_NONBLOCK.
-_ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK
-_NO_ACCESS_TIME: int = getattr(os, "O_NOATIME", 0)
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What the operating system says about a path.
+
+    `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes;
+    `modified_ms` is the modification time rounded down to milliseconds, as Java's `File.lastModified` gives
+    it. `names` counts hard links. A file is special when it is neither a regular file nor a directory nor a link.
+    `version` is an object's ETag; a store's alone has one.
+    """
+
+    size: int
+    modified_ms: int
+    modified_ns: int
+    inode: int
+    device: int
+    mode: int
+    owner: int
+    group: int
+    allocated: int
+    is_directory: bool
+    is_link: bool = False
+    is_special: bool = False
+    names: int = 1
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a new file or directory gets, whatever the umask: `mode` is that of a directory, of which a file takes the
+    bits that read and write. An `owner` or `group` of -1 stays that of the process.
+    """
+
+    owner: int
+    group: int
+    mode: int
+
+    @classmethod
+    def of(cls, found: FileStatus) -> Access:
+        """That of a file that is there, without the bits that make programs run as somebody else."""
+        return cls(found.owner, found.group, found.mode & 0o777)
+
+    @classmethod
+    def within(cls, directory: FileStatus) -> Access:
+        """That of a directory's contents: whoever may make a file there may also write those that are there."""
+        return cls(directory.owner, directory.group, directory.mode & _INHERITED)
+
+
+# For what only this user may see.
+PRIVATE = Access(-1, -1, 0o700)
 
 
 class File(Protocol):
@@ -197,242 +226,6 @@ class FileSystem(Protocol):
         ...
 
 
-class LocalFile:
-    """A file of the operating system, opened by `LocalFileSystem.open`."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self.path = path
-        self._descriptor = descriptor
-        self._named = _Naming(path)
-        self._has_one_name = False
-
-    def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
-
-    def status(self) -> FileStatus:
-        return _status_of(os.fstat(self._descriptor))
-
-    def read_at(self, position: int, size: int) -> bytes:
-        if size > _UNCHECKED_READ_SIZE:
-            size = max(0, min(size, self.size() - position))
-        data = self._read_once(position, size)
-        while 0 < len(data) < size:
-            more = self._read_once(position + len(data), size - len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
-        view = _as_bytes(buffer)
-        filled = 0
-        while filled < view.nbytes:
-            count = self._read_into_once(position + filled, view[filled:])
-            if count == 0:
-                break
-            filled += count
-        return filled
-
-    def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (the kernel has them, not we)
-        return None
-
-    def write_at(self, position: int, data: ReadableBuffer) -> None:
-        view = _as_bytes(data)
-        written = 0
-        with self._named:
-            self._require_one_name()
-            while written < view.nbytes:
-                written += os.pwrite(self._descriptor, view[written:], position + written)
-
-    def _read_once(self, position: int, size: int) -> bytes:
-        with self._named:
-            return os.pread(self._descriptor, size, position)
-
-    def _read_into_once(self, position: int, view: memoryview) -> int:
-        with self._named:
-            return os.preadv(self._descriptor, [view], position)
-
-    def truncate(self, size: int) -> None:
-        with self._named:
-            self._require_one_name()
-            os.ftruncate(self._descriptor, size)
-
-    def _require_one_name(self) -> None:
-        """Asked once, before the first change: the other name may be a backup's, or that of a file of root."""
-        if not self._has_one_name:
-            names = os.fstat(self._descriptor).st_nlink
-            if names > 1:
-                raise RefusedError(
-                    f"{self.path} has {names} names (hard links), and what the others name would be changed with it:"
-                    f" give it contents of its own first (cp -p {self.path} COPY && mv COPY {self.path})"
-                )
-            self._has_one_name = True
-
-    def give(self, access: Access) -> None:
-        with self._named:
-            give(self._descriptor, access)
-
-    def sync(self) -> None:
-        with self._named:
-            sync(self._descriptor)
-
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
-        """The kernel reads ahead by itself."""
-
-    def advise_dropped(self, position: int, size: int) -> None:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
-
-    def start_writing(self, position: int, size: int) -> None:
-        start_writing(self._descriptor, position, size)
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        # A file that an error left behind must not cost a descriptor until the process ends.
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"LocalFile({str(self.path)!r}{', closed' if self._descriptor < 0 else ''})"
-
-
-class LocalFileSystem:
-    """The operating system's files; holds no state."""
-
-    def open(self, path: Path, mode: OpenMode) -> LocalFile:
-        is_new = mode in ("create", "create_new")
-        descriptor = create_file(path, replace=mode == "create") if is_new else _open(path, mode)
-        try:
-            kind = os.fstat(descriptor).st_mode
-            if stat.S_ISDIR(kind):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-            if not stat.S_ISREG(kind):
-                raise not_a_file(path)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return LocalFile(path, descriptor)
-
-    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
-        found = links.look_at(path, follow=follow)
-        return None if found is None else _status_of(found)
-
-    def list(self, directory: Path) -> list[str]:
-        descriptor = links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with os.scandir(descriptor) as entries:
-                return sorted(entry.name for entry in entries)
-        finally:
-            os.close(descriptor)
-
-    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
-        found = []
-        descriptor = links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for name in self.list(directory):
-                with contextlib.suppress(FileNotFoundError):
-                    status = _status_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
-                    found.append((name, self._followed(directory / name) or status if status.is_link else status))
-        finally:
-            os.close(descriptor)
-        return found
-
-    def _followed(self, path: Path) -> FileStatus | None:
-        """What a link leads to; None when it may not or cannot be followed. FileNotFoundError when nothing is there."""
-        try:
-            status = self.status(path)
-        except OSError:
-            return None
-        if status is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        return status
-
-    def rename(self, source: Path, target: Path) -> None:
-        with links.entries_of(source, target) as (old, new):
-            require_replaceable(new, target)
-            os.replace(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
-
-    def remove(self, path: Path) -> None:
-        with links.entry_of(path) as entry:
-            os.unlink(entry.name, dir_fd=entry.descriptor)
-
-    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
-        try:
-            make_directory(path, access)
-        except FileNotFoundError:
-            if not parents or path.parent == path:
-                raise
-            self.make_directory(path.parent, parents, access)
-            self.make_directory(path, parents, access)
-        except FileExistsError:
-            found = self.status(path) if parents else None
-            if found is None or not found.is_directory:
-                raise
-
-    def remove_directory(self, path: Path) -> None:
-        with links.entry_of(path) as entry:
-            os.rmdir(entry.name, dir_fd=entry.descriptor)
-
-    def sync_directory(self, path: Path) -> None:
-        descriptor = links.open_path(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with _Naming(path):
-                sync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def set_modified(self, path: Path, modified_ms: int) -> None:
-        with links.entry_of(path, follow=True) as entry:
-            found = os.stat(entry.name, dir_fd=entry.descriptor, follow_symlinks=False)
-            times = (found.st_atime_ns, modified_ms * 1_000_000)
-            os.utime(entry.name, ns=times, dir_fd=entry.descriptor, follow_symlinks=False)
-
-    def copy_attributes(self, source: Path, target: Path) -> None:
-        wanted = self.status(source)
-        if wanted is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
-        descriptor = _open(target, "r")
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-                raise not_a_file(target)
-            give(descriptor, Access.of(wanted))
-            os.utime(descriptor, ns=(found.st_atime_ns, wanted.modified_ns))
-        finally:
-            os.close(descriptor)
-
-    def reads_at_once(self, path: Path) -> int:  # noqa: ARG002 (no path is far away)
-        return 1
-
-    def free_bytes(self, path: Path) -> int:
-        descriptor = links.open_path(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            found = os.fstatvfs(descriptor)
-            return found.f_bavail * found.f_frsize
-        finally:
-            os.close(descriptor)
-
-    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
-        with self.open(path, "r") as file:
-            return read_whole(file, limit)
-
-    def link(self, source: Path, target: Path) -> None:
-        with links.entries_of(source, target) as (old, new):
-            os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor, follow_symlinks=False)
-
-
 def read_whole(file: File, limit: int) -> bytes:
     """All that an open file holds. RefusedError when that is more than `limit` bytes."""
     size = file.size()
@@ -441,57 +234,257 @@ def read_whole(file: File, limit: int) -> bytes:
     return file.read_at(0, size)
 
 
-def _status_of(found: os.stat_result) -> FileStatus:
-    kind = found.st_mode
-    return FileStatus(
-        size=found.st_size,
-        modified_ms=found.st_mtime_ns // 1_000_000,
-        modified_ns=found.st_mtime_ns,
-        inode=found.st_ino,
-        device=found.st_dev,
-        mode=stat.S_IMODE(kind),
-        owner=found.st_uid,
-        group=found.st_gid,
-        allocated=found.st_blocks * 512,
-        is_directory=stat.S_ISDIR(kind),
-        is_link=stat.S_ISLNK(kind),
-        is_special=not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)),
-        names=found.st_nlink,
-    )
+# --- bases -------------------------------------------------------------------------------------------------
 
 
-class _Naming:
-    """The operating system knows a descriptor; whoever reads the error wants a name. Entered as often as wanted.
+class PassingFile:
+    """`below`, call by call."""
 
-    A class, as a generator takes a microsecond more, and every read of a file enters this.
+    def __init__(self, below: File) -> None:
+        self.path, self._below = below.path, below
+
+    def size(self) -> int:
+        return self._below.size()
+
+    def status(self) -> FileStatus:
+        return self._below.status()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._below.read_at(position, size)
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        return self._below.read_into(position, buffer)
+
+    def lend(self, position: int, size: int) -> memoryview | None:
+        return self._below.lend(position, size)
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        self._below.write_at(position, data)
+
+    def truncate(self, size: int) -> None:
+        self._below.truncate(size)
+
+    def give(self, access: Access) -> None:
+        self._below.give(access)
+
+    def sync(self) -> None:
+        self._below.sync()
+
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
+        self._below.advise_wanted(position, size, side_by_side=side_by_side, again=again)
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        self._below.advise_dropped(position, size)
+
+    def start_writing(self, position: int, size: int) -> None:
+        self._below.start_writing(position, size)
+
+    def fileno(self) -> int:
+        return self._below.fileno()
+
+    def close(self) -> None:
+        self._below.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class PassingFileSystem:
+    """`below`, call by call."""
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below = below
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        return self._below.open(path, mode)
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        return self._below.status(path, follow)
+
+    def list(self, directory: Path) -> list[str]:
+        return self._below.list(directory)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        return self._below.entries(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._below.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._below.remove(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        self._below.make_directory(path, parents, access)
+
+    def remove_directory(self, path: Path) -> None:
+        self._below.remove_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._below.sync_directory(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self._below.set_modified(path, modified_ms)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        self._below.copy_attributes(source, target)
+
+    def free_bytes(self, path: Path) -> int:
+        return self._below.free_bytes(path)
+
+    def reads_at_once(self, path: Path) -> int:
+        return self._below.reads_at_once(path)
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        return self._below.read_bytes(path, limit)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._below.link(source, target)
+
+
+_REMOTE = "seglog only reads here: this needs a local directory"
+_VIEW = "seglog only reads here: this is shown as it was, or as a tier has it"
+
+
+def refuse_to_write(path: Path) -> NoReturn:
+    """Raises the OSError for whatever would change something at `path`."""
+    raise OSError(errno.EROFS, _REMOTE if isinstance(path, RemotePath) else _VIEW, str(path))
+
+
+class VirtualFile:
+    """What a `File` has beside its bytes, of one that the operating system knows nothing of: nothing to lend, to store,
+    to drop from a page cache, or to close.
     """
 
-    __slots__ = ("_path",)
+    path: Path
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def sync(self) -> None:
+        """It is as stable as it will be."""
 
-    def __enter__(self) -> None:
-        """Nothing is to be done before."""
+    def lend(self, position: int, size: int) -> memoryview | None:
+        """None: its bytes are made when they are read."""
+        return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(self._path)
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
+        """Nothing is quicker when it is announced."""
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        """No page cache holds it."""
+
+    def start_writing(self, position: int, size: int) -> None:
+        """Nothing is written to a disk."""
+
+    def fileno(self) -> int:
+        """OSError: there is none."""
+        raise OSError(errno.ENOTSUP, "no file descriptor stands for it: it is read, not sent", str(self.path))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-def _as_bytes(buffer: ReadableBuffer) -> memoryview:
-    """A flat view of a contiguous buffer's bytes; TypeError when it is not contiguous."""
-    view = memoryview(buffer)
-    return view.cast("B") if view.nbytes else memoryview(bytearray())
+class UnchangedFile:
+    """What of a `File` changes it, of one that is only read."""
+
+    path: Path
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        refuse_to_write(self.path)
+
+    def truncate(self, size: int) -> None:
+        refuse_to_write(self.path)
+
+    def give(self, access: Access) -> None:
+        refuse_to_write(self.path)
 
 
-def _open(path: Path, mode: OpenMode) -> int:
-    """Opens without disturbing the access time where the system permits it (the file's owner, or root)."""
-    flags = (os.O_RDONLY if mode == "r" else os.O_RDWR) | _ALWAYS
-    if mode == "r" and _NO_ACCESS_TIME:
-        try:
-            return links.open_path(path, flags | _NO_ACCESS_TIME)
-        except PermissionError as error:
-            if error.errno != errno.EPERM:
-                raise
-    return links.open_path(path, flags)
+class ReadOnlyFile(UnchangedFile, VirtualFile):
+    """What a `File` has beside its size and its bytes, of one that no disk holds and that is only read."""
+
+
+class ReadOnlyFileSystem:
+    """What a `FileSystem` has beside reading, of one that is only read."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        refuse_to_write(source)
+
+    def remove(self, path: Path) -> None:
+        refuse_to_write(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        refuse_to_write(path)
+
+    def remove_directory(self, path: Path) -> None:
+        refuse_to_write(path)
+
+    def sync_directory(self, path: Path) -> None:
+        refuse_to_write(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        refuse_to_write(path)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        refuse_to_write(target)
+
+    def free_bytes(self, path: Path) -> int:
+        refuse_to_write(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        refuse_to_write(target)
+
+
+class ViewFileSystem(PassingFileSystem):
+    """`below`, with paths that are only read (`is_only_read`), as views show them; others can be changed as below."""
+
+    def is_only_read(self, path: Path) -> bool:
+        """Whether nothing may be changed at a path."""
+        raise NotImplementedError
+
+    def _check(self, *paths: Path) -> None:
+        for path in paths:
+            if self.is_only_read(path):
+                refuse_to_write(path)
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if mode != "r":
+            self._check(path)
+        return super().open(path, mode)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._check(source, target)
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._check(path)
+        super().remove(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        self._check(path)
+        super().make_directory(path, parents, access)
+
+    def remove_directory(self, path: Path) -> None:
+        self._check(path)
+        super().remove_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._check(path)
+        super().sync_directory(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self._check(path)
+        super().set_modified(path, modified_ms)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        self._check(target)
+        super().copy_attributes(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._check(source, target)
+        super().link(source, target)

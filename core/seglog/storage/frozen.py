@@ -23,8 +23,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from seglog.errors import reduced
-from seglog.storage.bases import PassingFile, ReadOnlyFile, UnchangedFile, ViewFileSystem
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
+from seglog.storage.filesystem import (
+    READ_BYTES_LIMIT,
+    File,
+    FileStatus,
+    FileSystem,
+    OpenMode,
+    PassingFile,
+    ReadOnlyFile,
+    UnchangedFile,
+    ViewFileSystem,
+    read_whole,
+)
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

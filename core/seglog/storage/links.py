@@ -29,7 +29,7 @@ from typing import Self
 
 from seglog.errors import UntrustedLinkError
 from seglog.remote_path import RemotePath
-from seglog.storage.ownership import described_user
+from seglog.storage.trust import described_user
 
 _MOST_LINKS = 40  # as many as Linux follows
 _TRIES = 8  # for a name that is swapped while it is opened

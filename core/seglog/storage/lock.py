@@ -32,7 +32,7 @@ from seglog.errors import LockedError
 from seglog.remote_path import RemotePath
 from seglog.storage import links
 from seglog.storage.adapters import InheritingFileSystem
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 LOCK_FILE = ".lock"
 _COMMAND_WIDTH = 160

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from seglog.errors import SeglogError
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, FileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFile, PassingFileSystem
 from seglog.storage.throttle import Throttle
 
 if TYPE_CHECKING:

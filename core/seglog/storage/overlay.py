@@ -15,14 +15,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.storage.bases import PassingFileSystem, VirtualFile
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
+from seglog.storage.filesystem import (
+    READ_BYTES_LIMIT,
+    File,
+    FileStatus,
+    FileSystem,
+    OpenMode,
+    PassingFileSystem,
+    VirtualFile,
+    read_whole,
+)
 from seglog.storage.frozen import VanishedError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from seglog.storage.ownership import Access
+    from seglog.storage.filesystem import Access
 
 BLOCK_BYTES = 4096
 FILES_HELD = 16

@@ -19,9 +19,17 @@ from seglog.format.compression import DecompressionError, decompress_into
 from seglog.format.tier_keys import SEALED_BYTES, DataKey
 from seglog.format.tier_manifest import ChunkIndex
 from seglog.model import Compression
-from seglog.storage.bases import PassingFile, ReadOnlyFile, UnchangedFile, ViewFileSystem
 from seglog.storage.bytes_cache import BytesCache
-from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode
+from seglog.storage.filesystem import (
+    File,
+    FileStatus,
+    FileSystem,
+    OpenMode,
+    PassingFile,
+    ReadOnlyFile,
+    UnchangedFile,
+    ViewFileSystem,
+)
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -41,8 +41,8 @@ from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import list_partition
+from seglog.storage.files import pieces
 from seglog.storage.filesystem import File, FileSystem
-from seglog.storage.pieces import pieces
 from seglog.tiers.contents import WholeObject
 from seglog.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog.tiers.segments import last_offset

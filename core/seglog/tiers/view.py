@@ -31,8 +31,15 @@ from seglog.errors import RefusedError
 from seglog.format import filenames
 from seglog.format.tier_names import COMMITTED
 from seglog.storage import links
-from seglog.storage.bases import ViewFileSystem
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
+from seglog.storage.filesystem import (
+    READ_BYTES_LIMIT,
+    File,
+    FileStatus,
+    FileSystem,
+    OpenMode,
+    ViewFileSystem,
+    read_whole,
+)
 from seglog.tiers.contents import Stored
 from seglog.tiers.manifests import required
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition

@@ -24,8 +24,7 @@ from seglog.runs.apply import apply_run, finish_run, take_back_after
 from seglog.runs.journal import NEW, Change, RunRecord, read_journal
 from seglog.runs.prepare import prepare_run, require_one_file_system
 from seglog.runs.quarantine import facts_of
-from seglog.storage.filesystem import FileSystem
-from seglog.storage.ownership import Access
+from seglog.storage.filesystem import Access, FileSystem
 from seglog.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.transplant.staging import stage_partition
 

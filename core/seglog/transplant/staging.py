@@ -35,9 +35,8 @@ from seglog.runs.journal import NEW, Change, group_of
 from seglog.runs.quarantine import facts_of
 from seglog.scan.listing import SEGMENT_KINDS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
-from seglog.storage.filesystem import FileSystem
-from seglog.storage.ownership import Access
-from seglog.storage.pieces import pieces
+from seglog.storage.files import pieces
+from seglog.storage.filesystem import Access, FileSystem
 from seglog.transplant.committed import forget_epochs, with_forgotten_epochs
 from seglog.transplant.plan import Ending, PartitionPlan
 from seglog.transplant.rewriting import LEADER_EPOCH, foreign_id, rewrite, seal, set_checksums

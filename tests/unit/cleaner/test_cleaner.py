@@ -18,8 +18,8 @@ from seglog.cleaner.stats import CleaningResult
 from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log
 from seglog.model import Compression, Header, Record
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, OpenMode, PassingFile, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, contents, digest, keyed, many, transaction
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.log_files import batch, files_of

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from seglog.layout import INT32_MAX
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, OpenMode, PassingFile, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, contents, many
 from tests.support.crash_filesystem import CrashFileSystem
 

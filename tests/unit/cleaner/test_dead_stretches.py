@@ -18,7 +18,7 @@ from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression
 from seglog.scan.segment_scan import Chunk
-from seglog.storage.filesystem import LocalFile
+from seglog.storage.local import LocalFile
 from tests.support.cleaning import append, clean, compacted_log, keyed, many, transaction
 from tests.support.log_files import files_of
 from tests.support.manual_clock import ManualClock

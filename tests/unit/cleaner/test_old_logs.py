@@ -14,7 +14,7 @@ from seglog.format.compression import compress
 from seglog.format.decoder import decode_records, scan_batches
 from seglog.log.log import Log
 from seglog.model import Compression
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.cleaning import clean, compacted_log, contents
 from tests.support.log_files import write_segment
 from tests.support.naive import NaiveRecord, batch_v2, message

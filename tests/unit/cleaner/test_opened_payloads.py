@@ -19,7 +19,7 @@ from seglog.cleaner.round import plan_round
 from seglog.kernels import filtering
 from seglog.model import Compression, Record
 from seglog.scan.segment_scan import Chunk
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, many, transaction
 from tests.support.log_files import files_of
 from tests.support.manual_clock import ManualClock

@@ -22,7 +22,7 @@ from seglog.configuration.metadata_log import (
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import ConfigError, RefusedError
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.metadata_records import record_batches
 
 

@@ -11,7 +11,7 @@ import pytest
 from seglog.configuration.keys import COMPACT, DELETE, KEYS, key_named
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
 from seglog.configuration.settings import load_settings
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 # A key that decides what is deleted or cleaned, a broker's name for it, and a value for each of nine sources.
 CASES = {

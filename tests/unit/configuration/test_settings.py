@@ -10,7 +10,8 @@ import pytest
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import load_settings
 from seglog.errors import ConfigError, RefusedError, UntrustedLinkError
-from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.other_users import OTHER, needs_root, planted_link
 
 YAML = """\

@@ -12,7 +12,8 @@ from seglog.dump.selection import Selection
 from seglog.evidence.findings import Finding
 from seglog.model import Compression, Isolation
 from seglog.scan.listing import Target, TargetKind, resolve_paths
-from seglog.storage.filesystem import FileStatus, LocalFileSystem
+from seglog.storage.filesystem import FileStatus
+from seglog.storage.local import LocalFileSystem
 from tests.support import logs_on_disk as logs
 from tests.support.log_files import batch, marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2

@@ -12,7 +12,7 @@ from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.validator import AppendOrigin
 from seglog.model import Record
 from seglog.scan.view import PartitionView
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.group_records import commit, commit_key, share_snapshot, share_update
 from tests.support.open_logs import opened_log
 

@@ -8,7 +8,7 @@ import pytest
 
 from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.inspect.metadata_image import read_metadata_image
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.metadata_records import MetadataHistory
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from seglog.errors import NotALogError
 from seglog.inspect.metadata_image import MetadataImage, differences, read_metadata_image
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.metadata_records import (
     MetadataHistory,
     metadata_record,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seglog.inspect.overview import overview
 from seglog.scan.listing import resolve_paths
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support import logs_on_disk as logs
 
 FS = LocalFileSystem()

@@ -15,7 +15,8 @@ from seglog.inspect.statistics import _Leaders, log_statistics, measure_stretch,
 from seglog.model import Compression
 from seglog.scan.listing import SegmentFiles, list_log_directory, list_partition
 from seglog.scan.log_walk import LogWalk
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support import logs_on_disk as logs
 from tests.support.fixtures import fixture_copy, manifest
 from tests.support.mutated_directories import mutate

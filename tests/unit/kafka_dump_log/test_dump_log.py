@@ -15,7 +15,7 @@ from seglog.kafka_dump_log.decoders import PartDecoders
 from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.kafka_dump_log.reports import Report
 from seglog.model import Compression
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support import logs_on_disk as logs
 from tests.support.naive import NaiveRecord, batch_v2, message
 

@@ -22,7 +22,7 @@ from seglog.log.append_journal import (
     write_journal,
 )
 from seglog.model import TopicPartition
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 FS = LocalFileSystem()
 NAME = TopicPartition("a-topic.x", 7)

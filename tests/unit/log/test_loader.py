@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.errors import CorruptionError, NotALogError
-from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery
+from seglog.errors import CorruptionError, CorruptRecordError, NotALogError
+from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery, refuse_losses
 from seglog.log.segment import LogSegment
 from seglog.scan.segment_scan import SegmentScan
-from seglog.storage.bases import PassingFileSystem
+from seglog.storage.filesystem import PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment, write_three_segments
 
 CLOCK = FixedClock(5000)
@@ -269,3 +269,23 @@ def test_hostile_sizes_end_the_log_quietly(log: Path) -> None:
         struct.pack_into(">i", data, len(batch(40, 10)) + 8, size)
         path.write_bytes(data)
         assert load(log).log_end_offset == 50
+
+
+@pytest.mark.parametrize(
+    ("swap", "reason"), [(b"", "it is empty"), (batch(20, 10), "its offsets end at 29"), (b"x" * 90, "position 0")]
+)
+def test_a_swap_that_holds_less_is_refused_with_its_file_and_what_to_do(
+    tmp_path: Path, swap: bytes, reason: str
+) -> None:
+    """A cleaning that was cut short leaves one, too, where the last records of a segment have newer ones."""
+    log = tmp_path / "t-0"
+    for base in (0, 20, 40):
+        write_segment(log, base, batch(base, 10), batch(base + 10, 10))
+    path = log / f"{20:020d}.log"
+    path.with_name(path.name + ".swap").write_bytes(swap)
+    before = files_of(log)
+    with pytest.raises(CorruptRecordError, match="`seglog recover` finishes the swap") as refused:
+        refuse_losses(plan_recovery(FS, log, FixedClock(5000), UNCLEAN))
+    assert str(path) in str(refused.value) and reason in str(refused.value)
+    assert f"{path.name}.swap" in str(refused.value) and f"{path.stat().st_size} bytes" in str(refused.value)
+    assert files_of(log) == before

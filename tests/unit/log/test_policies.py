@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from seglog import layout
 from seglog.log.writer import (
-    FlushPolicy,
     RollLimits,
     RollReason,
     SegmentState,
@@ -76,13 +75,3 @@ def test_a_run_stops_where_asking_batch_by_batch_stops(
         expected += 1
     state = replace(STATE, size=size, first_timestamp=first_timestamp if size else -1, index_room=room)
     assert batches_before_roll(state, LIMITS, batches, now) == expected
-
-
-def test_flush_is_due_after_messages_or_time_but_not_without_news() -> None:
-    policy = FlushPolicy(messages=10, interval_ms=100, last_flush_ms=0)
-    assert not policy.due(9, 99)
-    assert policy.due(10, 0)
-    assert policy.due(1, 100)
-    assert not policy.due(0, 10**9)
-    policy.flushed(100)
-    assert not policy.due(1, 199)

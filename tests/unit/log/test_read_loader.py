@@ -9,17 +9,16 @@ from typing import TypeVar
 
 import pytest
 
+from seglog.api.opening import opened_for_reading
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.log import loader, producer_state
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.log import Log
-from seglog.log.opening import opened_for_reading
 from seglog.log.read_loader import Place, load_for_reading
 from seglog.model import Isolation
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import File, FileStatus, OpenMode
+from seglog.storage.filesystem import File, FileStatus, OpenMode, PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, transactional, write_three_segments
 
 T = TypeVar("T")

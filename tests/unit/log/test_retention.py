@@ -10,7 +10,7 @@ from seglog.errors import RefusedError
 from seglog.log.log import Log
 from seglog.log.retention import RetentionRule, apply_retention, plan_freeing, plan_retention, remove_deleted
 from seglog.model import Record
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.open_logs import START_MS, opened_log
 
 HOUR_MS = 3_600_000

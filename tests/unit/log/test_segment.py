@@ -14,8 +14,7 @@ from seglog.log.producer_state import ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError
 from seglog.log.segment import LogSegment
 from seglog.model import Compression
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, OpenMode
+from seglog.storage.filesystem import File, OpenMode, PassingFile, PassingFileSystem
 from tests.support.log_files import (
     FS,
     batch,

@@ -18,7 +18,7 @@ from seglog.log.directory import LogDirectory
 from seglog.log.staged_append import StagedAppend
 from seglog.log.unfinished_append import discard_staged
 from seglog.model import Record, TopicPartition
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.staged_rows import stage

@@ -9,8 +9,8 @@ from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.model import Record
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, OpenMode, PassingFile, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.log_files import batch, write_segment
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

@@ -25,7 +25,7 @@ from seglog.log.append_journal import (
 from seglog.log.directory import LogDirectory
 from seglog.log.unfinished_append import discard_staged, settle_append
 from seglog.model import Record, TopicPartition
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.staged_rows import stage

@@ -17,7 +17,8 @@ from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
 from seglog.remote.routing import parse_location
 from seglog.scan.listing import resolve_paths
-from seglog.storage.filesystem import FileSystem, LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import FileSystem, OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.compacted_directories import broker_directory, keys_of
 from tests.support.log_files import files_of
 from tests.support.manual_clock import ManualClock

@@ -15,7 +15,8 @@ from seglog.errors import ConfigError
 from seglog.log.retention import RetentionPlan
 from seglog.model import TopicPartition
 from seglog.operations.cleaner import CleanerService, PassOutcome
-from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem, Watch
 from seglog.storage.throttle import Throttle

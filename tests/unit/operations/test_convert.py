@@ -13,8 +13,8 @@ from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.format.compression import compress
 from seglog.format.decoder import decode_records
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
-from seglog.log.directory import open_partition
 from seglog.log.indexes import TransactionIndex
+from seglog.log.opening import open_partition
 from seglog.model import Compression
 from seglog.operations.convert import Converted, ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition

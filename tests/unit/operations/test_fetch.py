@@ -8,8 +8,7 @@ import pytest
 
 from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
 from seglog.operations.fetch import FetchOptions, fetch
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import File, FileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, write_segment
 
 

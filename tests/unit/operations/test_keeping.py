@@ -22,7 +22,8 @@ from seglog.runs.journal import RunState, read_journal
 from seglog.runs.quarantine import QUARANTINE
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.segment_scan import HELD_BYTES
-from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, batch, facts, files_of

@@ -17,7 +17,7 @@ from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.operations.rebuild import RebuildRequest, plan_rebuild
 from seglog.reconstruction.plan import PlannedPartition, RebuildPlan
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, changed_id, directory_id, topic_records
 from tests.support.metadata_records import write_metadata_log

@@ -20,7 +20,7 @@ from seglog.runs.apply import ChangedSinceError, undo_run
 from seglog.runs.journal import JOURNAL_FILE, RunState, read_journal
 from seglog.runs.quarantine import find_run, purge_run, quarantine_of, runs_in, saved_bytes
 from seglog.runs.restore import restore_run
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch, facts, marker, replayed, transactional, write_segment

@@ -9,7 +9,7 @@ import pytest
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
 from seglog.replay.offset_map import HEADER, OffsetMap
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 SOURCE, TARGET = TopicPartition("a", 0), TopicPartition("b", 1)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from seglog.model import Record, TopicPartition
 from seglog.operations.groups import Group, GroupPartition
 from seglog.replay.replay import Replay, Translated
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.open_logs import opened_log

@@ -9,7 +9,7 @@ import pytest
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
 from seglog.replay.state import PartitionState, ReplayState
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 FS = LocalFileSystem()
 

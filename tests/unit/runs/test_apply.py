@@ -25,8 +25,8 @@ from seglog.runs.apply import (
 from seglog.runs.journal import Change, ChangeKind, FileFacts, Journal, RunRecord, RunState, read_journal
 from seglog.runs.prepare import prepare_run
 from seglog.runs.quarantine import crc_of, facts_of, mark_pending, pending_run
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.log_files import FS, files_of
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

@@ -22,8 +22,8 @@ from seglog.runs.beside import (
     remove_unfinished,
     require_free,
 )
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.log_files import batch, write_segment
 

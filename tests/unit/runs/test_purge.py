@@ -11,7 +11,7 @@ from seglog.errors import NotALogError
 from seglog.operations.keeping import Keeper
 from seglog.runs.journal import RunRecord, read_journal
 from seglog.runs.quarantine import purge_left_over, purge_run, runs_in
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.faulty_filesystem import Faults, FaultyFileSystem
 from tests.support.log_files import batch, write_segment
 

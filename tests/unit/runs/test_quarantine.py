@@ -34,8 +34,8 @@ from seglog.runs.quarantine import (
 )
 from seglog.runs.restore import restore_run
 from seglog.scan.listing import list_log_directory
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, FileStatus, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode, PassingFile, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.other_users import ANOTHER, OTHER, given_to, needs_root, planted_link

@@ -13,8 +13,7 @@ from seglog.runs.apply import undo_run
 from seglog.runs.journal import RunRecord, RunState
 from seglog.runs.quarantine import QUARANTINE
 from seglog.runs.undoable import undoable
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, PassingFileSystem
 from tests.support.faulty_filesystem import Faults, FaultyFileSystem
 from tests.support.log_files import FS, batch, files_of, write_segment
 from tests.support.small_disk import SmallDisk

@@ -19,8 +19,8 @@ from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.repairs.repair import examination
 from seglog.salvage.salvage import SalvageOptions, SalvageReport, salvage
-from seglog.storage.bases import PassingFile
-from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, OpenMode, PassingFile
+from seglog.storage.local import LocalFileSystem
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch

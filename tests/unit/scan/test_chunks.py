@@ -13,8 +13,8 @@ from seglog.scan import segment_scan
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, ScanMemory, SegmentScan
-from seglog.storage.bases import PassingFile, PassingFileSystem
-from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, OpenMode, PassingFile, PassingFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.verification.batches import Level, clean_range
 from tests.support.naive import NaiveRecord, batch_v2
 

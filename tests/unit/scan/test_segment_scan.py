@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.scan.segment_scan import EndReason, SegmentScan
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2
 
 FS = LocalFileSystem()

@@ -15,8 +15,9 @@ from seglog.errors import NotALogError
 from seglog.scan.listing import list_partition
 from seglog.scan.log_walk import WalkedEntries, walk_view
 from seglog.scan.view import PartitionView, SingleFile, is_held
-from seglog.storage.filesystem import FileStatus, LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import FileStatus, OpenMode
 from seglog.storage.frozen import DescriptorBudget, VanishedError
+from seglog.storage.local import LocalFile, LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.log_files import FS, batch, write_segment
 from tests.support.manual_clock import ManualClock

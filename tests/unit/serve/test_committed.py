@@ -13,7 +13,7 @@ from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.validator import AppendOrigin
 from seglog.model import Record, TopicPartition
 from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile, load_offsets_topic
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.open_logs import opened_log
 
 PARTITION = TopicPartition("orders", 3)

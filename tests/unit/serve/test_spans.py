@@ -15,7 +15,8 @@ from seglog.log.log import Log
 from seglog.model import Isolation, Record
 from seglog.scan.log_walk import LogWalk
 from seglog.serve.spans import FileSpan, Found, SpanEnds, empty_batch, find_span
-from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.open_logs import opened_log
 
 EACH = 5  # records a batch

@@ -16,7 +16,7 @@ from seglog.spark.options import parse_read_options
 from seglog.spark.schema import VIEWS, arrow_schema, default_projection
 from seglog.spark.splits import plan_splits
 from seglog.spark.views import split_batches
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.rows import expected_rows, rows_of

@@ -17,7 +17,8 @@ from seglog.spark.cleaning_blobs import CLEAN, ENTRIES, Blob, Keys, by_reducer, 
 from seglog.spark.cleaning_merge import ENTRY_BYTES, KeyMerge, MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec
 from seglog.spark.cleaning_swap import finish_round
-from seglog.storage.filesystem import File, FileSystem, LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.cleaning import clean
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

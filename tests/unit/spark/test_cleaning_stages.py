@@ -21,7 +21,7 @@ from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
 from seglog.spark.cleaning_swap import finish_round, make_staging, remove_staging
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, hold_no_batch
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

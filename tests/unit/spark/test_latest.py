@@ -21,7 +21,7 @@ from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.latest import LatestPlan, SplitShares, index_split, live_rows, merge_shares, plan_latest
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.splits import plan_splits
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support import fixtures, log_files
 from tests.support.compacted_directories import broker_directory, opened
 from tests.support.manual_clock import ManualClock

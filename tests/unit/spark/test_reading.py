@@ -15,7 +15,8 @@ from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
 from seglog.spark.views import split_batches
-from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import routed
 

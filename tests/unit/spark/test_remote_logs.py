@@ -19,7 +19,8 @@ from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
 from seglog.spark.stream import FollowedLog
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import ObjectServer, object_server

@@ -28,7 +28,7 @@ from seglog.spark.reading import Batches, Damage, handle, walk_piece
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import SegmentPiece, plan_splits
 from seglog.spark.views import split_batches
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.watched_files import ChangingFileSystem

@@ -18,7 +18,7 @@ from seglog.spark.discovery import find_partitions
 from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
 from seglog.spark.splits import SegmentPiece, pack, plan_splits, target_bytes
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import object_server

@@ -20,7 +20,7 @@ from seglog.spark import source, stream
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.splits import plan_splits
 from seglog.spark.stream import FollowedLog, limited
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import ChangingFileSystem, routed
 

@@ -22,7 +22,7 @@ from seglog.log.append_journal import StreamBatch
 from seglog.model import Record, TopicPartition
 from seglog.spark.write_options import WriteOptions, parse_write_options
 from seglog.spark.writer import StagedFile, check_place, checkpoint_entry, commit, stage_rows, staging_of
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.compacted_directories import opened
 from tests.support.manual_clock import ManualClock

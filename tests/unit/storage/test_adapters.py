@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog.storage.adapters import NoticingFileSystem
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 Step = Callable[[NoticingFileSystem, Path], object]
 

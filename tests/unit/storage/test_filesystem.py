@@ -1,259 +1,137 @@
-"""The local file system: positions, ends of files, attributes, refusals."""
+"""What is only read refuses every change, of all that the protocols have, with EROFS; and changes nothing."""
 
 from __future__ import annotations
 
 import errno
-import os
-import threading
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from seglog.errors import RefusedError
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.log.read_loader import ViewingFileSystem
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import Access, File, FileSystem, ReadOnlyFileSystem
+from seglog.storage.frozen import FrozenFileSystem, Order
+from seglog.tiers.contents import MadeFile, OneFile, WholeObject
+from seglog.tiers.partition import TierOptions
+from seglog.tiers.recognition import Layout, Place
+from seglog.tiers.view import TierFileSystem
+from tests.support.log_files import FS, files_of
+
+# Every method of the protocol stands in one of two tables, reading or changing.
+LOOKING = {"status", "list", "entries", "read_bytes", "free_bytes", "reads_at_once"}
+CHANGES: dict[str, Callable[[FileSystem, Path], object]] = {
+    "open r+": lambda fs, path: fs.open(path, "r+"),
+    "open create": lambda fs, path: fs.open(path, "create"),
+    "open create_new": lambda fs, path: fs.open(path, "create_new"),
+    "rename": lambda fs, path: fs.rename(path, path.parents[1] / "away"),
+    "rename onto": lambda fs, path: fs.rename(path.parents[1] / "other", path),
+    "remove": lambda fs, path: fs.remove(path),
+    "make_directory": lambda fs, path: fs.make_directory(path),
+    "remove_directory": lambda fs, path: fs.remove_directory(path),
+    "sync_directory": lambda fs, path: fs.sync_directory(path),
+    "set_modified": lambda fs, path: fs.set_modified(path, 1),
+    "copy_attributes": lambda fs, path: fs.copy_attributes(path.parents[1] / "other", path),
+    "link": lambda fs, path: fs.link(path, path.parents[1] / "second"),
+    "link onto": lambda fs, path: fs.link(path.parents[1] / "other", path),
+}
+LOOKING_INTO = {"size", "status", "read_at", "read_into", "lend", "fileno", "close"} | {
+    "sync",
+    "advise_dropped",
+    "advise_wanted",
+    "start_writing",
+}
+FILE_CHANGES: dict[str, Callable[[File], object]] = {
+    "write_at": lambda file: file.write_at(0, b"x"),
+    "truncate": lambda file: file.truncate(0),
+    "give": lambda file: file.give(Access(0, 0, 0o600)),
+}
+
+
+def frozen(path: Path) -> FileSystem:
+    fs = FrozenFileSystem(FS, path.parent)
+    assert fs.take(Order)
+    return fs
+
+
+def frozen_whole(path: Path) -> FileSystem:
+    fs = FrozenFileSystem(FS, path.parent)
+    assert fs.take(lambda names: Order(names, whole=frozenset(names)))
+    return fs
+
+
+def tier(path: Path) -> FileSystem:
+    place = Place(path.parent, next(iter(Layout)), TopicPartition("t", 0))
+    status = FS.status(path)
+    assert status is not None
+    return TierFileSystem(FS, {path.parent: place}, set(), TierOptions(), made={path: MadeFile(b"stored", status)})
+
+
+def one_file(path: Path) -> FileSystem:
+    status = FS.status(path)
+    assert status is not None
+    return OneFile(FS, path, WholeObject(FS, path.parents[1] / "other", status))
+
+
+VIEWS = {
+    "frozen": frozen,
+    "frozen whole": frozen_whole,
+    "viewed": lambda path: ViewingFileSystem(FS, path.parents[1]),
+    "tier": tier,
+    "one file": one_file,
+}
 
 
 @pytest.fixture
-def fs() -> FileSystem:
-    return LocalFileSystem()
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "file").write_bytes(b"as it was")
+    return tmp_path / "t-0" / "file"
 
 
-def test_reads_return_fewer_bytes_only_at_the_end(fs: FileSystem, tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(bytes(range(10)))
+def refused(change: Callable[[], object]) -> None:
+    with pytest.raises(OSError, match="seglog only reads here") as caught:
+        change()
+    assert caught.value.errno == errno.EROFS
+
+
+def methods_of(protocol: type) -> set[str]:
+    return {name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_")}
+
+
+def test_every_method_of_the_protocols_is_known_to_look_or_to_change() -> None:
+    assert methods_of(FileSystem) == LOOKING | {name.split()[0] for name in CHANGES}
+    assert methods_of(File) == LOOKING_INTO | set(FILE_CHANGES)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_refuses_what_would_change_it(view: str, change: str, path: Path) -> None:
+    before = files_of(path.parents[1])
+    refused(lambda: CHANGES[change](VIEWS[view](path), path))
+    assert files_of(path.parents[1]) == before
+
+
+@pytest.mark.parametrize("change", FILE_CHANGES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_file_of_a_view_refuses_what_would_change_it(view: str, change: str, path: Path) -> None:
+    before = files_of(path.parents[1])
+    fs = VIEWS[view](path)  # which holds the file, perhaps
     with fs.open(path, "r") as file:
-        assert file.size() == 10
-        assert file.read_at(2, 3) == b"\x02\x03\x04"
-        assert file.read_at(8, 100) == b"\x08\x09"
-        assert file.read_at(10, 1) == b""
-        assert file.read_at(50, 1 << 40) == b""
-        assert file.read_at(7, 1 << 62) == b"\x07\x08\x09"
+        refused(lambda: FILE_CHANGES[change](file))
+    assert files_of(path.parents[1]) == before
 
 
-@pytest.mark.parametrize("kind", ["numpy", "memoryview", "records"])
-def test_reading_into_a_buffer_fills_it_and_counts(fs: FileSystem, tmp_path: Path, kind: str) -> None:
-    (tmp_path / "a").write_bytes(bytes(range(10)))
-    whole = np.full(16, 255, dtype=np.uint8)
-    target = {"numpy": whole, "memoryview": memoryview(bytearray(whole)), "records": whole.view("<u4")}[kind]
-    with fs.open(tmp_path / "a", "r") as file:
-        assert file.read_into(4, target) == 6
-        assert file.read_into(0, np.empty(0, dtype=np.uint8)) == 0
-    assert bytes(target) == bytes([4, 5, 6, 7, 8, 9] + [255] * 10)
+@pytest.mark.parametrize("change", [name for name in CHANGES if not name.startswith("open")])
+def test_what_is_only_read_as_a_whole_refuses_every_change(change: str, path: Path) -> None:
+    refused(lambda: CHANGES[change](ReadOnlyFileSystem(), path))  # type: ignore[arg-type]
 
 
-def test_short_reads_of_the_system_are_continued(
-    fs: FileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a").write_bytes(bytes(range(100)))
-    pread, preadv = os.pread, os.preadv
-    monkeypatch.setattr(os, "pread", lambda fd, size, position: pread(fd, min(size, 3), position))
-    monkeypatch.setattr(os, "preadv", lambda fd, buffers, position: preadv(fd, [buffers[0][:7]], position))
-    with fs.open(tmp_path / "a", "r") as file:
-        assert file.read_at(5, 90) == bytes(range(5, 95))
-        assert file.read_at(95, 90) == bytes(range(95, 100))
-
-
-def test_short_writes_of_the_system_are_continued(
-    fs: FileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:7], position))
-    with fs.open(tmp_path / "a", "create") as file:
-        file.write_at(0, np.arange(100, dtype=np.uint8))
-    assert (tmp_path / "a").read_bytes() == bytes(range(100))
-
-
-def test_writing_past_the_end_leaves_zeros_before_it(fs: FileSystem, tmp_path: Path) -> None:
-    with fs.open(tmp_path / "a", "create") as file:
-        file.write_at(3, b"xy")
-        file.write_at(0, b"")
-        file.start_writing(0, 5)
-        file.sync()
-        file.advise_dropped(0, 5)
-    assert (tmp_path / "a").read_bytes() == b"\0\0\0xy"
-
-
-def test_a_strided_array_is_not_written(fs: FileSystem, tmp_path: Path) -> None:
-    with fs.open(tmp_path / "a", "create") as file, pytest.raises(TypeError):
-        file.write_at(0, np.arange(10, dtype=np.uint8)[::2])
-
-
-def test_truncating_grows_without_taking_space(fs: FileSystem, tmp_path: Path) -> None:
-    with fs.open(tmp_path / "a", "create") as file:
-        file.write_at(0, b"abcdef")
-        file.truncate(2)
-        file.truncate(64 << 20)
-        assert file.read_at(0, 4) == b"ab\0\0"
-    status = fs.status(tmp_path / "a")
-    assert status is not None
-    assert status.size == 64 << 20
-    assert status.allocated < 1 << 20
-
-
-def test_the_four_ways_to_open(fs: FileSystem, tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    with pytest.raises(FileNotFoundError):
-        fs.open(path, "r")
-    with pytest.raises(FileNotFoundError):
-        fs.open(path, "r+")
-    with fs.open(path, "create_new") as file:
-        file.write_at(0, b"one")
-    with pytest.raises(FileExistsError):
-        fs.open(path, "create_new")
-    with fs.open(path, "r+") as file:
-        file.write_at(0, b"O")
-        assert not os.get_inheritable(file.fileno())
-    assert path.read_bytes() == b"One"
-    with fs.open(path, "r") as file, pytest.raises(OSError) as refused:
-        file.write_at(0, b"x")
-    assert refused.value.errno == errno.EBADF
-    fs.open(path, "create").close()
-    assert path.read_bytes() == b""
-
-
-def test_directories_and_pipes_are_refused_at_once(fs: FileSystem, tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError):
-        fs.open(tmp_path, "r")
-    os.mkfifo(tmp_path / "pipe")
-    outcome: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            fs.open(tmp_path / "pipe", "r")
-        except OSError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=attempt, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert [type(error) for error in outcome] == [OSError]
-
-
-def test_reading_leaves_the_access_time_alone(fs: FileSystem, tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"abc")
-    os.utime(path, (1000, 2000))
-    with fs.open(path, "r") as file:
-        file.read_at(0, 3)
-    assert path.stat().st_atime == 1000
-
-
-def test_a_missing_path_has_no_status(fs: FileSystem, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"")
-    assert fs.status(tmp_path / "b") is None
-    assert fs.status(tmp_path / "a" / "below") is None
-
-
-def test_status_rounds_the_time_down_as_java_does(fs: FileSystem, tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"abc")
-    path.chmod(0o640)
-    os.utime(path, ns=(0, 1_700_000_000_123_999_999))
-    status = fs.status(path)
-    assert status is not None
-    assert (status.modified_ms, status.modified_ns) == (1_700_000_000_123, 1_700_000_000_123_999_999)
-    assert (status.size, status.mode, status.is_directory) == (3, 0o640, False)
-    assert (status.inode, status.owner, status.group) == (
-        path.stat().st_ino,
-        path.stat().st_uid,
-        path.stat().st_gid,
-    )
-    directory = fs.status(tmp_path)
-    assert directory is not None
-    assert directory.is_directory
-
-
-def test_names_are_listed_in_order(fs: FileSystem, tmp_path: Path) -> None:
-    for name in ("b", "a", ".lock", "C"):
-        (tmp_path / name).touch()
-    assert fs.list(tmp_path) == [".lock", "C", "a", "b"]
-    with pytest.raises(FileNotFoundError):
-        fs.list(tmp_path / "nowhere")
-
-
-def test_renaming_replaces_and_linking_does_not(fs: FileSystem, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"a")
-    (tmp_path / "b").write_bytes(b"b")
-    with pytest.raises(FileExistsError):
-        fs.link(tmp_path / "a", tmp_path / "b")
-    fs.rename(tmp_path / "a", tmp_path / "b")
-    assert fs.list(tmp_path) == ["b"]
-    fs.link(tmp_path / "b", tmp_path / "c")
-    fs.remove(tmp_path / "b")
-    assert (tmp_path / "c").read_bytes() == b"a"
-
-
-def test_directories_are_made_and_removed(fs: FileSystem, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        fs.make_directory(tmp_path / "a" / "b")
-    fs.make_directory(tmp_path / "a" / "b", parents=True)
-    fs.make_directory(tmp_path / "a" / "b", parents=True)
-    with pytest.raises(FileExistsError):
-        fs.make_directory(tmp_path / "a")
-    fs.sync_directory(tmp_path / "a")
-    with pytest.raises(OSError):
-        fs.remove_directory(tmp_path / "a")
-    fs.remove_directory(tmp_path / "a" / "b")
-    assert fs.list(tmp_path / "a") == []
-
-
-def test_attributes_are_copied_and_times_set(fs: FileSystem, tmp_path: Path) -> None:
-    source, target = tmp_path / "a", tmp_path / "b"
-    source.write_bytes(b"a")
-    target.write_bytes(b"b")
-    source.chmod(0o604)
-    os.utime(source, ns=(5, 1_600_000_000_000_000_007))
-    fs.copy_attributes(source, target)
-    assert target.stat().st_mtime_ns == 1_600_000_000_000_000_007
-    assert target.stat().st_mode & 0o777 == 0o604
-    fs.set_modified(target, 1_500_000_000_001)
-    assert target.stat().st_mtime_ns == 1_500_000_000_001_000_000
-
-
-def test_whole_files_are_read_within_a_limit(fs: FileSystem, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"abc")
-    assert fs.read_bytes(tmp_path / "a") == b"abc"
-    assert fs.read_bytes(tmp_path / "a", limit=3) == b"abc"
-    with pytest.raises(RefusedError, match="3 bytes, more than the 2"):
-        fs.read_bytes(tmp_path / "a", limit=2)
-    assert fs.free_bytes(tmp_path) > 0
-
-
-def test_files_close_once_and_when_forgotten(fs: FileSystem, tmp_path: Path) -> None:
-    file = fs.open(tmp_path / "a", "create")
-    descriptor = file.fileno()
-    file.close()
-    file.close()
-    with pytest.raises(OSError):
-        file.size()
-    forgotten = fs.open(tmp_path / "a", "r")
-    assert forgotten.fileno() == descriptor
-    del forgotten
-    with pytest.raises(OSError):
-        os.fstat(descriptor)
-
-
-def test_errors_of_open_files_name_the_file(fs: FileSystem, tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"abc")
-    with fs.open(path, "r") as file:
-        for change in (lambda: file.write_at(0, b"x"), lambda: file.truncate(1), lambda: file.read_at(-5, 1)):
-            with pytest.raises(OSError) as caught:
-                change()
-            assert caught.value.filename == str(path)
-
-
-def test_an_error_of_fsync_names_the_file_or_the_directory(
-    fs: FileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr("seglog.storage.filesystem.sync", fail)
-    path = tmp_path / "a"
-    with fs.open(path, "create") as file, pytest.raises(OSError) as of_file:
-        file.sync()
-    with pytest.raises(OSError) as of_directory:
-        fs.sync_directory(tmp_path)
-    assert (of_file.value.filename, of_directory.value.filename) == (str(path), str(tmp_path))
+@pytest.mark.parametrize("view", ["frozen", "tier", "one file"])
+def test_beside_what_a_view_shows_files_can_be_changed(view: str, path: Path) -> None:
+    fs, other = VIEWS[view](path), path.parents[1] / "other"
+    with fs.open(other, "r+") as file:
+        file.write_at(0, b"OTHER")
+    fs.rename(other, other.with_name("renamed"))
+    assert other.with_name("renamed").read_bytes() == b"OTHER"

@@ -15,7 +15,8 @@ import pytest
 from seglog.errors import RefusedError, UntrustedLinkError
 from seglog.remote.routing import parse_location
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock, holder_of
 from tests.support.other_users import OTHER, needs_root, planted_link
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import FILES_HELD, OverlayFileSystem
 
 BELOW = LocalFileSystem()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import TrialFileSystem
 
 CHANGES: dict[str, Callable[[FileSystem, Path], object]] = {

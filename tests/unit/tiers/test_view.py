@@ -11,8 +11,7 @@ from seglog.clock import SystemClock
 from seglog.errors import ConfigError, CorruptTierError, NotALogError, RefusedError
 from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
-from seglog.storage.bases import PassingFileSystem
-from seglog.storage.filesystem import READ_BYTES_LIMIT
+from seglog.storage.filesystem import READ_BYTES_LIMIT, PassingFileSystem
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Keys, Problem, Remark
 from seglog.tiers.view import see_tiers

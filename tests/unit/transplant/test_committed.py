@@ -12,7 +12,7 @@ from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record
 from seglog.format.decoder import checksums_valid, scan_batches
 from seglog.model import Record
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from tests.support.group_records import commit_key, text
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.target_directories import request, target_directory, transplanted

@@ -14,7 +14,8 @@ from seglog.evidence.transactions import Coordinated
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.transplant import plan_transplant
-from seglog.storage.filesystem import FileStatus, LocalFileSystem
+from seglog.storage.filesystem import FileStatus
+from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.transplant.apply import carry_out
 from seglog.transplant.choosing import Wanted

@@ -9,7 +9,7 @@ import pytest
 
 from seglog.errors import CorruptRecordError, RefusedError, SeglogError
 from seglog.model import Isolation, Record, TopicPartition
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.transplant.source import Checkpoints, SourceLog, log_files, read_source, require_unchanged
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, write_segment

@@ -11,7 +11,7 @@ from seglog.configuration.cluster_metadata import Assignment, ClusterMetadata
 from seglog.errors import RefusedError
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.transplant.target import TargetDirectory
 from tests.support.target_directories import TOPIC_ID, target_directory
 

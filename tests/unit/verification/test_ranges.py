@@ -23,7 +23,7 @@ from seglog.remote.limits import Limits
 from seglog.remote.store import ObjectStatus, ObstoreStore
 from seglog.scan.listing import resolve_paths
 from seglog.scan.resync import PlausibleOffsets
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 from seglog.verification import batches, partition
 from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces, _Range
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary

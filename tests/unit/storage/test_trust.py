@@ -1,4 +1,4 @@
-"""Whom new files belong to in a log directory, and whose files are believed."""
+"""Whom new files belong to in a log directory, and whose files are obeyed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 from seglog.errors import RefusedError
 from seglog.storage.adapters import InheritingFileSystem
-from seglog.storage.atomic import write_atomically
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.files import write_atomically
+from seglog.storage.filesystem import PRIVATE, Access, OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.storage.ownership import PRIVATE, Access, described_user, reason_for_doubt, require_trust
+from seglog.storage.trust import described_user, read_trusted, reason_for_doubt, require_trust
 from tests.support.other_users import ANOTHER, OTHER, needs_root, planted_link
 
 FS = LocalFileSystem()
@@ -159,3 +160,61 @@ def test_only_files_that_nobody_else_can_have_written_are_believed(tmp_path: Pat
 def test_users_are_named_with_their_number() -> None:
     assert described_user(0) == "root (uid 0)"
     assert described_user(54321) == "the user with uid 54321"
+
+
+class Swapping(LocalFileSystem):
+    """Somebody who owns the directory puts `other` in the place of what is opened, just before it is."""
+
+    def __init__(self, other: Path) -> None:
+        self._other = other
+
+    def open(self, path: Path, mode: OpenMode) -> LocalFile:
+        if self._other.is_symlink() or self._other.exists():
+            self._other.rename(path)
+        return super().open(path, mode)
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["of somebody else", "open to all", "another of ours", "a link of ours"])
+def test_a_file_that_is_swapped_between_the_look_and_the_reading_is_not_read(tmp_path: Path, kind: str) -> None:
+    path, other = tmp_path / "journal", tmp_path / "other"
+    path.write_bytes(b"ours")
+    if kind == "a link of ours":
+        (tmp_path / "elsewhere").write_bytes(b"ours, too")
+        other.symlink_to(tmp_path / "elsewhere")
+    else:
+        other.write_bytes(b"theirs")
+    if kind == "of somebody else":
+        os.chown(other, OTHER, OTHER)
+    elif kind == "open to all":
+        other.chmod(0o666)
+    with pytest.raises(RefusedError, match=r"belongs to nobody|may be written|was replaced"):
+        read_trusted(Swapping(other), path)
+
+
+@needs_root
+def test_files_of_others_and_links_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_bytes(b"theirs")
+    os.chown(tmp_path / "theirs", OTHER, OTHER)
+    planted_link(tmp_path / "link", tmp_path / "theirs")
+    for name in ("theirs", "link"):
+        with pytest.raises(RefusedError, match=rf"{tmp_path / name} "):
+            read_trusted(FS, tmp_path / name)
+
+
+def test_a_file_of_ours_is_read_up_to_its_limit_and_none_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "ours"
+    assert read_trusted(FS, path) is None
+    path.write_bytes(b"12345")
+    path.chmod(0o644)
+    assert read_trusted(FS, path, limit=5) == b"12345"
+    with pytest.raises(RefusedError, match="5 bytes, more than the 4 bytes"):
+        read_trusted(FS, path, limit=4)
+
+
+def test_a_file_that_is_changed_in_a_dry_run_is_read_as_it_would_be(tmp_path: Path) -> None:
+    overlay = OverlayFileSystem(FS)
+    with overlay.open(tmp_path / "new", "create") as file:
+        file.write_at(0, b"new")
+        assert file.status().size == 3
+    assert read_trusted(overlay, tmp_path / "new") == b"new"
