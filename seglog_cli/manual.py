@@ -149,7 +149,7 @@ def _findings_page() -> str:
         notice = (
             "A broker never notices." if kind.notices is Notice.NEVER else f"A broker notices {kind.notices.value}."
         )
-        text = f"({kind.severity.value}) {kind.meaning} {notice} {kind.broker}{repair}"
+        text = f"({kind.severity.value}) {kind.meaning} {notice} Broker: {kind.broker}{repair}"
         lines += roff.terms([(kind.code, text)])
     lines += roff.section("DIAGNOSES OF DOCTOR")
     lines += roff.paragraph(

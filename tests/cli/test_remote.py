@@ -267,7 +267,7 @@ def test_a_web_server_without_listings_gives_files_and_says_so_of_directories() 
         exported = ended("export", "-o", "-", "--format", "csv", f"{url}/{name}")
         assert (exported.code, exported.stdout.count(b"\n")) == (0, 791)
         committed = ended("dump", "--isolation", "read_committed", f"{url}/{name}")
-        assert committed.code == 13 and b"nobody knows how its transactions ended" in committed.stderr
+        assert committed.code == 13 and b"it is unknown how its transactions ended" in committed.stderr
         routing._shared = None
         assert ended("ls", f"{url}/{name}").code == 0
         routing._shared = None

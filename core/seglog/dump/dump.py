@@ -30,7 +30,7 @@ from seglog.evidence.damage import record_findings, with_damage
 from seglog.evidence.findings import Finding
 from seglog.evidence.messages_07 import Messages07, is_07
 from seglog.evidence.readable_files import Source, sources, unreadable
-from seglog.evidence.unsettled import Unsettled
+from seglog.evidence.transactions import Unsettled
 from seglog.format.columns import Records
 from seglog.format.filenames import parse_file_name
 from seglog.kernels import render
@@ -71,7 +71,7 @@ def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Ite
     remaining = options.limit
     committed, beside = options.selection.is_committed, dict[Path, Unsettled]()
     for target in targets:
-        for source in sources(fs, target, options.every_file, committed=committed, beside=beside):
+        for source in sources(fs, target, options.every_file, committed=committed, known_unsettled=beside):
             if remaining is not None and remaining <= 0:
                 return
             if isinstance(source, Finding):

@@ -1,14 +1,15 @@
-"""Which of a segment's good batches can stand in one log, and in which order.
+"""Chooses which of a segment's good batches can be in one log, and in which order.
 
-A log's offsets ascend. After a block was written twice, moved, or overwritten by one from elsewhere, batches with
-right checksums contradict each other. Steps:
+A log's offsets ascend. After a block was written twice, moved, or overwritten by a foreign one, batches with right
+checksums contradict each other. Steps:
 
-1. The spine: the largest number of batches that ascend as they lie in the file. One batch with a broken base
-   offset (no checksum covers it) then costs itself, not everything that follows.
-2. The other batches, a run at a time: one that fits into a hole of the spine was moved and goes back. Those that
-   overlap with the spine are copies, or foreign, and go; so does a batch that would fit where it lies but for one
-   bit of its base offset: that bit is what broke, unless its time, which the checksum covers, says that it was moved.
-   Where it would fit loosely, in a gap, its time must say that it was not.
+1. The spine: the longest chain of batches that ascend in file order. A batch with a broken base offset (the checksum
+   does not cover it) then costs only itself, not everything after it.
+2. The other batches, one run at a time. A run that fits into a hole of the spine was moved, and goes back there. A run
+   that overlaps with the spine is a copy or foreign, and is dropped. A batch that would fit at its position if one bit
+   of its base offset were different is also dropped, because that bit broke; except if its timestamp, which the
+   checksum covers, shows that the batch was moved. If the batch would fit only loosely, in a gap, its timestamp must
+   show that it was not moved.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from seglog.layout import INT64_MAX
 
 
 def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Which batches belong to the longest ascending chain (bool, one a batch; offsets int64, in file order)."""
+    """Returns a bool per batch: True if it belongs to the longest ascending chain. Offsets are int64, in file order."""
     count = len(first)
     if count == 0 or bool((first[1:] > last[:-1]).all()):
         return np.ones(count, dtype=bool)
@@ -53,11 +54,10 @@ def arrange(
     bounds: tuple[int, int] = (0, INT64_MAX),
     times: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The batches to keep, as indexes in the order of their offsets, which lie in `bounds` (both included).
+    """Returns the batches to keep, as indexes in the order of their offsets, which lie in `bounds` (inclusive).
 
-    `first` and `last` are the batches' offsets in file order, `times` their latest timestamps (ms), where these can be
-    asked; `embedded` (bool) says which of them touch another one at both ends. Without `reorder` nothing that was moved
-    comes back.
+    `first` and `last` are the batches' offsets in file order, `times` their max timestamps (ms) if known. `embedded`
+    (bool) says which of them touch another batch on both sides. Without `reorder`, moved batches are dropped.
     """
     times = np.zeros(len(first), dtype=np.int64) if times is None else times
     spine = _with_sound_offsets(np.flatnonzero(ascending_chain(first, last)), first, last, bounds[0])
@@ -65,10 +65,10 @@ def arrange(
 
 
 def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray, least: int) -> np.ndarray:
-    """The spine, where of two neighbours that exclude each other the one with a broken base offset goes.
+    """Returns the spine after replacing batches with a broken base offset by the neighbours that they excluded.
 
-    Chains of equal length are a matter of luck. A batch on the spine is the broken one when turning one bit of its
-    base offset makes it fill exactly what is between its predecessor and the neighbour that had to go.
+    Of chains of equal length the spine is an arbitrary one. A batch on the spine is the broken one if flipping one bit
+    of its base offset makes it exactly fill the space between its predecessor and the excluded neighbour.
     """
     chosen = spine.tolist()
     on_spine = set(chosen)
@@ -82,7 +82,7 @@ def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray, 
             rival_first, rival_last = int(first[rival]), int(last[rival])
             real = before if rival > i else rival_last + 1
             fills = real + span + 1 == (rival_first if rival > i else following)
-            # of a legacy wrapper the offset that can break is that of its last message
+            # a legacy wrapper stores only its last message's offset
             one_bit = 1 in ((real ^ int(first[i])).bit_count(), ((real + span) ^ int(last[i])).bit_count())
             if before <= rival_first <= rival_last < following and fills and one_bit:
                 chosen[at] = rival
@@ -91,7 +91,7 @@ def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray, 
 
 
 class _Arrangement:
-    """Step 2: `order` grows from the spine."""
+    """Step 2: the order, which grows from the spine."""
 
     def __init__(
         self,
@@ -110,28 +110,28 @@ class _Arrangement:
     def arranged(self) -> np.ndarray:
         others = np.setdiff1d(np.arange(len(self._first)), self._spine, assume_unique=True)
         waiting = _runs(others, self._first, self._last)
-        # What is sure goes first: it fills holes that would make the doubtful ones look right where they lie.
+        # Certain runs come first: they fill holes in which doubtful batches would seem to fit where they lie.
         waiting = [run for run in waiting if not (self._is_sure(run) and self._insert(run))]
         for run in waiting:
             if len(run) > 1 or not self._one_bit_off(run[0]):
-                for i in run:  # part of a run may be a copy
+                for i in run:  # a part of the run may be a copy
                     self._insert([i])
         return np.array(self._order, dtype=np.int64)
 
     def _is_sure(self, run: list[int]) -> bool:
-        """Whether the run is several batches, or exactly what a hole lacks."""
+        """True if the run has several batches, or exactly fills a hole."""
         low, high = self._hole(int(self._first[run[0]]))
         return len(run) > 1 or (low == int(self._first[run[0]]) and high == int(self._last[run[-1]]))
 
     def _hole(self, offset: int) -> tuple[int, int]:
-        """The offsets around `offset` that no batch has yet."""
+        """Returns the range of offsets around `offset` that no batch has yet."""
         at = bisect_left(self._order, offset, key=lambda i: int(self._first[i]))
         low = int(self._last[self._order[at - 1]]) + 1 if at else self._least
         high = int(self._first[self._order[at]]) - 1 if at < len(self._order) else self._most
         return low, high
 
     def _insert(self, run: list[int]) -> bool:
-        """Puts a run into the hole that it fits into; false when there is none."""
+        """Puts a run into the hole that it fits into. Returns False if there is none."""
         first, last = int(self._first[run[0]]), int(self._last[run[-1]])
         low, high = self._hole(first)
         if not low <= first <= last <= high:
@@ -141,34 +141,25 @@ class _Arrangement:
         return True
 
     def _one_bit_off(self, i: int) -> bool:
-        """Whether batch `i` joins a neighbour in the file when one bit of its base offset is turned over."""
+        """True if batch `i` would join a neighbour in the file if one bit of its base offset were flipped."""
         at = int(np.searchsorted(self._spine, i))
         neighbours = {i - 1, i + 1} & set(range(len(self._first)))
         if not self._embedded[i] or not neighbours <= set(self._spine[max(at - 1, 0) : at + 1].tolist()):
-            return False  # it lies beside damage, or among others that were moved
-        if self._was_moved(i, at):
-            return False
+            return False  # it lies beside damage, or among other moved batches
+        fits_here, fits_there = self._fits_by_time(i, at)
+        if fits_there and not fits_here:
+            return False  # it was moved
         low, high = self._hole(int(self._last[self._spine[at - 1]]) + 1 if at else self._least)
         base, span = int(self._first[i]), int(self._last[i] - self._first[i])
-        turned = [each for bit in range(63) if low <= (each := base ^ (1 << bit)) and each + span <= high]
-        if turned and self._was_left(i, at):
-            return True
+        flipped = [each for bit in range(63) if low <= (each := base ^ (1 << bit)) and each + span <= high]
+        if flipped and fits_here and not fits_there:
+            return True  # it was not moved
         if len(neighbours) == 2:
-            return any(each == low or each + span == high for each in turned)
-        return any(each == low and each + span == high for each in turned)
-
-    def _was_moved(self, i: int, at: int) -> bool:
-        """Whether the time of batch `i` fits where its offset is, and not where it lies, at `at` of the spine."""
-        lies, belongs = self._fits_by_time(i, at)
-        return belongs and not lies
-
-    def _was_left(self, i: int, at: int) -> bool:
-        """Whether it fits where the batch lies, and not where its offset is."""
-        lies, belongs = self._fits_by_time(i, at)
-        return lies and not belongs
+            return any(each == low or each + span == high for each in flipped)
+        return any(each == low and each + span == high for each in flipped)
 
     def _fits_by_time(self, i: int, at: int) -> tuple[bool, bool]:
-        """Whether the time of batch `i` fits where it lies, at `at` of the spine; and where its offset is."""
+        """Returns whether the time of batch `i` fits at its position (`at` of the spine), and at its offset."""
         place = bisect_left(self._order, int(self._first[i]), key=lambda other: int(self._first[other]))
         return self._is_between(i, self._spine.tolist(), at), self._is_between(i, self._order, place)
 
@@ -179,7 +170,7 @@ class _Arrangement:
 
 
 def _runs(others: np.ndarray, first: np.ndarray, last: np.ndarray) -> list[list[int]]:
-    """Batches off the spine that follow each other in the file and touch in their offsets."""
+    """Groups batches that follow each other in the file and whose offsets are adjacent."""
     runs: list[list[int]] = []
     for i in others.tolist():
         if runs and runs[-1][-1] == i - 1 and first[i] == last[i - 1] + 1:

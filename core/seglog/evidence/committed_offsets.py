@@ -1,7 +1,7 @@
-"""Offsets that readers have stored: committed ones of groups, and the state of share groups.
+"""Committed offsets of consumer groups, and the state of share groups.
 
-A reader commits what it has read, so that an offset above a log's end says that the log was once longer. It is a
-weaker witness than the broker's own files, as a client may commit any number.
+A consumer commits what it has read, so a committed offset above a log's end shows that the log was once longer. This
+is weaker evidence than the broker's own files, because a client may commit any offset.
 
 Kafka: OffsetMetadataManager (`__consumer_offsets`), ShareCoordinatorShard (`__share_group_state`).
 """
@@ -26,12 +26,12 @@ from seglog.scan.listing import list_log_directory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
-UNKNOWN = -1  # Kafka: the start offset and the delivery count of a share partition that has none
+UNKNOWN = -1  # Kafka: the start offset or delivery count of a share partition without one
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a group has read: everything below `offset`."""
+    """A group has read everything below `offset`."""
 
     group: str
     offset: int
@@ -40,8 +40,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """A committed offset: everything below `offset` of `partition` has been read. Times in epoch milliseconds;
-    `expires_ms` is None where the group's own retention counts (all commits since Kafka 2.1).
+    """A committed offset: the group has read everything below `offset` of `partition`. Times are epoch milliseconds;
+    `expires_ms` is None if the group's retention applies (all commits since Kafka 2.1).
     """
 
     group: str
@@ -56,9 +56,10 @@ class OffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """How far a share group is in a partition: records below `start_offset` are done with, `delivered` at and after
-    it as well (UNKNOWN: not known), and `reached` is the offset after the last one that was handed out. The leader
-    epoch is that of the partition when the state was written.
+    """The progress of a share group in a partition.
+
+    Records below `start_offset` are processed, and `delivered` records from there on (UNKNOWN if not known). `reached`
+    is the offset after the last delivered one. The leader epoch is the partition's when the state was written.
     """
 
     group: str
@@ -74,10 +75,10 @@ class ShareState:
 def read_committed_offsets(
     fs: FileSystem, log_directory: Path, topic_of: Callable[[str], str | None]
 ) -> dict[TopicPartition, Committed]:
-    """The greatest committed offset of each partition that the groups' own topics in a log directory name.
+    """Returns the greatest committed offset of each partition, from the group topics in a log directory.
 
-    `topic_of` gives the name of a topic id, which is all that share groups know. What cannot be decoded is passed
-    over. Raises OSError.
+    `topic_of` returns the name of a topic id, because share groups store only the id. Records that cannot be decoded
+    are skipped. Raises OSError.
     """
     found: dict[TopicPartition, Committed] = {}
     for key, committed in _all_committed(fs, log_directory, topic_of):
@@ -109,7 +110,7 @@ def _all_committed(
 
 
 def offset_commits(values: Iterable[Stored]) -> Iterator[OffsetCommit | WireError]:
-    """The offset commits among the values of `__consumer_offsets`; for one that cannot be decoded the error."""
+    """Yields the offset commits among values of `__consumer_offsets`, and an error for each undecodable one."""
     for stored in values:
         if not is_offset_commit(stored.key):
             continue
@@ -138,7 +139,7 @@ def _commit(record: CoordinatorRecord, stored: Stored) -> OffsetCommit:
 
 
 def share_states(replay: ShareReplay) -> Iterator[ShareState | WireError]:
-    """Where each share group is in each partition; for a record that cannot be decoded the error."""
+    """Yields the progress of each share group in each partition, and an error for each undecodable record."""
     for chain in replay.chains.values():
         state: ShareState | None = None
         for stored in chain:
@@ -153,8 +154,8 @@ def share_states(replay: ShareReplay) -> Iterator[ShareState | WireError]:
 
 
 def _share_state(record: CoordinatorRecord, stored: Stored, before: ShareState | None) -> ShareState:
-    """The state after a snapshot or an update. An update leaves unsaid what it leaves alone, but for `delivered`: a
-    broker before 4.2, which does not count, has written it (Kafka: ShareCoordinatorShard.merge).
+    """Returns the state after a snapshot or an update. An update omits what it does not change. A missing `delivered`
+    means UNKNOWN: a broker before 4.2, which does not count, wrote it (Kafka: ShareCoordinatorShard.merge).
     """
     value = record.value or {}
     start, delivered = int(value["startOffset"]), int(value.get("deliveryCompleteCount", UNKNOWN))

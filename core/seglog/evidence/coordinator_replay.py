@@ -1,11 +1,10 @@
-"""The one reader of the group coordinators' topics: what `__consumer_offsets` and `__share_group_state` say at their
-end, or said at a time.
+"""Replays `__consumer_offsets` and `__share_group_state`: their state at the end of the log, or at a given time.
 
-1. Records count in the order of the log; the last value of a key is its value, a tombstone ends it.
-2. What a transaction wrote waits for its marker. With COMMIT it counts, unless a later record of the log has set the
-   key meanwhile; with ABORT it never was. A tombstone ends what waits for its key, too.
-3. A share group's snapshot begins a key anew; the updates after it change it.
-4. Damaged batches and gaps are passed over, and remembered.
+1. Records apply in log order. A key has its last value; a tombstone removes it.
+2. What a transaction wrote waits for its marker. COMMIT applies it, unless a later record has set the key meanwhile;
+   ABORT discards it. A tombstone also removes waiting values of its key.
+3. A share group's snapshot starts a key afresh; the updates after it modify it.
+4. Damaged batches and gaps are skipped and reported.
 
 Kafka: GroupMetadataManager, OffsetMetadataManager.replay and replayEndTransactionMarker, ShareCoordinatorShard.
 """
@@ -34,7 +33,7 @@ _SHARE_SNAPSHOT = b"\x00\x00"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A value of a key, and the record that set it: its offset in the coordinator's log, epoch milliseconds."""
+    """A value of a key, and the offset and timestamp (epoch ms) of the record that set it."""
 
     key: bytes
     value: bytes
@@ -43,12 +42,11 @@ class Stored:
 
 
 class CoordinatorReplay:
-    """The state after the pieces that `take` was given, in order; with `until_ms` as of that time (epoch
-    milliseconds, inclusive).
+    """The state after the steps given to `take`; with `until_ms`, as of that time (epoch ms, inclusive).
 
-    `values` are the last values by key, `pending` those of open transactions by producer id. `end_offset` is the
-    offset after the last good batch; `missing` counts offsets below it, up to `until_ms`, of which no record is there:
-    compaction took them. `damage` are the first sentences about what could not be read, `damaged` counts all.
+    `values` maps keys to their last values, `pending` maps producer ids to those of open transactions. `end_offset` is
+    the offset after the last good batch. `missing` counts the offsets below it, up to `until_ms`, whose records
+    compaction removed. `damage` has the first messages about what could not be read; `damaged` counts all.
     """
 
     def __init__(self, until_ms: int | None = None) -> None:
@@ -61,23 +59,23 @@ class CoordinatorReplay:
         self._until_ms = until_ms
 
     def take_view(self, view: PartitionView) -> None:
-        """All of a partition. What a broker has half written at its end is no damage. Raises OSError."""
+        """Takes a whole partition. A batch that a broker is writing at its end is not damage. Raises OSError."""
         for segment, step in walk_view(view):
             if isinstance(step, Gap) and step.at_end and view.is_written(segment):
                 continue
             self.take(step, segment.log)
 
     def take(self, step: WalkedEntries | Gap, path: Path) -> None:
-        """The next entries of the log file `path`, or the next gap."""
+        """Takes the next entries of the log file `path`, or the next gap."""
         if isinstance(step, Gap):
-            self._tell(f"{path}: position {step.position}: {step.length} bytes are not a batch")
+            self._report(f"{path}: position {step.position}: {step.length} bytes are not a batch")
             return
         for row in step.batches[~step.valid]:
-            self._tell(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")
+            self._report(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")
         batches = step.batches[step.valid]
         if not len(batches):
             return
-        self._count(batches)
+        self._count_missing(batches)
         control = (batches["magic"] >= 2) & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
         begin = 0
         for at in np.flatnonzero(control).tolist():
@@ -86,20 +84,20 @@ class CoordinatorReplay:
             begin = at + 1
         self._data(step, batches[begin:], path)
 
-    def _tell(self, sentence: str) -> None:
+    def _report(self, message: str) -> None:
         self.damaged += 1
         if self.damaged <= _DAMAGE_SHOWN:
-            self.damage.append(sentence)
+            self.damage.append(message)
 
-    def _count(self, batches: np.ndarray) -> None:
-        """Offsets that are missing before and within the batches."""
+    def _count_missing(self, batches: np.ndarray) -> None:
+        """Counts the offsets that are missing before and within the batches."""
         wanted = batches if self._until_ms is None else batches[batches["max_timestamp"] <= self._until_ms]
         if len(wanted):
             held = int(wanted["count"].astype(np.int64).sum())
             self.missing += max(0, int(wanted["last_offset"][-1]) + 1 - self.end_offset - held)
         self.end_offset = max(self.end_offset, int(batches["last_offset"].max()) + 1)
 
-    def _counts(self, timestamp: int) -> bool:
+    def _is_in_time(self, timestamp: int) -> bool:
         return self._until_ms is None or timestamp <= self._until_ms
 
     def _data(self, piece: WalkedEntries, batches: np.ndarray, path: Path) -> None:
@@ -108,11 +106,11 @@ class CoordinatorReplay:
         for records in piece.records(batches):
             for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
                 reason = STATUS_REASONS.get(int(records.status[i]), "its records cannot be read")
-                self._tell(f"{path}: position {int(records.batches[i]['position'])}: {reason}")
+                self._report(f"{path}: position {int(records.batches[i]['position'])}: {reason}")
             rows = records.rows
             for i in range(len(records)):
                 key, timestamp = records.key(i), int(rows[i]["timestamp"])
-                if key is None or not self._counts(timestamp):
+                if key is None or not self._is_in_time(timestamp):
                     continue
                 batch = records.batches[rows[i]["batch"]]
                 transactional = int(batch["magic"]) >= 2 and int(batch["attributes"]) & layout.TRANSACTIONAL_MASK
@@ -127,17 +125,16 @@ class CoordinatorReplay:
                     self._set(stored)
 
     def _end(self, piece: WalkedEntries, batch: np.ndarray, path: Path) -> None:
-        """A control batch: of a marker, the end of its producer's transaction."""
+        """Takes a control batch; a marker ends its producer's transaction."""
         if not piece.complete:
-            self._tell(
-                f"{path}: position {int(batch['position'][0])}: a control batch of {int(batch['size'][0])} bytes"
-            )
+            position, size = int(batch["position"][0]), int(batch["size"][0])
+            self._report(f"{path}: position {position}: a control batch of {size} bytes is too large to read")
             return
         for marker in read_markers(piece.data, batch, piece.position, path):
-            if marker is None or (isinstance(marker, Marker) and not self._counts(marker.timestamp)):
+            if marker is None or (isinstance(marker, Marker) and not self._is_in_time(marker.timestamp)):
                 continue
             if not isinstance(marker, Marker):
-                self._tell(str(marker))
+                self._report(str(marker))
                 continue
             for stored in self.pending.pop(int(batch["producer_id"][0]), {}).values():
                 known = self.values.get(stored.key)
@@ -154,8 +151,8 @@ class CoordinatorReplay:
 
 
 class ShareReplay(CoordinatorReplay):
-    """The same of `__share_group_state`. `chains` maps a key without its type to its snapshot, if that is still
-    there, and the updates after it.
+    """The replay of `__share_group_state`. `chains` maps a key without its type to its snapshot, if it still exists,
+    and the updates after it.
     """
 
     def __init__(self, until_ms: int | None = None) -> None:
@@ -173,6 +170,6 @@ class ShareReplay(CoordinatorReplay):
 
 
 def pending_values(replay: CoordinatorReplay) -> Iterator[Stored]:
-    """What open transactions have written."""
+    """Yields the values that open transactions have written."""
     for waiting in replay.pending.values():
         yield from waiting.values()

@@ -1,7 +1,7 @@
-"""Everything in a log directory that is no `.log`, row by row: indexes, snapshots, checkpoints, Kafka 0.7.
+"""Reads every file of a log directory except `.log`, row by row: indexes, snapshots, checkpoints, Kafka 0.7 logs.
 
-A file's name says what it holds, as in Kafka; `.deleted`, `.cleaned`, `.swap` and `.tmp` after a name change
-nothing. What cannot be read becomes a finding.
+A file's name says what it holds, as in Kafka; the suffixes `.deleted`, `.cleaned`, `.swap` and `.tmp` do not matter.
+What cannot be read becomes a finding.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _INDEX_READ_BYTES = 1020 * 1024  # a multiple of all three entry sizes
 
 
 def is_known(path: Path) -> bool:
-    """Whether `rows_of` knows what a file of this name holds."""
+    """True if `rows_of` can read a file of this name."""
     return _reader(path.name) is not None
 
 
 def rows_of(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    """(type, fields) of each entry of the file, and findings where it is damaged."""
+    """Yields (type, fields) for each entry of the file, and findings on its damage."""
     reader = _reader(path.name)
     if reader is None:
-        raise UnsupportedError(f"{path}: no Kafka file has such a name")
+        raise UnsupportedError(f"{path}: no Kafka file has this name")
     try:
         yield from reader(fs, path)
     except (CorruptCheckpointError, RefusedError) as error:
@@ -53,22 +53,16 @@ def _reader(name: str) -> Reader | None:
     return _BY_NAME.get(name.removesuffix(".tmp").removesuffix(".deleted"))
 
 
-def _base_offset(path: Path) -> int:
-    name = parse_file_name(path.name)
-    return 0 if name is None else name.offset
-
-
-def _index_rows(
-    kind: str, decode: Callable[[bytes, int], np.ndarray], entry_bytes: int
-) -> Callable[[FileSystem, Path], Iterator[Row | Finding]]:
-    """A reader of an index file, in pieces; a preallocated tail of zeros is one row that counts its entries."""
+def _index_rows(kind: str, decode: Callable[[bytes, int], np.ndarray], entry_bytes: int) -> Reader:
+    """Returns a reader of index files, in pieces. A preallocated tail of zeros is one row with the entry count."""
 
     def read(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-        base = _base_offset(path)
+        name = parse_file_name(path.name)
+        base = 0 if name is None else name.offset
         with fs.open(path, "r") as file:
             size = file.size()
-            written = _written_bytes(file.read_at, size) // entry_bytes * entry_bytes + entry_bytes
-            used = min(size // entry_bytes * entry_bytes, 0 if written == entry_bytes else written)
+            written = _last_nonzero(file.read_at, size) // entry_bytes * entry_bytes + entry_bytes
+            used = min(size // entry_bytes * entry_bytes, written)
             for position in range(0, used, _INDEX_READ_BYTES):
                 rows = decode(file.read_at(position, min(_INDEX_READ_BYTES, used - position)), base)
                 names = rows.dtype.names or ()
@@ -78,14 +72,14 @@ def _index_rows(
         if unused:
             yield "preallocated_entries", {"count": unused}
         if size % entry_bytes:
-            message = f"{size % entry_bytes} bytes after the last whole entry"
+            message = f"{size % entry_bytes} bytes follow the last whole entry"
             yield finding("INDEX_SIZE_INVALID", *place_of(path), message, position=size - size % entry_bytes)
 
     return read
 
 
-def _written_bytes(read_at: Callable[[int, int], bytes], size: int) -> int:
-    """The position of the last byte that is not zero, or -1 + 1 = 0 when there is none."""
+def _last_nonzero(read_at: Callable[[int, int], bytes], size: int) -> int:
+    """Returns the position of the last byte that is not zero, -1 if there is none."""
     end = size
     while end > 0:
         start = max(0, end - _INDEX_READ_BYTES)

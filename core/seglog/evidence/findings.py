@@ -1,7 +1,7 @@
-"""What looking at a log can find: `Finding`, and the registry of all codes with what they mean to a broker.
+"""Findings, and the registry of all finding codes.
 
-Corruption found by looking is data. Every code stands in `CODES` with a sentence on what it is, what a Kafka 4.3
-broker does about it, and which command mends it; the manual and `doctor` read them from there.
+Corruption found by looking is data, not an exception. `CODES` gives for each code what it means, what a Kafka 4.3
+broker does about it, and which command repairs it. The manual and `doctor` take their texts from there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seglog.storage.links import name_of
 
 
 class Severity(Enum):
-    """How bad it is: `error` is damage, `warning` may lead to some, `info` is worth knowing."""
+    """`error` is damage, `warning` may lead to damage, `info` is worth knowing."""
 
     INFO = "info"
     WARNING = "warning"
@@ -23,7 +23,7 @@ class Severity(Enum):
 
 
 class Notice(Enum):
-    """When a broker would notice."""
+    """When a broker notices."""
 
     NEVER = "never"
     READ = "when it is read"
@@ -33,7 +33,7 @@ class Notice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FindingCode:
-    """A kind of finding. `repair` names what `seglog verify --repair` or another command does, "" when nothing."""
+    """A kind of finding. `repair` names what `seglog verify --repair` or another command does, "" if nothing."""
 
     code: str
     severity: Severity
@@ -45,10 +45,10 @@ class FindingCode:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found. `position` and `length` are bytes in `file`; offsets are those affected, None where unknown.
+    """One finding. `position` and `length` are bytes in `file`; the offsets are those affected, None if unknown.
 
-    `offsets_lost` counts offsets whose records cannot be read any more, at most. `file` is the file's name,
-    `partition` the directory's ("" for files of a log directory).
+    `file` is the file's name, `partition` the directory's ("" for files of a log directory). `offsets_lost` is an upper
+    bound on the offsets whose records can no longer be read.
     """
 
     code: str
@@ -84,14 +84,14 @@ class Finding:
 
 
 def finding(code: str, partition: str, file: str, message: str, **fields: Any) -> Finding:
-    """A `Finding` with the severity, notice and repair of its code, unless `fields` say otherwise."""
+    """Returns a `Finding` with the severity, notice and repair of its code, unless `fields` override them."""
     kind = CODES[code]
     fields = {"broker_notices": kind.notices, "repair": kind.repair, "severity": kind.severity, **fields}
     return Finding(code=code, partition=partition, file=file, message=message, **fields)
 
 
 def place_of(path: Path) -> tuple[str, str]:
-    """`partition` and `file` of a finding on the file `path` of a partition."""
+    """Returns the `partition` and `file` of a finding on the file `path` in a partition directory."""
     return name_of(path.parent), path.name
 
 
@@ -102,55 +102,60 @@ _REGISTRY = (
         "CRC_MISMATCH",
         _E,
         "The checksum of a batch does not match its bytes.",
-        "Serves the batch until a consumer refuses it; an unclean start cuts the log there and drops all that follows.",
+        "Serves the batch, and consumers refuse it. After an unclean shutdown, cuts the log there and drops everything"
+        " after it.",
         Notice.UNCLEAN_START,
         "excise",
     ),
     FindingCode(
         "UNREADABLE_BYTES",
         _E,
-        "Bytes between two good batches do not form a batch: a size field is damaged, or the data is foreign.",
-        "Fails every read after that place; an unclean start cuts the log there and drops all that follows.",
+        "Bytes between two good batches are not a batch: a size field is damaged, or the data is foreign.",
+        "Fails every read beyond that position. After an unclean shutdown, cuts the log there and drops everything"
+        " after it.",
         Notice.READ,
         "excise",
     ),
     FindingCode(
         "TORN_TAIL",
         _E,
-        "The file ends within a batch: a write that was cut short.",
-        "An unclean start cuts it off; after a clean one the next append follows it and cannot be read.",
+        "The file ends within a batch: a write was cut short.",
+        "After an unclean shutdown, cuts it off. After a clean one, keeps it; what is appended after it cannot be"
+        " read.",
         Notice.UNCLEAN_START,
         "truncate",
     ),
     FindingCode(
         "ZERO_BYTES",
         _E,
-        "A run of zero bytes where a batch should begin: blocks that were allocated but never written.",
-        "At the end of the last segment a clean start fails; an unclean start cuts the log there.",
+        "A run of zero bytes lies where a batch should begin: blocks were allocated but never written.",
+        "After a clean shutdown, fails to start if the zeros end the last segment. After an unclean one, cuts the log"
+        " there.",
         Notice.START,
         "excise",
     ),
     FindingCode(
         "OFFSETS_NOT_ASCENDING",
         _E,
-        "A batch starts at or below the offset that the batch before it ends with.",
-        "Nothing notices unless an index entry would go backwards: then an unclean start empties the segment.",
+        "A batch starts at or below the last offset of the batch before it.",
+        "Serves it. If an index entry would go backwards, an unclean start empties the segment.",
         Notice.NEVER,
         "excise",
     ),
     FindingCode(
         "OFFSET_OUT_OF_SEGMENT",
         _E,
-        "A batch has offsets below its segment's base, beyond the next segment's, or too far from the base.",
-        "An unclean start fails, or splits the segment.",
+        "A batch has offsets below its segment's base offset, at or above the next segment's, or too far above its own"
+        " segment's.",
+        "After an unclean shutdown, fails to start or splits the segment.",
         Notice.UNCLEAN_START,
         "excise",
     ),
     FindingCode(
         "MAGIC_UNKNOWN",
         _E,
-        "A batch of a magic that no Kafka writes; the checksum does not cover that byte.",
-        "Reads it as a batch of magic 2 (or as a message, when negative); consumers refuse it.",
+        "A batch has a magic that no Kafka version writes. The checksum does not cover that byte.",
+        "Reads it as a batch of magic 2, or as a message if the magic is negative. Consumers refuse it.",
         Notice.READ,
         "excise",
     ),
@@ -158,46 +163,46 @@ _REGISTRY = (
         "CODEC_UNKNOWN",
         _E,
         "A batch names a compression codec that does not exist for its magic.",
-        "Reading its records fails; the cleaner gives the partition up.",
+        "Cannot read its records. The cleaner stops cleaning the partition.",
         Notice.READ,
         "excise",
     ),
     FindingCode(
         "OFFSET_DELTA_INVALID",
         _E,
-        "A batch ends before it starts.",
-        "Recovery refuses or misplaces it.",
+        "A batch's last offset is below its base offset.",
+        "After an unclean shutdown, recovery refuses or misplaces the batch.",
         Notice.UNCLEAN_START,
         "excise",
     ),
     FindingCode(
         "COUNT_INVALID",
         _E,
-        "A batch claims a negative number of records, or more than it has offsets.",
-        "Consumers fail on it.",
+        "A batch declares a negative number of records, or more records than it has offsets.",
+        "Serves it, and consumers fail on it.",
         Notice.READ,
         "excise",
     ),
     FindingCode(
         "PRODUCER_INVALID",
         _W,
-        "A batch has a transaction without a producer, or a producer without epoch or sequence.",
-        "Would refuse it from a client; recovery takes it as it is.",
+        "A batch is transactional without a producer id, or has a producer id without an epoch or a sequence.",
+        "Would refuse such a batch from a client. Recovery accepts it.",
         Notice.NEVER,
     ),
     FindingCode(
         "CONTROL_INVALID",
         _E,
         "A control batch does not hold one control record that Kafka can read.",
-        "Recovery fails or cuts the log there; readers of committed data fail.",
+        "After an unclean shutdown, recovery fails or cuts the log there. Consumers with read_committed fail.",
         Notice.UNCLEAN_START,
         "excise",
     ),
     FindingCode(
         "LEADER_EPOCH_DECREASING",
         _W,
-        "A batch has a lower leader epoch than one before it; the checksum does not cover the field.",
-        "The epoch cache ignores it; followers may truncate to the wrong place.",
+        "A batch has a lower leader epoch than an earlier batch. The checksum does not cover the field.",
+        "Ignores it in the epoch cache. Followers may truncate to the wrong offset.",
         Notice.NEVER,
         "mend",
     ),
@@ -205,95 +210,98 @@ _REGISTRY = (
         "TIMESTAMP_NEGATIVE",
         _W,
         "A batch has a negative maximum timestamp other than -1.",
-        "Serves it, but the cleaner fails whenever it rewrites it.",
+        "Serves it. The cleaner fails whenever it rewrites it.",
         Notice.READ,
     ),
     FindingCode(
         "RECORDS_INVALID",
         _E,
-        "The checksum is right, but the records of a batch cannot be decoded.",
-        "Consumers fail on it and the cleaner gives the partition up; recovery does not look.",
+        "The checksum of a batch is right, but its records cannot be decoded.",
+        "Serves it, and consumers fail on it. The cleaner stops cleaning the partition. Recovery does not look at"
+        " records.",
         Notice.READ,
         "excise",
     ),
     FindingCode(
         "RECORD_OFFSETS_INVALID",
         _E,
-        "Records of a batch do not ascend, or lie outside the batch's offsets.",
-        "Serves them as they are; the cleaner may drop or duplicate records.",
+        "The record offsets in a batch do not ascend, or lie outside the batch's offsets.",
+        "Serves them as they are. The cleaner may drop or duplicate records.",
         Notice.NEVER,
         "excise",
     ),
     FindingCode(
         "RECORD_TIMESTAMP_ABOVE_MAX",
         _W,
-        "A record is younger than the maximum timestamp in its batch's header.",
-        "Search by time and retention may miss it.",
+        "A record's timestamp is later than the maximum timestamp in its batch's header.",
+        "Search by time and retention by time may miss it.",
         Notice.NEVER,
     ),
     FindingCode(
         "BATCH_TOO_LARGE_TO_DECODE",
         _I,
-        "A batch has a record of more than 128 MiB, or expands to more than 2 GiB; its records were not all read.",
-        "Reads it if its clients may fetch that much.",
+        "A batch has a record of more than 128 MiB, or expands to more than 2 GiB. seglog did not read all its"
+        " records.",
+        "Serves it to clients that may fetch that much.",
         Notice.NEVER,
     ),
     FindingCode(
         "INDEX_MISSING",
         _W,
         "A segment has no offset or time index.",
-        "Recovers the segment for a missing offset index; makes an empty time index, so that retention goes by"
-        " the file's modification time.",
+        "Recovers the segment if the offset index is missing. Creates an empty time index if that one is missing;"
+        " retention by time then uses the file's modification time.",
         Notice.START,
         "reindex",
     ),
     FindingCode(
         "INDEX_SIZE_INVALID",
         _E,
-        "An index file does not end with a whole entry.",
-        "Opens it anyway; its own sanity check would refuse it.",
+        "An index file ends within an entry.",
+        "Opens it anyway. Kafka's own sanity check would refuse it.",
         Notice.NEVER,
         "reindex",
     ),
     FindingCode(
         "INDEX_PREALLOCATED",
         _I,
-        "An index still has the zeros it was preallocated with: its broker was killed, or the file was copied"
-        " from a running one.",
-        "An unclean start rebuilds it; under a clean marker the time index ends at timestamp 0 and time retention"
-        " may delete the segment at once.",
+        "An index still has its preallocated zeros: the broker was killed, or the file was copied from a running"
+        " broker.",
+        "After an unclean shutdown, rebuilds it. After a clean one, takes 0 for the last timestamp of a time index, and"
+        " retention by time may delete the segment at once.",
         Notice.UNCLEAN_START,
         "reindex",
     ),
     FindingCode(
         "OFFSET_INDEX_INVALID",
         _E,
-        "An offset index contradicts itself or its log: entries that do not ascend, or lead to no batch.",
-        "Fetches fail, or scan from a wrong place; an unclean start rebuilds it.",
+        "An offset index contradicts itself or its log: entries do not ascend, or do not lead to a batch.",
+        "Fetches fail or scan from the wrong position. An unclean start rebuilds the index.",
         Notice.READ,
         "reindex",
     ),
     FindingCode(
         "TIME_INDEX_INVALID",
         _E,
-        "A time index contradicts itself or its log: a record younger than an entry lies at or before its offset.",
-        "Searches by time and retention go wrong; an unclean start rebuilds it.",
+        "A time index contradicts itself or its log: a record at or before an entry's offset has a later timestamp than"
+        " the entry.",
+        "Search by time and retention by time give wrong results. An unclean start rebuilds the index.",
         Notice.READ,
         "reindex",
     ),
     FindingCode(
         "TIME_INDEX_SHORT",
         _W,
-        "A closed segment's time index does not end with its largest timestamp.",
-        "Retention and search take the last entry for the largest.",
+        "The time index of a closed segment does not end with the segment's largest timestamp.",
+        "Retention and search take the last entry for the largest timestamp.",
         Notice.NEVER,
         "reindex",
     ),
     FindingCode(
         "TRANSACTION_INDEX_DIFFERS",
         _E,
-        "A transaction index does not list the aborted transactions that the log holds.",
-        "Readers of committed data see aborted records, or miss good ones.",
+        "A transaction index does not match the aborted transactions in the log.",
+        "Consumers with read_committed see aborted records, or miss committed ones.",
         Notice.NEVER,
         "reindex",
     ),
@@ -301,37 +309,37 @@ _REGISTRY = (
         "SNAPSHOT_CORRUPT",
         _W,
         "A producer snapshot cannot be read.",
-        "Deletes it and takes the next older one, or replays the log.",
+        "Deletes it, and loads the next older snapshot or replays the log.",
         Notice.START,
         "recover",
     ),
     FindingCode(
         "SNAPSHOT_DIFFERS",
         _W,
-        "A producer snapshot does not hold the producers that the log leads to.",
-        "Trusts it: duplicates may be accepted, or good batches refused.",
+        "A producer snapshot does not match the producers in the log.",
+        "Trusts the snapshot: may accept duplicates or refuse good batches.",
         Notice.NEVER,
         "recover",
     ),
     FindingCode(
         "TRANSACTION_STATE_INVALID",
         _E,
-        "A producer wrote outside its own open transaction.",
-        "Recovery of the log fails, and with it the broker's start.",
+        "A producer wrote a batch that does not belong to its open transaction.",
+        "After an unclean shutdown, recovery of the log fails and the broker does not start.",
         Notice.UNCLEAN_START,
     ),
     FindingCode(
         "TRANSACTION_OPEN",
         _I,
-        "A transaction has no end in the log.",
-        "Holds back readers of committed data and the cleaner.",
+        "A transaction has no end marker in the log.",
+        "Consumers with read_committed and the cleaner stop at its first offset.",
         Notice.READ,
     ),
     FindingCode(
         "LEADER_EPOCHS_DIFFER",
         _W,
         "The leader-epoch checkpoint contradicts the epochs in the log's batches.",
-        "Followers may truncate to the wrong place.",
+        "Followers may truncate to the wrong offset.",
         Notice.NEVER,
         "recover",
     ),
@@ -339,66 +347,66 @@ _REGISTRY = (
         "CHECKPOINT_CORRUPT",
         _E,
         "A checkpoint or properties file cannot be read.",
-        "Takes it for empty, or takes the log directory offline.",
+        "Treats it as empty, or takes the log directory offline.",
         Notice.START,
     ),
     FindingCode(
         "CHECKPOINT_BEYOND_LOG",
         _W,
-        "A checkpoint holds an offset that its log does not reach or no longer has.",
-        "Corrects it at start; a cleaner checkpoint out of range is reset.",
+        "A checkpoint holds an offset beyond the end of its log, or before its start.",
+        "Corrects it at start. Resets a cleaner checkpoint that is out of range.",
         Notice.START,
     ),
     FindingCode(
         "LOG_MISSING",
         _E,
-        "A partition directory has no log file, and what lies around it says that it held records.",
-        "Makes an empty log there and serves it. A follower fetches everything again; a leader has lost it.",
+        "A partition directory has no log file, but other files show that it held records.",
+        "Creates an empty log and serves it. A follower fetches everything again; on a leader the records are lost.",
         Notice.NEVER,
     ),
     FindingCode(
         "SEGMENT_MISSING",
         _E,
-        "No segment holds some offsets that the log once had: files of a segment are gone. It is a warning when only"
-        " the hole says so, as a replica has the holes of its leader, too.",
+        "No segment holds some offsets that the log once had: the files of a segment are gone. It is a warning if the"
+        " hole itself is the only evidence, because a replica also has the holes of its leader.",
         "Readers skip the offsets silently.",
         Notice.NEVER,
     ),
     FindingCode(
         "LOG_END_MISSING",
         _E,
-        "The log ends before offsets that it once had: acknowledged records are gone. It is a warning when only"
-        " a group's committed offset says so, as a client may commit any number.",
-        "Takes the end that it finds, and gives the missing offsets out again to other records.",
+        "The log ends before offsets that it once had: acknowledged records are gone. It is a warning if a group's"
+        " committed offset is the only evidence, because a client may commit any offset.",
+        "Takes the end that it finds, and gives the missing offsets to other records.",
         Notice.NEVER,
     ),
     FindingCode(
         "PARTITION_MISSING",
         _E,
-        "Checkpoints or the cluster's metadata name a partition that has no directory.",
-        "Makes an empty log for it and serves that. A follower fetches everything again; a leader has lost it.",
+        "A checkpoint or the cluster's metadata names a partition that has no directory.",
+        "Creates an empty log and serves it. A follower fetches everything again; on a leader the records are lost.",
         Notice.NEVER,
     ),
     FindingCode(
         "CHANGED_WHILE_READ",
         _I,
-        "What looked wrong was gone a moment later: a broker is at work on the files.",
-        "Goes on with its work.",
+        "What looked wrong was gone a moment later: a broker is changing the files.",
+        "Continues its work.",
         Notice.NEVER,
     ),
     FindingCode(
         "NEIGHBOURS_UNSEEN",
         _I,
-        "A segment in an object store or on a web server was named by itself, and what lies beside it is not listed:"
-        " snapshots and the other segments were not looked at, and of its indexes those that have the usual names.",
-        "Is not concerned.",
+        "A single segment in an object store or on a web server was named, and its directory cannot be listed. seglog"
+        " looked only at its log and at indexes of the usual names, not at snapshots or other segments.",
+        "Not affected.",
         Notice.NEVER,
     ),
     FindingCode(
         "LEFTOVER_FILE",
         _W,
         "An interrupted deletion, cleaning or swap left this file.",
-        "Deletes it or finishes the swap when it starts.",
+        "Deletes it, or finishes the swap, at start.",
         Notice.START,
         "recover",
     ),
@@ -406,7 +414,7 @@ _REGISTRY = (
         "ORPHAN_INDEX",
         _W,
         "The segment of this index is gone.",
-        "Deletes it when it starts.",
+        "Deletes the index at start.",
         Notice.START,
         "recover",
     ),
@@ -414,21 +422,22 @@ _REGISTRY = (
         "STRANGE_FILE",
         _W,
         "Kafka never gives a file this name.",
-        "Ignores names that do not end like its own. Refuses to start if one that does has no number in front, or if a"
-        " directory is not a partition.",
+        "Ignores the file unless its name ends like one of Kafka's. Refuses to start if such a name does not begin"
+        " with a"
+        " number, or if a directory is not a partition.",
         Notice.START,
     ),
     FindingCode(
         "SEGMENT_GAP_07",
         _E,
-        "A Kafka 0.7 segment does not begin where the one before it ends.",
+        "A Kafka 0.7 segment does not begin where the previous one ends.",
         "Refuses to load the log.",
         Notice.START,
     ),
     FindingCode(
         "UNREADABLE_FILE",
         _E,
-        "The operating system would not read a file.",
+        "The operating system cannot read a file.",
         "Takes the log directory offline.",
         Notice.START,
     ),

@@ -1,13 +1,13 @@
-"""What `__consumer_offsets` says of the groups themselves: kind, state, epoch, members and what they were assigned.
+"""The groups in `__consumer_offsets`: kind, state, epoch, members and their assignments.
 
-Kafka: GroupMetadataManager.replay. A group's state is not stored: it follows from its members, as a broker that loads
-the group concludes it.
+Kafka: GroupMetadataManager.replay. A group's state is not stored: a broker that loads the group derives it from the
+members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seglog.evidence.coordinator_replay import Stored
@@ -30,7 +30,7 @@ _CONSUMER_PROTOCOL = "consumer"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group. `epoch` is its own, of a classic group's member the generation."""
+    """A member of a group. `epoch` is the member's own epoch, or the generation of a classic group."""
 
     member_id: str
     client_id: str
@@ -43,8 +43,8 @@ class Member:
 
 @dataclass(slots=True)
 class GroupState:
-    """A group as its own records tell it: `epoch` is a classic group's generation; `assignment_epoch` the one that its
-    members are to reach.
+    """A group by its own records. `epoch` is the generation of a classic group; `assignment_epoch` is the epoch that
+    the members are to reach.
     """
 
     kind: str = CLASSIC
@@ -55,7 +55,7 @@ class GroupState:
 
     @property
     def state(self) -> str:
-        """As Kafka calls it."""
+        """The group's state, by Kafka's name."""
         if not self.members:
             return "Empty"
         if self.kind in (CLASSIC, SHARE):
@@ -70,9 +70,9 @@ TopicOf = Callable[[str], str | None]
 
 
 def group_states(values: Iterable[Stored], topic_of: TopicOf, problems: list[str]) -> dict[str, GroupState]:
-    """The groups that have records of their own, by name. `topic_of` gives the name of a topic id.
+    """Returns the groups that have records of their own, by name. `topic_of` returns the name of a topic id.
 
-    What cannot be decoded is passed over, with a sentence in `problems`.
+    Records that cannot be decoded are skipped, with a message in `problems`.
     """
     found: dict[str, GroupState] = {}
     assigned: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -123,7 +123,7 @@ def _take_classic(group: GroupState, value: Mapping[str, Any]) -> None:
 
 
 def _classic_assignment(content: bytes) -> tuple[TopicPartition, ...]:
-    """What the leader of a group of consumers assigned to a member; nothing where it is in a form of its own."""
+    """Decodes the partitions that a classic group's leader assigned to a member; () if the format is a custom one."""
     message = message_tables.messages(message_tables.CONSUMER_PROTOCOL)[0, "assignment"]
     version = min(int.from_bytes(content[:_VERSION_BYTES], "big", signed=True), message.last_version)
     if len(content) < _VERSION_BYTES or version < 0:
@@ -137,14 +137,11 @@ def _classic_assignment(content: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _with_assignment(member: Member, value: Mapping[str, Any], topic_of: TopicOf) -> Member:
-    """A member of the newer protocols: what it holds now. A topic without a name is called by its id."""
+    """Returns a member of the newer protocols with its current assignment. A topic without a name appears by its id."""
     partitions = tuple(
         TopicPartition(topic_of(str(one["topicId"])) or str(one["topicId"]), int(number))
         for one in value.get("assignedPartitions") or ()
         for number in one["partitions"]
     )
     stable = int(value["state"]) == _STABLE_MEMBER
-    return Member(
-        member.member_id, member.client_id, member.host, member.instance_id, int(value["memberEpoch"]), stable,
-        partitions,
-    )  # fmt: skip
+    return replace(member, epoch=int(value["memberEpoch"]), stable=stable, assigned=partitions)

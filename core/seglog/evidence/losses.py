@@ -1,15 +1,15 @@
-"""What is gone from a log, according to everything that still mentions it: offsets that no file holds any more.
+"""Finds offsets that a log once had but that no file holds any more, from everything that still mentions them.
 
-A file that is damaged shows it; one that is missing shows nothing. Its witnesses are
+A damaged file shows its damage; a missing one shows nothing. The evidence for it is called a witness:
 
 - the checkpoints: high watermark, recovery point, log start, the cleaner's first dirty offset;
 - names: producer snapshots, and indexes whose log is gone;
 - leader epochs that begin after the log's end, or in a hole;
-- offsets that groups have committed (weaker: a client may commit any number).
+- offsets that groups have committed (weaker, because a client may commit any offset).
 
-What compaction, retention and tiered storage lawfully take away is no loss: a hole counts where nothing was compacted,
-a later beginning only where the log start did not move. A replica has its leader's holes, too, and a batch after one
-may begin a segment: where no witness speaks of a hole it is a warning.
+What compaction, retention and tiered storage remove is not a loss: a hole counts only where nothing was compacted, a
+later beginning only if the log start did not move. A replica also has its leader's holes, and the batch after a hole
+may begin a segment, so a hole without a witness is a warning.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ LOG_END_MISSING = "LOG_END_MISSING"
 LOSSES = frozenset({LOG_MISSING, SEGMENT_MISSING, LOG_END_MISSING})
 
 _MOST_INDEX_BYTES = 256 << 20
-_MOST_NAMED = 4  # witnesses that a message spells out
+_MOST_NAMED = 4  # witnesses that a message names
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets `first_offset` to `last_offset` that no file holds. `severity` is INFO where nothing proves that they
-    ever held records, WARNING where only readers say so, or nothing but the hole itself.
+    """Offsets `first_offset` to `last_offset` that no file holds. `severity` is INFO if nothing proves that they ever
+    held records, WARNING if committed offsets or the hole itself are the only evidence.
     """
 
     code: str
@@ -62,7 +62,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class SegmentExtent:
-    """Where a segment's batches begin and end; `cut_short` says that bytes at the file's end are not a good batch."""
+    """The extent of a segment's batches. `cut_short`: bytes at the file's end are not a good batch."""
 
     file: str
     base_offset: int
@@ -73,8 +73,10 @@ class SegmentExtent:
 
 @dataclass(slots=True)
 class Extent:
-    """The segments of a log, in order. `thinned_at` is the last offset within a segment that no batch holds, or that a
-    batch holds no record for: the trace of compaction, of a repair, or of damage (-1: none, None: not known).
+    """The segments of a log, in order.
+
+    `thinned_at` is the last offset within a segment that no batch covers or that has no record, which is the trace of
+    compaction, a repair or damage (-1: none, None: unknown).
     """
 
     segments: list[SegmentExtent] = field(default_factory=list)
@@ -83,12 +85,12 @@ class Extent:
 
     @property
     def end_offset(self) -> int | None:
-        """The offset after the last batch; None without segments."""
+        """The offset after the last batch, None without segments."""
         return self.segments[-1].next_offset if self.segments else None
 
 
 class ExtentObserver:
-    """Learns the extent of a log while its batches go by."""
+    """Collects the extent of a log during a walk over its batches."""
 
     def __init__(self) -> None:
         self.extent = Extent()
@@ -96,7 +98,7 @@ class ExtentObserver:
         self._next_offset = self._end = 0
 
     def begin(self, segment: SegmentFiles) -> None:
-        """Before a segment's batches."""
+        """Starts a segment."""
         self._segment, self._next_offset, self._end = segment, segment.base_offset, 0
 
     def take(self, piece: WalkedEntries) -> Iterator[Finding]:
@@ -107,7 +109,7 @@ class ExtentObserver:
         return iter(())
 
     def finish(self) -> Iterator[Finding]:
-        """After a segment's batches."""
+        """Ends a segment."""
         if self._segment is not None:
             cut_short = self._end < self._segment.size
             name, base = self._segment.log.name, self._segment.base_offset
@@ -119,11 +121,11 @@ class ExtentObserver:
         last = good["last_offset"]
         if self.extent.first_timestamp < 0:
             self.extent.first_timestamp = int(good["max_timestamp"][0])
-        # a legacy wrapper's first offset is not known before it is decoded
+        # a legacy wrapper's first offset is unknown before decoding
         begins = np.where(good["magic"] >= 2, good["base_offset"], last)
         expected = np.concatenate(([self._next_offset], last[:-1] + 1))
         ends = good["position"].astype(np.int64) + good["size"]
-        adjacent = good["position"] == np.concatenate(([self._end], ends[:-1]))  # else damage lies between
+        adjacent = good["position"] == np.concatenate(([self._end], ends[:-1]))  # otherwise damage lies between
         thin = (adjacent & (begins > expected)) | (good["count"] < last - begins + 1)
         missing = (good["magic"] >= 2) & thin
         if missing.any() and self.extent.thinned_at is not None:
@@ -134,7 +136,7 @@ class ExtentObserver:
 
 
 def quick_extent(fs: FileSystem, listing: PartitionListing) -> Extent:
-    """The extent by names, indexes and the ends of files alone: what lies within segments is not looked at."""
+    """Returns the extent by names, indexes and the ends of files alone, without reading the inside of segments."""
     extent = Extent(thinned_at=None)
     for files in listing.segments:
         segment = LogSegment(fs, listing.directory, files.base_offset)
@@ -147,9 +149,9 @@ def quick_extent(fs: FileSystem, listing: PartitionListing) -> Extent:
 
 
 class _Trust(IntEnum):
-    """How far a witness is believed."""
+    """How far a witness is trusted."""
 
-    BESIDE_OTHERS = 0  # may speak of a partition of the same name that was deleted long ago
+    SUPPORTING = 0  # only beside other witnesses: it may mean a partition of the same name that was deleted long ago
     WEAK = 1
     STRONG = 2
 
@@ -158,13 +160,13 @@ _CHECKPOINTS = {
     filenames.HIGH_WATERMARK_CHECKPOINT: ("high watermark", _Trust.STRONG),
     filenames.RECOVERY_POINT_CHECKPOINT: ("recovery point", _Trust.STRONG),
     filenames.LOG_START_OFFSET_CHECKPOINT: ("log start", _Trust.STRONG),
-    filenames.CLEANER_OFFSET_CHECKPOINT: ("cleaner's first dirty offset", _Trust.BESIDE_OTHERS),
+    filenames.CLEANER_OFFSET_CHECKPOINT: ("cleaner's first dirty offset", _Trust.SUPPORTING),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Witness:
-    """Something that says that the log reached up to `reached` (exclusive), perhaps that a segment began at `base`."""
+    """Evidence that the log reached `reached` (exclusive), and perhaps that a segment began at `base`."""
 
     text: str
     reached: int
@@ -173,10 +175,9 @@ class _Witness:
 
 
 def losses_of(fs: FileSystem, listing: PartitionListing, extent: Extent, around: Surroundings) -> Iterator[Loss]:
-    """What is gone from a partition whose files are `listing` and whose batches span `extent`.
+    """Yields what is lost from a partition with the files `listing` and the batches `extent`.
 
-    Of a directory that is not served under its name (future, deleted, stray) only its own files are asked. Raises
-    OSError.
+    For a directory that is not served under its name (future, deleted, stray) only its own files count. Raises OSError.
     """
     yield from _Losses(fs, listing, extent, around).found()
 
@@ -195,7 +196,7 @@ class _Losses:
             yield self._all()
             return
         yield from self._head()
-        # a broker finishes an interrupted swap: until then the log has a hole that is none
+        # a broker will finish an interrupted swap; until then the log seems to have a hole
         if not any(path.name.endswith(".log.swap") for path in self._listing.leftovers):
             yield from self._holes()
         yield from self._tail()
@@ -206,9 +207,9 @@ class _Losses:
         first = self._start or min((entry.start_offset for entry in self._epochs), default=0)
         witnesses = self._beyond(first)
         if not witnesses:
-            message = "there is no .log file; nothing says that it ever held records"
+            message = "there is no .log file; nothing shows that the partition ever held records"
             return Loss(LOG_MISSING, Severity.INFO, "", message, None, None)
-        message = f"there is no .log file: {_texts(witnesses)}"
+        message = f"there is no .log file, but the partition held records: {_texts(witnesses)}"
         last = max(each.reached for each in witnesses) - 1
         return Loss(LOG_MISSING, _severity(witnesses), "", message, first, last)
 
@@ -222,23 +223,23 @@ class _Losses:
         began = max(self._epochs[0].start_offset, 0) if self._epochs else base
         moved = self._start is not None and self._start > began
         if began < base and not moved and self._only_compacted():
-            text = f"{filenames.LEADER_EPOCH_CHECKPOINT} begins at {began}, and nothing deletes from this topic"
+            text = f"{filenames.LEADER_EPOCH_CHECKPOINT} begins at {began}, and the topic's policy never deletes"
             witnesses.append(_Witness(text, base, base=began))
         tiered = self._around.tiered(self._topic)
         if not witnesses or tiered:
             return
         first = max(min(each.base for each in witnesses if each.base is not None), self._start or 0)
-        # a tiered topic's log start lies before its first segment, and so does that of a log whose first one is gone
+        # a log start before the first segment may also mean that older segments are in tiered storage
         only_start = tiered is None and len(witnesses) == 1 and witnesses[0].base == self._start
         loss = self._missing(first, base, witnesses, Severity.WARNING if only_start else Severity.ERROR)
-        yield replace(loss, message=f"{loss.message}, and may lie in tiered storage") if only_start else loss
+        yield replace(loss, message=f"{loss.message}; they may be in tiered storage") if only_start else loss
 
     def _holes(self) -> Iterator[Loss]:
         segments = self._extent.segments
         for before, after in pairwise(segments):
             first, stop = before.next_offset, after.base_offset
             if first >= stop or before.cut_short:
-                continue  # what damage at a segment's end costs is reported with the damage
+                continue  # offsets lost to damage at a segment's end are reported with the damage
             if self._start is not None and stop <= self._start:
                 continue
             first = max(first, self._start or 0)
@@ -246,8 +247,7 @@ class _Losses:
             dense = self._dense_from
             if dense is not None and dense < stop:
                 first = max(first, dense)
-                witnesses = names + self._in_hole(first, stop)
-                yield self._hole(first, stop, witnesses)
+                yield self._hole(first, stop, names + self._in_hole(first, stop))
             elif names:
                 first = min(each.base for each in names if each.base is not None)
                 yield self._missing(first, stop, names, Severity.ERROR)
@@ -264,25 +264,25 @@ class _Losses:
 
     def _missing(self, first: int, stop: int, witnesses: list[_Witness], severity: Severity) -> Loss:
         bases = sorted(each.base for each in witnesses if each.base is not None)
-        file = filenames.segment_file_name(max(bases[0] if bases else first, 0))  # damaged files tell of any offset
+        file = filenames.segment_file_name(max(bases[0] if bases else first, 0))  # damaged files may name any offset
         clues = f": {_texts(witnesses)}" if witnesses else ""
         message = f"no segment holds these offsets; the next one begins at {stop}{clues}"
-        kept = [p.name for p in self._listing.leftovers if p.name.endswith(".log.deleted")]
-        here = [name for name in kept if first <= int(name.partition(".")[0]) < stop]
-        message += f"; {here[0]} is still there" if here else ""
+        deleted = (p.name for p in self._listing.leftovers if p.name.endswith(".log.deleted"))
+        here = [name for name in deleted if first <= int(name.partition(".")[0]) < stop]
+        message += f"; {here[0]} still exists" if here else ""
         return Loss(SEGMENT_MISSING, severity, file, message, first, stop - 1)
 
-    # --- what may be --------------------------------------------------------------------------------------
+    # --- lawful gaps --------------------------------------------------------------------------------------
 
     @cached_property
     def _dense_from(self) -> int | None:
-        """The offset from which on nothing was compacted: no record may be missing there. None where it is unknown."""
+        """The offset from which nothing was compacted, so that no record may be missing. None if unknown."""
         thinned = self._extent.thinned_at
         compacted = self._around.compacted(self._topic)
         dirty = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
         if thinned is None or (compacted is not False and dirty is None and not self._around.broker_files):
-            return None  # of a lone directory nothing says how far it was cleaned
-        # where records are missing nevertheless, it was copied from a leader that had it compacted, or repaired
+            return None  # for a directory by itself, nothing shows how far it was cleaned
+        # if records are missing all the same, the log was repaired, or copied from a leader that had compacted it
         least = dirty or 0
         return least if thinned < least else None
 
@@ -290,7 +290,7 @@ class _Losses:
         return self._around.compacted(self._topic) is True and self._around.deletes(self._topic) is False
 
     def _hole(self, first: int, stop: int, witnesses: list[_Witness]) -> Loss:
-        """A hole in a log that was never compacted: known, where a repair has left a note of it."""
+        """Returns the loss for a hole in a log that was never compacted; INFO if repair notes explain all of it."""
         gaps, unreadable = self._noted_gaps
         reached = first
         for gap in gaps:
@@ -298,16 +298,16 @@ class _Losses:
                 reached = max(reached, gap[1] + 1)
         if reached >= stop:
             loss = self._missing(first, stop, witnesses, Severity.INFO)
-            return replace(loss, message=f"{loss.message}; they went with damage that a repair took out")
+            return replace(loss, message=f"{loss.message}; a repair removed them together with damage")
         if witnesses:
             return self._missing(first, stop, witnesses, Severity.ERROR)
         loss = self._missing(first, stop, witnesses, Severity.WARNING)
-        either = "files of a segment are gone, or this is a copy of a log that did not have them, either"
-        return replace(loss, message="; ".join((loss.message, either, *unreadable)))
+        cause = "the files of a segment are gone, or this is a copy of a log that never had them"
+        return replace(loss, message="; ".join((loss.message, cause, *unreadable)))
 
     @cached_property
     def _noted_gaps(self) -> tuple[list[Gap], list[str]]:
-        """The gaps that repairs have noted, ascending, and what is wrong with notes that cannot be read."""
+        """The gaps in repair notes, ascending, and the errors of unreadable notes."""
         gaps: list[Gap] = []
         unreadable: list[str] = []
         for path in self._listing.repair_notes:
@@ -320,15 +320,15 @@ class _Losses:
     # --- witnesses ----------------------------------------------------------------------------------------
 
     def _witnesses(self) -> list[_Witness]:
-        """Everything that says how far the log reached."""
+        """Returns all evidence on how far the log reached."""
         found = [
             _Witness(f"the {what} is {offset}", offset, trust)
             for name, (what, trust) in _CHECKPOINTS.items()
             if (offset := self._checkpoint(name)) is not None
         ]
         snapshots = self._listing.snapshots[-1:]
-        found += [_Witness(f"{each.path.name} is there", each.offset) for each in snapshots]
-        # an epoch may begin at the log's end: it has no record yet
+        found += [_Witness(f"{each.path.name} exists", each.offset) for each in snapshots]
+        # an epoch without records begins at the log's end
         found += [
             _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
             for entry in self._epochs[-1:]
@@ -342,17 +342,17 @@ class _Losses:
         return found
 
     def _beyond(self, offset: int) -> list[_Witness]:
-        """Those who say that the log reached further than `offset`; none when nobody is believed by himself."""
+        """Returns the witnesses that the log reached beyond `offset`; none if all of them are only supporting."""
         found = [each for each in self._witnesses() if each.reached > offset]
-        return found if any(each.trust > _Trust.BESIDE_OTHERS for each in found) else []
+        return found if any(each.trust > _Trust.SUPPORTING for each in found) else []
 
     def _in_hole(self, first: int, stop: int) -> list[_Witness]:
-        """Snapshots and epochs that begin in a hole of a log that was never compacted, and producers who wrote there.
+        """Returns the snapshots, epochs and producers' batches in a hole of a log that was never compacted.
 
-        An epoch that begins where the hole does may be that of a leader who wrote nothing.
+        An epoch that begins exactly at the hole does not count: its leader may have written nothing.
         """
         found = [
-            _Witness(f"{each.path.name} is there", each.offset, base=each.offset)
+            _Witness(f"{each.path.name} exists", each.offset, base=each.offset)
             for each in self._listing.snapshots
             if first <= each.offset < stop
         ]
@@ -364,23 +364,23 @@ class _Losses:
         return found + self._producers_in(first, stop)
 
     def _producers_in(self, first: int, stop: int) -> list[_Witness]:
-        """The producer whose last batch lay furthest in a hole, by the snapshot that was made after it."""
+        """Returns the producer whose last batch lay furthest in a hole, by the first snapshot after the hole."""
         snapshot = next((each for each in self._listing.snapshots if each.offset >= stop), None)
         if snapshot is None:
             return []
         try:
             entries = decode_snapshot(self._fs.read_bytes(snapshot.path), snapshot.path)
         except (CorruptionError, RefusedError):
-            return []  # reported as what it is
+            return []  # has its own finding
         inside = [each for each in entries if first <= each.last_offset < stop]
         if not inside:
             return []
         last = max(inside, key=lambda each: each.last_offset)
-        text = f"{snapshot.path.name} knows a batch of producer {last.producer_id} that ended at {last.last_offset}"
+        text = f"{snapshot.path.name} has a batch of producer {last.producer_id} that ended at {last.last_offset}"
         return [_Witness(text, last.last_offset + 1)]
 
     def _orphans(self) -> list[_Witness]:
-        """Live indexes whose log is gone, without those that a broker was about to delete."""
+        """Returns the live indexes whose log is gone, except those that a broker was deleting."""
         leaving = (path.name for path in self._listing.leftovers if path.name.endswith(".log.deleted"))
         deleted = {name.partition(".")[0] for name in leaving}
         found: dict[int, _Witness] = {}
@@ -390,20 +390,18 @@ class _Losses:
             reached = max(_reached(self._fs, each), each.offset)
             known = found.get(each.offset)
             if known is None or known.reached < reached:
-                found[each.offset] = _Witness(f"{each.path.name} is there", reached, base=each.offset)
+                found[each.offset] = _Witness(f"{each.path.name} exists", reached, base=each.offset)
         return [found[base] for base in sorted(found)]
 
     def _checkpoint(self, name: str) -> int | None:
-        """What a checkpoint says of this very partition: not of one of the same name that was deleted before."""
+        """Returns the offset in a checkpoint, None if it belongs to a deleted partition of the same name."""
         if self._key is None:
             return None
         offset = self._around.offset(name, self._key)
-        if offset is None or self._is_of_predecessor(name):
-            return None
-        return offset
+        return None if offset is None or self._is_of_predecessor(name) else offset
 
     def _is_of_predecessor(self, name: str) -> bool:
-        """Whether the checkpoint is older than the partition, and the partition's records are younger than both."""
+        """True if the checkpoint is older than the partition, whose records are all newer than its creation."""
         metadata = self._listing.partition_metadata
         status = None if metadata is None else self._fs.status(metadata)
         if status is None or self._around.written_ms.get(name, status.modified_ms) >= status.modified_ms:
@@ -417,11 +415,11 @@ class _Losses:
         try:
             return parse_leader_epochs(self._fs.read_bytes(path), path)
         except (CorruptCheckpointError, RefusedError):
-            return ()  # reported as what it is
+            return ()  # has its own finding
 
 
 def _reached(fs: FileSystem, index: NamedFile) -> int:
-    """The offset after the last one that an index whose log is gone speaks of; its base where it says nothing."""
+    """Returns the offset after the last one in an index whose log is gone; its base offset if it has no entries."""
     name = parse_file_name(index.path.name)
     if name is None or index.size > _MOST_INDEX_BYTES or name.kind is FileKind.TRANSACTION_INDEX:
         return index.offset

@@ -1,4 +1,4 @@
-"""Logs of Kafka 0.7 message by message, for `dump`, `read` and `verify` (`format.message_07` decodes them).
+"""Reads Kafka 0.7 logs message by message, for `dump`, `read` and `verify` (`format.message_07` decodes them).
 
 A message's offset is its byte position in the whole log. It has no key, no timestamp and no producer.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,16 @@ _READ_BYTES = 64 << 20
 
 
 def is_07(path: Path) -> bool:
-    """Whether a file's name is one of Kafka 0.7's logs."""
+    """True if the name is that of a Kafka 0.7 log file."""
     name = parse_file_name(path.name)
     return name is not None and name.kind is FileKind.LOG_07
 
 
 class Messages07:
-    """The rows of one `.kafka` file: `message`, with `records` one `record` for each payload, and findings.
+    """The rows of one `.kafka` file: a `message` each, with `records` also a `record` per payload, and findings.
 
-    Messages from `first_offset` up to `end_offset` (exclusive). `limit` is the most records shown, or messages without
-    `records`; `shown` counts them, `messages` and `payloads` what was good.
+    Covers messages from `first_offset` up to `end_offset` (exclusive). `limit` bounds the records shown, or without
+    `records` the messages; `shown` counts them. `messages` and `payloads` count the good ones.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Messages07:
         self.shown = self.messages = self.payloads = 0
 
     def rows(self) -> Iterator[Row | Finding]:
-        """Every row that is wanted, and findings; what follows bytes that are no message is not looked at."""
+        """Yields the requested rows and findings. Stops at bytes that are not a message."""
         position = 0
         with self._fs.open(self._path, "r") as file:
             size = file.size()
@@ -62,7 +63,7 @@ class Messages07:
             while position < size:
                 walk = walk_messages(file.read_at(position, _READ_BYTES))
                 for message in walk.messages:
-                    if self._full:
+                    if self._is_full:
                         return
                     yield from self._message(position + message.position, message)
                 if walk.end_position == 0:
@@ -73,7 +74,7 @@ class Messages07:
                 position += walk.end_position
 
     @property
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         return self._limit is not None and self.shown >= self._limit
 
     def _message(self, position: int, message: Message07) -> Iterator[Row | Finding]:
@@ -98,17 +99,15 @@ class Messages07:
         self.messages += 1
         self.payloads += len(contents)
         for payload in contents if self._records else ():
-            if self._full:
+            if self._is_full:
                 return
             self.shown += 1
-            yield "record", {"offset": offset, **self._value(bytes(payload))}
-
-    def _value(self, value: bytes) -> dict[str, str]:
-        encoded = {"value_b64": base64.b64encode(value).decode("ascii")}
-        try:
-            return encoded if self._base64 else {"value": value.decode()}
-        except UnicodeDecodeError:
-            return encoded
+            value = bytes(payload)
+            shown = {"value_b64": base64.b64encode(value).decode("ascii")}
+            if not self._base64:
+                with suppress(UnicodeDecodeError):
+                    shown = {"value": value.decode()}
+            yield "record", {"offset": offset, **shown}
 
     def _finding(self, code: str, message: str, **fields: Any) -> Finding:
         return finding(code, *place_of(self._path), message, **fields)

@@ -1,6 +1,7 @@
-"""The files that a dump or an export goes through, partition by partition, each through a view that holds still.
+"""The files that a dump or an export reads, partition by partition, each through a stable view.
 
-What cannot be read becomes a finding, and the rest goes on; a partition that a broker deleted meanwhile is passed over.
+What cannot be read becomes a finding, and reading continues with the rest. A partition that a broker deletes meanwhile
+is skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.evidence.findings import Finding, finding
-from seglog.evidence.unsettled import Unsettled, unsettled
+from seglog.evidence.transactions import Unsettled, unsettled
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.filesystem import FileSystem
@@ -22,8 +23,8 @@ from seglog.storage.links import name_of
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read through `fs`. Of a `.log`, `least_offset` is the first one that is wanted, and a `growing` one may
-    end within a batch. `unsettled` is there where committed records alone were asked for.
+    """A file to read through `fs`. For a `.log`, `least_offset` is the first requested offset, and a `growing` file may
+    end within a batch. `unsettled` is set if only committed records were requested.
     """
 
     fs: FileSystem
@@ -33,7 +34,7 @@ class Source:
     unsettled: Unsettled | None = None
 
     def committed(self, batches: np.ndarray) -> np.ndarray | bool:
-        """Which of its batches were asked for: all, or those of no aborted or open transaction."""
+        """Returns which of its batches were requested: all, or those of no aborted or open transaction."""
         return True if self.unsettled is None else self.unsettled.committed(batches)
 
 
@@ -43,18 +44,17 @@ def sources(
     every_file: bool = False,
     *,
     committed: bool = False,
-    beside: dict[Path, Unsettled] | None = None,
+    known_unsettled: dict[Path, Unsettled] | None = None,
 ) -> Iterator[Source | Finding]:
-    """The logs that a target names, in order, with `every_file` all other files of Kafka's too; a source is good until
-    the next step. NotALogError and OSError for a partition that was named itself.
+    """Yields the logs that a target names, in order; with `every_file` also all other Kafka files. A source is valid
+    until the next step. Raises NotALogError and OSError for a partition that is the target itself.
 
-    With `committed` each source tells which batches a consumer of committed records gets; of a file that was named, the
-    segments beside it tell how its transactions ended. `beside` keeps what they told of each log, for whoever names
-    several.
+    With `committed` each source knows which batches a read_committed consumer gets. For a single file, the neighbouring
+    segments show how its transactions ended. `known_unsettled` caches that by log, for callers with several targets.
     """
     if target.kind is TargetKind.FILE:
         single = SingleFile(fs, target.path)
-        left_out = _beside(fs, single, {} if beside is None else beside) if committed else None
+        left_out = _unsettled_in(fs, single, {} if known_unsettled is None else known_unsettled) if committed else None
         yield Source(fs, target.path, growing=single.grows, unsettled=left_out)
     elif target.kind is TargetKind.PARTITION:
         yield from _of_partition(PartitionView(fs, target.path), every_file, committed)
@@ -73,13 +73,14 @@ def sources(
             yield from (Source(fs, path) for path in files if path is not None)
 
 
-def _beside(fs: FileSystem, single: SingleFile, known: dict[Path, Unsettled]) -> Unsettled:
-    if single.path in known and not single.live:  # beside a broker transactions go on
+def _unsettled_in(fs: FileSystem, single: SingleFile, known: dict[Path, Unsettled]) -> Unsettled:
+    """Returns the unsettled transactions of a single file, by all segments of its partition."""
+    if single.path in known and not single.live:  # under a running broker transactions end meanwhile
         return known[single.path]
     logs = {segment.log for segment in single.listing.segments}
     try:
         view = PartitionView(fs, single.listing.directory)
-    except NotALogError:  # a file that lies by itself: what it holds is all there is
+    except NotALogError:  # a file outside a partition directory
         _require_neighbours(single)
         return unsettled(fs, single.listing)
     with view:
@@ -95,8 +96,8 @@ def _beside(fs: FileSystem, single: SingleFile, known: dict[Path, Unsettled]) ->
 def _require_neighbours(single: SingleFile) -> None:
     if single.is_alone:
         raise UnsupportedError(
-            f"{single.path}: what lies beside it is not listed, and so nobody knows how its transactions ended;"
-            " without --isolation all of its batches are shown"
+            f"{single.path}: its directory cannot be listed, so it is unknown how its transactions ended;"
+            " drop --isolation to show all batches"
         )
 
 
@@ -119,7 +120,7 @@ def _of_partition(view: PartitionView, every_file: bool, committed: bool) -> Ite
 
 
 def unreadable(directory: Path, error: OSError | NotALogError) -> Finding:
-    """That the operating system would not let a partition, or a file in it, be read."""
+    """Returns the finding that the operating system cannot read a partition, or a file in it."""
     named = error.filename if isinstance(error, OSError) else None
     name = Path(named).name if isinstance(named, str) and named != str(directory) else ""
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -1,8 +1,8 @@
-"""Looking again: which of the things found beside a broker at work are there to stay?
+"""Repeated looks beside a running broker: a grave finding counts only if it lasts.
 
-A view of a partition (`scan.view`) is consistent as far as one can see; but a broker may be stopped between two
-renames, or be rebuilding an index. What it is in the middle of is gone a moment later; what is wrong stays. So a
-grave finding counts when every look over some seconds shows it.
+A view of a partition (`scan.view`) is consistent, but the broker may be between two renames, or rebuilding an index.
+Such a state is gone a moment later, while real damage stays. So a grave finding counts if every look over a few seconds
+shows it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Generic, NamedTuple, TypeVar
 
 from seglog.clock import Clock
 
-STAYS_S = 2.0  # what is seen this long is there
+STAYS_S = 2.0  # a finding seen for this long is real
 _PAUSES_S = (0.2, 0.6, 1.4, 1.0, 1.0, 1.5, 2.0)
 
 T = TypeVar("T")
 
 
 class Settled(NamedTuple, Generic[T]):
-    """`rows` of the last look, without grave ones that did not stay; `restless` are those that were still new when
-    there was no more looking.
+    """`rows` of the last look, without grave ones that did not last. `restless` are grave rows that were still new at
+    the last look.
     """
 
     rows: list[T]
@@ -33,16 +33,16 @@ def look_until_settled(
     is_grave: Callable[[T], bool],
     clock: Clock,
 ) -> Settled[T]:
-    """Calls `look` until every grave row that it gives was there `STAYS_S` seconds before that look began, or there is
-    none.
+    """Calls `look` until every grave row that it returns was already there `STAYS_S` seconds before that look began, or
+    until there are no grave rows.
 
-    `look` gets None at first, later the grave rows in question: it may leave out whatever these do not depend on,
-    but not change its mind about the others. `key` tells whether two rows are the same thing.
+    `look` receives None first, later the grave rows in question; it may then skip work that these do not depend on.
+    Rows with equal `key` are the same finding.
     """
     rows = first = look(None)
     seen = clock.monotonic()
     since: dict[Hashable, float] = {key(row): seen for row in rows if is_grave(row)}
-    began = seen  # of the last look: that time has passed shows nothing, a look that began later does
+    began = seen  # when the last look began; only a look that began later proves that a row lasted
     for pause in _PAUSES_S:
         if not since or all(began - noted >= STAYS_S for noted in since.values()):
             break

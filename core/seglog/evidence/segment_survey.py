@@ -1,15 +1,15 @@
-"""The good parts of a damaged segment: which byte ranges of a `.log` make a valid log, and what goes.
+"""Finds the good parts of a damaged segment: the byte ranges of a `.log` that form a valid log, and what is removed.
 
-Steps, a piece of the walk at a time (`log_walk` finds the way past damage):
+Steps, for each piece of the walk (`log_walk` finds the way past damage):
 
-1. A batch stays when its checksum is right, its header keeps the rules that readers depend on, its control
-   record can be read and, with `deep`, its records decode.
-2. A batch with a wrong checksum may have swallowed good ones (blocks in each other's place): they are looked for
-   inside it, and count when their offsets are not its own.
-3. Stretches of batches that stay and follow each other become one range.
-4. Where offsets do not ascend, the segment is read once more and `batch_order` chooses.
+1. A batch stays if its checksum is right, its header keeps the rules that readers depend on, its control record can
+   be read and, with `deep`, its records decode.
+2. A batch with a wrong checksum may have swallowed good ones (blocks that changed places). They are searched inside it,
+   and stay if their offsets are not its own.
+3. Batches that stay and follow each other directly become one range.
+4. If offsets do not ascend, the segment is read again and `batch_order` chooses.
 
-Memory is bounded by the number of ranges; in step 4 by 36 bytes a batch.
+Memory is bounded by the number of ranges; in step 4 by 36 bytes per batch.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import InvalidRecordError
 from seglog.evidence.batch_order import arrange
-from seglog.evidence.damage import gap_code
-from seglog.evidence.row_rules import RowRules
+from seglog.evidence.damage import RowRules, gap_code
 from seglog.format.columns import TOO_LARGE
 from seglog.format.message_07 import End07, walk_messages
 from seglog.kernels import validate
@@ -56,7 +55,7 @@ _OFFSETS_PER_BYTE = 64
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """`length` bytes from `position` on, of the segment's own file or of another one called `file`."""
+    """`length` bytes from `position`, in the segment's own file or in another one named `file`."""
 
     position: int
     length: int
@@ -69,7 +68,7 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True)
 class RemovedRange:
-    """Bytes that cannot stay; `code` is the finding's, offsets are those that the headers there claim."""
+    """Bytes to remove. `code` is that of the finding; the offsets are those that the headers there declare."""
 
     position: int
     length: int
@@ -80,10 +79,10 @@ class RemovedRange:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found in one segment of `size` bytes.
+    """The survey of one segment of `size` bytes.
 
-    `kept` are the ranges of the repaired segment in its order, `moved` the batches among them that lay elsewhere.
-    `last_offset` is that of the last batch kept, None when there is none.
+    `kept` are the ranges of the repaired segment in its order; `moved` counts the batches that lay elsewhere.
+    `last_offset` is that of the last kept batch, None if there is none.
     """
 
     size: int
@@ -95,20 +94,20 @@ class Survey:
 
     @property
     def kept_bytes(self) -> int:
-        """Size of the repaired segment."""
+        """The size of the repaired segment."""
         return sum(found.length for found in self.kept)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing has to change."""
+        """True if nothing has to change."""
         return not self.removed and not self.moved and self.kept_bytes == self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A piece of the walk with a verdict a batch: 0, or the bits that say why it goes.
+    """A piece of the walk with a verdict per batch: 0, or the bits that say why the batch is removed.
 
-    `first` are the batches' first offsets, which of legacy wrappers only their contents tell.
+    `first` are the batches' first offsets; those of legacy wrappers come from their contents.
     """
 
     piece: WalkedEntries
@@ -117,8 +116,8 @@ class Judged:
 
 
 class SegmentSurveyor:
-    """Surveys `.log` files. With `reorder` batches that were moved go back to their place; with `deep` records
-    are decoded (a batch whose records cannot be read goes).
+    """Surveys `.log` files. With `reorder`, moved batches go back to their place. With `deep`, records are decoded, and
+    batches with undecodable records are removed.
     """
 
     def __init__(
@@ -133,19 +132,19 @@ class SegmentSurveyor:
         self._progress = progress
 
     def survey(self, path: Path, offsets: PlausibleOffsets) -> Survey:
-        """What of the segment `path` can stay; its batches must lie in `offsets`."""
+        """Surveys the segment `path`, whose batches must lie in `offsets`."""
         status = self._fs.status(path)
         found = Survey(0 if status is None else status.size)
         ascending = True
         for step in self.judged(path, offsets):
+            _remove_judged(found, step)
             if isinstance(step, Gap):
-                _remove(found, RemovedRange(step.position, step.length, gap_code(step)))
                 continue
             stays = step.bits == 0
             good = step.piece.batches[stays]
             ascending &= _ascends(step.first[stays], good["last_offset"], found.last_offset)
             ascending &= not found.kept or not len(good) or int(good["position"][0]) >= found.kept[-1].end
-            _take(found, step, good)
+            _keep(found, good)
         if not ascending:
             return self._arranged(path, offsets, found.size)
         return _finished(found)
@@ -155,14 +154,13 @@ class SegmentSurveyor:
         columns: list[tuple[np.ndarray, ...]] = []
         found = Survey(size)
         for step in self.judged(path, offsets):
+            _remove_judged(found, step)
             if isinstance(step, Gap):
-                _remove(found, RemovedRange(step.position, step.length, gap_code(step)))
                 continue
             stays = step.bits == 0
             rows = step.piece.batches[stays]
             names = ("position", "size", "last_offset", "max_timestamp")
             columns.append((*(rows[name].copy() for name in names), step.first[stays]))
-            _remove_judged(found, step)
         joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
         in_file_order = np.argsort(joined[0], kind="stable")  # swallowed batches came after their piece
         position, length, last, times, first = (column[in_file_order] for column in joined)
@@ -181,12 +179,12 @@ class SegmentSurveyor:
     def judged(
         self, path: Path, offsets: PlausibleOffsets, start: int = 0, *, anywhere: bool = False
     ) -> Iterator[Judged | Gap]:
-        """The walk from `start` (an entry's beginning), every piece with its verdicts.
+        """Walks from `start` (the beginning of an entry) and yields every piece with its verdicts.
 
-        With `anywhere`, `offsets` lead past damage and no batch goes for lying outside them.
+        With `anywhere`, `offsets` only help to find the way past damage; batches outside them stay.
         """
         allowed = PlausibleOffsets() if anywhere else offsets
-        waiting: list[np.void] = []  # damaged batches to look into, when it is known what follows them
+        waiting: list[np.void] = []  # damaged batches to search, once it is known what follows them
         for step in LogWalk(self._fs, path, start, offsets=offsets):
             gap_end = step.position + step.length if isinstance(step, Gap) else 0
             for row in waiting:
@@ -207,24 +205,24 @@ class SegmentSurveyor:
             yield from self._inside(path, row, _end_of(row), offsets)
 
     def _inside(self, path: Path, row: np.void, end: int, offsets: PlausibleOffsets) -> Iterator[Judged]:
-        """Step 2, for the damaged batch of `row` and what is no batch after it, up to `end`."""
+        """Step 2, for the damaged batch of `row` and the bytes after it that are not a batch, up to `end`."""
         with self._fs.open(path, "r") as file:
             start = next_entry(file, int(row["position"]) + 1, end, offsets)
         if start >= end:
             return
         own_first, own_last = int(row["base_offset"]), int(row["last_offset"])
         if own_last - own_first > _OFFSETS_PER_BYTE * int(row["size"]):
-            own_first = own_last = -1  # the damage is in the header: its offsets say nothing
+            own_first = own_last = -1  # the damage is in the header, so its offsets mean nothing
         for step in LogWalk(self._fs, path, start, end, offsets=offsets):
             if isinstance(step, WalkedEntries):
                 judged = self.verdicts(path, step, offsets)
-                # Records may hold batches: those claim offsets of their own, or such as their holder has.
+                # A record's value may itself hold batches, whose offsets are any, or those of the outer batch.
                 within = (step.batches["base_offset"] <= own_last) & (step.batches["last_offset"] >= own_first)
                 judged.bits[~step.valid | within] = _SWALLOWED
                 yield judged
 
     def verdicts(self, path: Path, piece: WalkedEntries, offsets: PlausibleOffsets) -> Judged:
-        """A piece of a walk through `path`, whose batches must lie in `offsets`, with what is wrong of each batch."""
+        """Judges a piece of a walk through `path`, whose batches must lie in `offsets`."""
         state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
         bits = np.zeros(len(piece.batches), dtype=np.int64)
         validate.judge_batches(piece.batches, piece.valid, offsets.least, offsets.most, state, bits)
@@ -247,9 +245,9 @@ def judged_batches(
     *,
     anywhere: bool = False,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The batches of a log file that can stay, with their first offsets; swallowed ones after their piece.
+    """Yields the batches of a log file that can stay, with their first offsets; swallowed ones after their piece.
 
-    `anywhere`: as of `SegmentSurveyor.judged`.
+    `anywhere` is as in `SegmentSurveyor.judged`.
     """
     surveyor = SegmentSurveyor(fs, progress=progress)
     for step in surveyor.judged(path, offsets, start, anywhere=anywhere):
@@ -273,7 +271,7 @@ def _judge_markers(path: Path, judged: Judged) -> None:
 
 
 def _judge_records(judged: Judged) -> None:
-    """Marks the batches whose records cannot be read, and notes the first offsets of legacy ones."""
+    """Marks the batches whose records cannot be read, and stores the first offsets of legacy ones."""
     at, rules = np.flatnonzero(judged.bits == 0), RowRules()
     for records in judged.piece.records(judged.piece.batches[at]):
         part = at[records.first_batch : records.first_batch + len(records.batches)]
@@ -293,7 +291,7 @@ def _judge_records(judged: Judged) -> None:
 def _judge_legacy(
     rows: np.ndarray, batches: np.ndarray, wrong: np.ndarray, first: np.ndarray, part: np.ndarray
 ) -> None:
-    """The offsets of messages must ascend up to their wrapper's."""
+    """Checks that the offsets of messages ascend up to their wrapper's."""
     owner, offset = rows["batch"], rows["offset"]
     descends = np.flatnonzero((owner[1:] == owner[:-1]) & (offset[1:] <= offset[:-1]))
     wrong[owner[1:][descends]] |= validate.RECORD_OFFSETS_INVALID
@@ -310,8 +308,7 @@ def _ascends(first: np.ndarray, last: np.ndarray, before: int | None) -> bool:
     return bool((first[1:] > last[:-1]).all())
 
 
-def _take(found: Survey, step: Judged, good: np.ndarray) -> None:
-    _remove_judged(found, step)
+def _keep(found: Survey, good: np.ndarray) -> None:
     if not len(good):
         return
     found.batches += len(good)
@@ -324,7 +321,7 @@ def _take(found: Survey, step: Judged, good: np.ndarray) -> None:
 
 
 def _joined(position: np.ndarray, length: np.ndarray) -> list[ByteRange]:
-    """Ranges that follow each other directly become one."""
+    """Joins ranges that follow each other directly."""
     if not len(position):
         return []
     cuts = np.flatnonzero(position[1:] != position[:-1] + length[:-1]) + 1
@@ -337,7 +334,7 @@ def _joined(position: np.ndarray, length: np.ndarray) -> list[ByteRange]:
 
 
 def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray:
-    """Which batches have another one, or an end of the file, directly before and after them."""
+    """Returns which batches have another batch, or an end of the file, directly before and after them."""
     ends = position + length
     before = np.concatenate(([0], ends[:-1])) == position
     after = np.concatenate((position[1:], [size])) == ends
@@ -345,7 +342,11 @@ def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray
     return both
 
 
-def _remove_judged(found: Survey, step: Judged) -> None:
+def _remove_judged(found: Survey, step: Judged | Gap) -> None:
+    """Adds a gap, or the batches whose verdict is not 0, to what is removed."""
+    if isinstance(step, Gap):
+        _remove(found, RemovedRange(step.position, step.length, gap_code(step)))
+        return
     for i in np.flatnonzero((step.bits != 0) & (step.bits != _SWALLOWED)).tolist():
         row, code = step.piece.batches[i], code_of(int(step.bits[i]))
         first, last = int(row["base_offset"]), int(row["last_offset"])
@@ -353,7 +354,7 @@ def _remove_judged(found: Survey, step: Judged) -> None:
 
 
 def code_of(bits: int) -> str:
-    """The finding that says what is wrong with a batch (`Judged.bits`, not 0)."""
+    """Returns the finding code for a batch's verdict (`Judged.bits`, not 0)."""
     if bits & _INVALID_CHECKSUM:
         return "CRC_MISMATCH"
     if bits & _INVALID_RECORDS:
@@ -362,7 +363,7 @@ def code_of(bits: int) -> str:
 
 
 def _remove(found: Survey, removed: RemovedRange) -> None:
-    """Adds a range; one that continues the last one for the same reason is joined to it, to keep lists short."""
+    """Adds a range. Joins it to the last one if it continues that for the same reason, to keep the list short."""
     last = found.removed[-1] if found.removed else None
     if last is not None and last.code == removed.code and last.position + last.length == removed.position:
         known = [n for n in (last.first_offset, removed.first_offset) if n is not None]
@@ -383,7 +384,7 @@ def _finished(found: Survey) -> Survey:
 
 
 def without_parts(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:
-    """What of a removed range is not in `kept` (ascending): good batches may lie in damaged ones."""
+    """Yields the parts of a removed range that are not in `kept` (ascending): good batches may lie in damaged ones."""
     start, end = removed.position, removed.position + removed.length
     for part in kept[max(0, bisect_right(kept, start, key=lambda each: each.position) - 1) :]:
         if part.position >= end:
@@ -397,7 +398,7 @@ def without_parts(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[Remo
 
 
 def survey_07(fs: FileSystem, path: Path) -> Survey:
-    """The good front of a `.kafka` file (Kafka 0.7): positions are offsets there, so nothing after damage fits."""
+    """Surveys a `.kafka` file (Kafka 0.7). Offsets are positions there, so nothing after damage can stay."""
     with fs.open(path, "r") as file:
         size, position, wanted = file.size(), 0, CHUNK_BYTES
         found = Survey(size)

@@ -1,8 +1,8 @@
-"""What lies around the partitions of a log directory and speaks of them: checkpoints, identity, metadata, readers.
+"""The surroundings of a log directory's partitions: checkpoints, identity, cluster metadata, committed offsets.
 
-A partition's own files say what is there; these say what ought to be. They are read before the logs: a broker may
-be at work, and what a checkpoint promised a moment ago its log has now. What is expensive is read when first asked
-for, and once.
+A partition's own files show what exists; the surroundings show what should exist. They are read before the logs,
+because under a running broker a log has by now what a checkpoint promised a moment ago. Expensive ones are read once,
+on first use.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from seglog.model import TopicPartition
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
-# Topics that Kafka makes compact when it makes them.
+# Topics that Kafka creates with compaction.
 _COMPACT_TOPICS = {OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC}
+_COMPLETE_CHECKPOINTS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.HIGH_WATERMARK_CHECKPOINT)
 
 
 @dataclass
 class Surroundings:
-    """Of the log directory `path`. `offsets` holds the checkpoints that could be read, by name, `damage` the others.
+    """The surroundings in the log directory `path`.
 
-    `written_ms` is when a checkpoint was last written. `broker_files` says that a broker keeps the directory (its
-    checkpoints are there), so that what they do not name was not there. `ask_readers` off leaves the groups' topics
-    unread, which are larger than all the rest.
+    `offsets` holds the readable checkpoints by name, `damage` the errors of the others, `written_ms` when each was last
+    written. Without `ask_readers` the group topics are not read, which are larger than all the rest.
     """
 
     fs: FileSystem
@@ -49,59 +49,59 @@ class Surroundings:
 
     @property
     def broker_files(self) -> bool:
-        """Whether the checkpoints are here that every broker writes."""
-        written = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.HIGH_WATERMARK_CHECKPOINT)
-        return any(name in self.offsets for name in written)
+        """True if the checkpoints exist that every broker writes. What they do not name was not in the directory."""
+        return any(name in self.offsets for name in _COMPLETE_CHECKPOINTS)
 
     @property
     def node_id(self) -> int | None:
-        """The broker that owns the directory, by its `meta.properties`."""
+        """The id of the broker that owns the directory, by `meta.properties`."""
         return None if self.meta is None else self.meta.node_id
 
     @property
     def directory_id(self) -> str | None:
-        """Kafka's text form of the directory's own id."""
+        """The directory's own id, in Kafka's text form."""
         known = None if self.meta is None else self.meta.directory_id
         return None if known is None else format_uuid(known)
 
     def offset(self, checkpoint: str, key: TopicPartition) -> int | None:
-        """What a checkpoint says of a partition."""
+        """Returns a partition's offset in a checkpoint, None if it has none."""
         return self.offsets.get(checkpoint, {}).get(key)
 
     @property
     def named(self) -> set[TopicPartition]:
-        """Every partition that the checkpoints name which a broker writes anew with all its partitions."""
-        names = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.HIGH_WATERMARK_CHECKPOINT)
-        return {key for name in names for key in self.offsets.get(name, {})}
+        """The partitions named by the checkpoints that a broker always writes with all its partitions."""
+        return {key for name in _COMPLETE_CHECKPOINTS for key in self.offsets.get(name, {})}
 
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
-        """The controller's log, if it lies here, with the assignments of partitions."""
+        """The cluster metadata with the assignments of partitions, if the controller's log is in this directory."""
         return read_cluster_metadata(self.fs, self.path, assignments=True)
 
     @cached_property
     def committed(self) -> Mapping[TopicPartition, Committed]:
-        """What the readers of each partition have read, as far as their topics lie here and readers are asked."""
+        """The greatest committed offset of each partition, from the group topics in this directory; empty without
+        `ask_readers`.
+        """
         if not self.ask_readers:
             return {}
         names = {} if self.metadata is None else {value: name for name, value in self.metadata.topic_ids.items()}
         return read_committed_offsets(self.fs, self.path, names.get)
 
     def compacted(self, topic: str) -> bool | None:
-        """Whether the topic's policy compacts, None where nothing says it.
+        """True if the topic's policy compacts, None if the policy is unknown.
 
-        A topic that the metadata knows without a policy of its own has the broker's, by default `delete`.
+        A topic in the metadata without a policy of its own has the broker's policy, by default `delete`.
         """
         policy = self._policy(topic)
         return None if policy is None else "compact" in policy
 
     def deletes(self, topic: str) -> bool | None:
-        """Whether the topic's policy deletes old segments, None where nothing says it."""
+        """True if the topic's policy deletes old segments, None if the policy is unknown."""
         policy = self._policy(topic)
         return None if policy is None else "delete" in policy
 
     def tiered(self, topic: str) -> bool | None:
-        """Whether older segments may have moved to remote storage, None where nothing says it."""
+        """True if older segments may have moved to remote storage, None if that is unknown."""
         stated = self._topic_value(topic, "remote.storage.enable", "")
         if stated is None and (self.metadata is None or topic not in self.metadata.topic_ids):
             return None
@@ -124,7 +124,7 @@ class Surroundings:
 
 
 def read_surroundings(fs: FileSystem, log_directory: Path, *, ask_readers: bool = True) -> Surroundings:
-    """Reads the checkpoints and the identity of a log directory. Raises OSError other than for a missing file."""
+    """Reads the checkpoints and the identity of a log directory. Raises OSError, except for a missing file."""
     found = Surroundings(fs, log_directory, ask_readers=ask_readers)
     found.clean = fs.status(log_directory / filenames.CLEAN_SHUTDOWN_FILE) is not None
     for name in OFFSET_CHECKPOINTS:

@@ -1,13 +1,12 @@
-"""Transactions as the log itself tells them: where they began and ended, and which hang (Kafka: KIP-664).
+"""Transactions in a log: where they begin and end, which hang (Kafka: KIP-664), and which batches are unsettled.
 
-1. The good batches of a partition are walked in order; of transactional ones a row of counts a producer is kept.
-2. A marker ends its producer's transaction. What is left at the end of the log is open.
-3. The newest snapshot may hold a transaction open whose records are gone: a broker holds it open too.
-4. An open transaction hangs when its coordinator does not know it as ongoing. That is asked of the
-   `__transaction_state` partitions beside the log; where those do not tell, its age against
-   `transaction.max.timeout.ms` does.
+1. The good batches of a partition are walked in order; counts are kept per producer for transactional ones.
+2. A marker ends its producer's transaction. A transaction without a marker at the end of the log is open.
+3. The newest snapshot may hold a transaction open whose records are gone; a broker also holds it open.
+4. An open transaction hangs if its coordinator does not know it as ongoing. The `__transaction_state` partitions in the
+   same log directory tell; without them, its age is compared with `transaction.max.timeout.ms`.
 
-Memory goes with the producers that have a transaction open.
+Memory grows with the number of producers that have an open transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from seglog.storage.filesystem import FileSystem
 DEFAULT_MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
 TRANSACTION_TOPIC = "__transaction_state"
 
-# The coordinator works on a transaction in these states, and will end it.
+# The coordinator works on a transaction in these states and will end it.
 _UNDER_WAY = {1, 2, 3}
 _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = range(1, 6)
 _NO_MARKER = (-1, -1)
@@ -43,7 +42,7 @@ _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit"
 
 
 class TransactionState(Enum):
-    """How a transaction ended, if it did."""
+    """How a transaction ended, or that it is open."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -52,14 +51,14 @@ class TransactionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction of one partition.
+    """One transaction in one partition.
 
-    `first_offset` is that of its first record here, `last_offset` its marker's (None while open); timestamps are
-    those of its first batch and of its marker, or of its last batch while open. `bytes` counts whole batches.
-    `source` is "log", or "snapshot" where only the newest producer snapshot knows it. `hanging` is None where
-    nothing tells, and for ended ones; `coordinator` is what the coordinator's log says of its producer. `is_decided`
-    says that it had decided to commit: the producer was told so, and only the marker is missing. `previous_end` is the
-    timestamp of the marker that this producer had here before, -1 for none.
+    `first_offset` is that of its first record here, `last_offset` its marker's (None while open). The timestamps are
+    those of its first batch and of its marker, or of its last batch while open. `bytes` counts whole batches. `source`
+    is "log", or "snapshot" if only the newest producer snapshot knows it. `hanging` is None if unknown or if the
+    transaction ended. `coordinator` is what the coordinator's log says of its producer. `is_decided` is True if the
+    coordinator had decided to commit: the producer got the confirmation, and only the marker is missing.
+    `previous_end` is the timestamp of the producer's previous marker here, -1 if none.
     """
 
     producer_id: int
@@ -83,7 +82,7 @@ class Transaction:
 
     @property
     def duration_ms(self) -> int:
-        """From its first batch to its marker, or to its last batch."""
+        """The time from its first batch to its marker, or to its last batch."""
         return max(0, self.last_timestamp - self.first_timestamp)
 
     def as_dict(self, partition: str) -> dict[str, Any]:
@@ -113,7 +112,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a coordinator had decided a transaction to end, before it had the markers written."""
+    """A coordinator's decision on how to end a transaction, made before the markers are written."""
 
     commit: bool
     producer_epoch: int
@@ -122,9 +121,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Coordinated:
-    """What the coordinator last wrote about a producer: its transactional id and the transaction's state.
+    """The coordinator's last record about a producer: its transactional id and the transaction's state.
 
-    `decisions` holds the last one of each partition, as far as compaction has left them.
+    `decisions` holds the last decision for each partition, as far as compaction has kept them.
     """
 
     transactional_id: str
@@ -137,7 +136,7 @@ class Coordinated:
 
     @classmethod
     def read(cls, name: str, value: Mapping[str, Any], before: Coordinated | None) -> Coordinated:
-        """What a record of `__transaction_state` says, after `before`."""
+        """Returns the state after a record of `__transaction_state` that follows `before`."""
         named = frozenset(
             (str(topic["topic"]), int(number))
             for topic in value.get("transactionPartitions") or ()
@@ -151,17 +150,17 @@ class Coordinated:
         return cls(name, identity, epoch, state, named, decisions, changed_ms)
 
     def describe(self) -> str:
-        """Such as `billing-1 CompleteAbort`."""
+        """Returns a text such as `billing-1 CompleteAbort`."""
         name = _STATES[self.state] if 0 <= self.state < len(_STATES) else str(self.state)
         return f"{self.transactional_id} {name}"
 
     def had_committed(self, one: Transaction, place: tuple[str, int]) -> bool:
-        """Whether it had decided to commit a transaction that is open in a partition: only the marker is missing.
+        """True if it had decided to commit a transaction that is open in a partition: only the marker is missing.
 
-        A broker that is killed and starts again may leave a marker out for good, and the producer goes on. So an older
-        decision counts, too, unless a marker was written since, or a transaction is under way there: then the log does
-        not tell the records of both apart, and the later one ends them. In version 2 of transactions the decision has
-        the next epoch.
+        A broker that is killed and restarted may never write a marker, and the producer continues. So an older decision
+        also counts, unless a marker was written since, or another transaction is under way there: then the log cannot
+        tell the records of both apart, and the later transaction ends them. In version 2 of transactions the decision
+        has the next epoch.
         """
         if self.state in (_ONGOING, _PREPARE_ABORT) and place in self.partitions:
             return False
@@ -183,13 +182,13 @@ def transactions(
     *,
     coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
 ) -> Iterator[Transaction]:
-    """All transactions of a partition: ended ones in the order of their markers, then the open ones by offset.
+    """Yields all transactions of a partition: ended ones in the order of their markers, then open ones by offset.
 
-    `coordinators` gives what `read_coordinators` finds, None where there is nothing to ask; it is asked after the log
-    was read, and only when a transaction is open. Damaged batches are passed over. Raises OSError.
+    `coordinators` returns what `read_coordinators` finds, or None. It is called after the log is read, and only if a
+    transaction is open. Damaged batches are skipped. Raises OSError.
     """
     walk = TransactionWalk(fs, listing)
-    yield from walk.ended(_steps(fs, listing))
+    yield from walk.ended((segment, step) for segment in listing.segments for step in LogWalk(fs, segment.log))
     found = walk.left_open()
     known = coordinators() if found else None
     for one in found:
@@ -203,10 +202,10 @@ def view_transactions(
     max_timeout_ms: int,
     coordinators: Callable[[], Mapping[int, Coordinated] | None],
 ) -> Iterator[Transaction]:
-    """The same of a partition beside which a broker may be at work.
+    """Yields the transactions of a partition that a broker may be writing.
 
-    A transaction that its coordinator had ended when it was asked hangs only if it is still open in a later look at
-    the log: else its marker was on its way.
+    A transaction that its coordinator has ended hangs only if a later look at the log still finds it open; otherwise
+    its marker was about to be written.
     """
     walk = TransactionWalk(view.fs, view.listing)
     yield from walk.ended(walk_view(view))
@@ -223,16 +222,10 @@ def view_transactions(
     yield from judged
 
 
-def _steps(fs: FileSystem, listing: PartitionListing) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
-    for segment in listing.segments:
-        for step in LogWalk(fs, segment.log):
-            yield segment, step
-
-
 def read_coordinators(fs: FileSystem, log_directory: Path) -> dict[int, Coordinated] | None:
-    """The last word of each transactional id in the `__transaction_state` partitions of a log directory.
+    """Reads the last record of each transactional id in the `__transaction_state` partitions of a log directory.
 
-    None when there are none. What cannot be decoded is passed over. Raises OSError.
+    Returns None if there are no such partitions. Records that cannot be decoded are skipped. Raises OSError.
     """
     found: dict[str, Coordinated] = {}
     live = [p for p in list_log_directory(fs, log_directory).live if p.topic_partition.topic == TRANSACTION_TOPIC]
@@ -280,7 +273,7 @@ def _judged(
 
 
 class TransactionWalk:
-    """A walk over one partition, whose pieces somebody else gives: `ended`, and then `left_open`."""
+    """Finds the transactions in the steps of a walk over one partition: `ended`, then `left_open`."""
 
     def __init__(self, fs: FileSystem, listing: PartitionListing) -> None:
         self._fs, self._listing = fs, listing
@@ -288,13 +281,13 @@ class TransactionWalk:
         self._last_marker: dict[int, tuple[int, int]] = {}  # offset and timestamp
 
     def ended(self, steps: Iterable[tuple[SegmentFiles, WalkedEntries | Gap]]) -> Iterator[Transaction]:
-        """Walks the log, whose pieces and gaps are `steps`."""
+        """Yields the transactions that end in `steps`, the pieces and gaps of the log."""
         for segment, step in steps:
             if not isinstance(step, Gap):
                 yield from self._piece(step, segment.log)
 
     def left_open(self) -> list[Transaction]:
-        """What is open at the end, after `ended`."""
+        """Returns the transactions that are open at the end of the log, after `ended`."""
         for one in self._of_snapshot():
             if one.producer_id not in self._open:
                 self._open[one.producer_id] = one
@@ -351,7 +344,7 @@ class TransactionWalk:
         )
 
     def _of_snapshot(self) -> Iterator[Transaction]:
-        """Transactions that the newest readable snapshot holds open and of which the log has nothing."""
+        """Yields transactions that the newest readable snapshot holds open and whose records the log does not have."""
         for snapshot in reversed(self._listing.snapshots):
             try:
                 entries = decode_snapshot(self._fs.read_bytes(snapshot.path), snapshot.path)
@@ -380,7 +373,7 @@ class TransactionWalk:
 
 
 def abort_command(one: Transaction, listing: PartitionListing, bootstrap_server: str) -> str:
-    """The `kafka-transactions.sh` call that writes the ABORT marker (Kafka: TransactionsCommand, KIP-664)."""
+    """Returns the `kafka-transactions.sh` call that writes the ABORT marker (Kafka: TransactionsCommand, KIP-664)."""
     here = listing.topic_partition
     topic = listing.directory.name if here is None else here.topic
     number = 0 if here is None else here.partition
@@ -388,3 +381,57 @@ def abort_command(one: Transaction, listing: PartitionListing, bootstrap_server:
         f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
         f" --topic {topic} --partition {number} --start-offset {one.first_offset}"
     )
+
+
+class _Spans(NamedTuple):
+    """First and last offsets of a producer's aborted or open transactions, ascending."""
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """The aborted and open transactions of a partition, which a read_committed consumer does not see.
+
+    `end_offset` is where the first open transaction begins (the last stable offset), else the largest offset.
+    """
+
+    spans: dict[int, _Spans]
+    end_offset: int
+
+    def settled(self, batches: np.ndarray) -> np.ndarray:
+        """Returns a bool per batch: True if it belongs to no aborted or open transaction."""
+        flags = np.where(batches["magic"] >= 2, batches["attributes"], 0)
+        transactional = (flags & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)) == layout.TRANSACTIONAL_MASK
+        settled = np.ones(len(batches), dtype=bool)
+        for producer in np.unique(batches["producer_id"][transactional]).tolist():
+            spans = self.spans.get(producer)
+            if spans is None:
+                continue
+            own = np.flatnonzero(transactional & (batches["producer_id"] == producer))
+            at = np.searchsorted(spans.firsts, batches["base_offset"][own], side="right") - 1
+            inside = (at >= 0) & (batches["base_offset"][own] <= spans.lasts[np.maximum(at, 0)])
+            settled[own[inside]] = False
+        return settled
+
+    def committed(self, batches: np.ndarray) -> np.ndarray:
+        """Returns a bool per batch: True if a read_committed consumer gets it, that is, settled and stable."""
+        seen: np.ndarray = self.settled(batches) & (batches["base_offset"] < self.end_offset)
+        return seen
+
+
+def unsettled(fs: FileSystem, listing: PartitionListing) -> Unsettled:
+    """Finds the unsettled transactions of a partition. Damaged batches are skipped. Raises OSError."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    end = layout.INT64_MAX
+    for one in transactions(fs, listing, now_ms=0):
+        if one.state is TransactionState.COMMITTED:
+            continue
+        if one.last_offset is None:
+            end = min(end, one.first_offset)
+        if one.source == "log":
+            last = layout.INT64_MAX if one.last_offset is None else one.last_offset
+            found.setdefault(one.producer_id, []).append((one.first_offset, last))
+    tables = {producer: np.array(sorted(spans), dtype=np.int64) for producer, spans in found.items()}
+    return Unsettled({producer: _Spans(table[:, 0], table[:, 1]) for producer, table in tables.items()}, end)

@@ -19,7 +19,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.dump.selection import Selection
-from seglog.evidence.unsettled import unsettled
+from seglog.evidence.transactions import unsettled
 from seglog.inspect.diff import Difference
 from seglog.kernels import row_hashes
 from seglog.model import Isolation

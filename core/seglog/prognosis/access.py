@@ -1,10 +1,10 @@
-"""Files that the broker's user could not open: what root (or somebody else) made among them.
+"""Files that the broker's user cannot open, such as files that root created.
 
-A broker runs as a user of its own. A file that it cannot open keeps it from starting, whatever is in the file. Which
-user that is, nobody wrote down; the owner of the log directory, or of most partitions where root owns it, is taken.
+A broker runs as its own user. A file that it cannot open keeps it from starting, whatever the file holds. No file
+records which user that is; the owner of the log directory is taken, or the owner of most partitions if root owns it.
 
-Kafka opens `.lock`, every `.log` and every index for writing; checkpoints, snapshots and properties are read, and
-replaced by way of a `.tmp` file, which is written; names are changed in every directory.
+Kafka opens `.lock`, every `.log` and every index for writing. It reads checkpoints, snapshots and properties, and
+replaces them through a `.tmp` file, which it writes. It renames files in every directory.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import grp
 import pwd
 import shlex
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -34,9 +34,9 @@ _TEMPORARY = FileState.TEMPORARY.value
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """What one directory holds that the broker's user cannot open: `path`, the first, and how many in all.
+    """Files in one directory that the broker's user cannot open: `path` is the first of `count`.
 
-    `partition` is the directory's name, "" for the log directory itself. `command` gives it to the user.
+    `partition` is the directory's name, "" for the log directory itself. `command` gives the files to the user.
     """
 
     partition: str
@@ -48,56 +48,57 @@ class Denied:
 
 @dataclass(frozen=True)
 class _User:
-    """The broker's user, with the groups that this machine knows it to be in, and that of the log directory."""
+    """The broker's user, and the group of the log directory."""
 
     number: int
     group: int
 
     @cached_property
     def groups(self) -> frozenset[int]:
-        known = {self.group}
+        """The log directory's group, and the groups that this machine lists the user in."""
         try:
             entry = pwd.getpwuid(self.number)
         except KeyError:
-            return frozenset(known)
-        known |= {entry.pw_gid, *(group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem)}
-        return frozenset(known)
+            return frozenset({self.group})
+        listed = (group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem)
+        return frozenset({self.group, entry.pw_gid, *listed})
 
-    def may(self, found: FileStatus, wanted: int) -> bool:
-        shift = 6 if found.owner == self.number else 3 if found.group in self.groups else 0
-        return (found.mode >> shift) & wanted == wanted
+    def may(self, status: FileStatus, wanted: int) -> bool:
+        """True if the mode of a file grants the user the access `wanted`."""
+        shift = 6 if status.owner == self.number else 3 if status.group in self.groups else 0
+        return (status.mode >> shift) & wanted == wanted
 
-    def given(self, *paths: Path) -> str:
-        """The command that gives paths to the user."""
+    def chown_command(self, paths: Sequence[Path]) -> str:
+        """Returns the command that gives paths to the user."""
+        try:
+            user = pwd.getpwuid(self.number).pw_name
+        except KeyError:
+            user = str(self.number)
+        try:
+            group = grp.getgrgid(self.group).gr_name
+        except KeyError:
+            group = str(self.group)
         names = " ".join(shlex.quote(str(path)) for path in paths)
-        return f"chown -R {_user_name(self.number)}:{_group_name(self.group)} {names} && chmod -R u+rwX {names}"
-
-
-@dataclass
-class _Found:
-    """What was found in one directory."""
-
-    directory: Path
-    paths: list[Path] = field(default_factory=list)
-    first: FileStatus | None = None
+        return f"chown -R {user}:{group} {names} && chmod -R u+rwX {names}"
 
 
 def denied(fs: FileSystem, listing: LogDirectoryListing) -> Iterator[Denied]:
-    """What the broker's user could not open, a directory at a time; nothing where no other user than root is seen."""
+    """Yields for each directory what the broker's user cannot open; nothing if root owns everything."""
     user = _broker_user(fs, listing)
     if user is None:
         return
     for directory in (listing.path, *(partition.path for partition in listing.partitions)):
-        found = _in_directory(fs, directory, user, is_partition=directory != listing.path)
-        if found.first is None:
-            continue
-        message = (
-            f"it belongs to {described_user(found.first.owner)} with mode {found.first.mode:04o};"
-            f" {described_user(user.number)}, as whom the broker seems to run, cannot open it"
-        )
         is_own = directory == listing.path
-        command = user.given(*found.paths) if is_own else user.given(directory)
-        yield Denied("" if is_own else directory.name, found.paths[0], message, command, len(found.paths))
+        found = _denied_in(fs, directory, user, is_partition=not is_own)
+        if not found:
+            continue
+        path, status = found[0]
+        message = (
+            f"it belongs to {described_user(status.owner)} with mode {status.mode:04o};"
+            f" the broker, which seems to run as {described_user(user.number)}, cannot open it"
+        )
+        command = user.chown_command([path for path, _ in found] if is_own else [directory])
+        yield Denied("" if is_own else directory.name, path, message, command, len(found))
 
 
 def _broker_user(fs: FileSystem, listing: LogDirectoryListing) -> _User | None:
@@ -109,26 +110,23 @@ def _broker_user(fs: FileSystem, listing: LogDirectoryListing) -> _User | None:
     return _User(*counted.most_common(1)[0][0]) if counted else None
 
 
-def _in_directory(fs: FileSystem, directory: Path, user: _User, *, is_partition: bool) -> _Found:
-    found, own = _Found(directory), fs.status(directory)
+def _denied_in(fs: FileSystem, directory: Path, user: _User, *, is_partition: bool) -> list[tuple[Path, FileStatus]]:
+    """Returns the directory and the files in it that the user cannot open as a broker does."""
+    own = fs.status(directory)
     entries = [(directory, own, _READ | _WRITE | _SEARCH)] if own is not None else []
     try:
-        inside = fs.entries(directory)
-    except FileNotFoundError:  # a broker that runs deletes topics
-        return found
-    for name, status in inside:
-        wanted = _wanted(name, status, is_partition)
-        if wanted:
-            entries.append((directory / name, status, wanted))
-    for path, status, wanted in entries:
-        if status is not None and not user.may(status, wanted) and not has_access_list(path):
-            found.paths.append(path)
-            found.first = found.first or status
-    return found
+        entries += [
+            (directory / name, status, _wanted(name, status, is_partition)) for name, status in fs.entries(directory)
+        ]
+    except FileNotFoundError:  # a running broker deletes topics
+        return []
+    return [
+        (path, status) for path, status, wanted in entries if not user.may(status, wanted) and not has_access_list(path)
+    ]
 
 
 def _wanted(name: str, status: FileStatus, is_partition: bool) -> int:
-    """What a broker does with a file; 0 for a name that means nothing to it."""
+    """Returns the access that a broker needs to a file; 0 if the name means nothing to it."""
     if status.is_directory or status.is_link:
         return 0
     if name.endswith(_TEMPORARY) and name.removesuffix(_TEMPORARY) in _REPLACED:
@@ -141,17 +139,3 @@ def _wanted(name: str, status: FileStatus, is_partition: bool) -> int:
     if parsed.state not in (FileState.LIVE, FileState.SWAP):
         return 0
     return _READ | _WRITE if parsed.kind in _WRITTEN else _READ
-
-
-def _user_name(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
-
-
-def _group_name(number: int) -> str:
-    try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)

@@ -1,7 +1,7 @@
-"""What `doctor` can say: `Diagnosis`, and every case with what a Kafka 4.3 broker does and which command mends it.
+"""Diagnoses of `doctor`, and the table of all cases: what a Kafka 4.3 broker does, and which command repairs it.
 
-A *blocker* keeps the broker from starting or takes the log directory offline; a *danger* loses data, serves what it
-should not, or stops a background thread; a *note* is settled by the broker alone, or is worth knowing.
+A *blocker* keeps the broker from starting or takes the log directory offline. A *danger* loses data, serves wrong
+data, or stops a background thread. A *note* is settled by the broker itself, or is worth knowing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Gravity(Enum):
-    """How much it matters."""
+    """How serious a diagnosis is."""
 
     BLOCKER = "blocker"
     DANGER = "danger"
@@ -22,9 +22,9 @@ class Gravity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kind of diagnosis. `command` has `{log_directory}`, `{partition}` and `{path}` to fill in.
+    """A kind of diagnosis. `command` contains the fields `{log_directory}`, `{partition}` and `{path}`.
 
-    `offline`: the broker goes on without the log directory, as long as another one has the metadata log.
+    `offline`: the broker continues without the log directory, as long as another one has the metadata log.
     """
 
     code: str
@@ -36,10 +36,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One row. `partition` is the directory's name ("" for the log directory itself), `file` a name in it.
+    """One diagnosis. `partition` is the directory's name ("" for the log directory itself), `file` a name in it.
 
-    `position` and `length` are bytes in `file`, offsets those affected, None where there are none. `broker` says
-    what a broker does, `command` what mends it ("" when nothing is to be done); `offline` as in `Case`.
+    `position` and `length` are bytes in `file`; the offsets are those affected, None if there are none. `broker` says
+    what a broker does, `command` what repairs it ("" if there is nothing to do). `offline` is as in `Case`.
     """
 
     code: str
@@ -80,9 +80,9 @@ class Diagnosis:
 def diagnosis(
     code: str, log_directory: Path, partition: Path | None, path: Path, message: str, **fields: Any
 ) -> Diagnosis:
-    """A `Diagnosis` of the file or directory `path` with what its case says, unless `fields` say otherwise.
+    """Returns a `Diagnosis` of the file or directory `path`, with the texts of its case unless `fields` override them.
 
-    `partition` is the directory that it is about, None where that is the log directory: its command takes `path` then.
+    `partition` is the partition directory concerned, None for the log directory; then the command names `path`.
     """
     case = CASES[code]
     command = case.command.format(log_directory=log_directory, partition=partition or path, path=path)
@@ -94,7 +94,7 @@ def diagnosis(
 
 _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 
-UNFORESEEN = "Refuses to start: it cannot handle such a file (a NumberFormatException, or the like)."
+UNFORESEEN = "Refuses to start: its code does not handle such a file (NumberFormatException or similar)."
 
 _REPAIR = "seglog verify --repair {partition}"
 _REINDEX = "seglog reindex {partition}"
@@ -113,20 +113,20 @@ _CASES = (
         "chown -R BROKERS-USER {path}",
         offline=True,
     ),
-    Case("STRANGE_DIRECTORY", _B, "Refuses to start: every sub-directory must be a partition's.", _SET_ASIDE),
+    Case("STRANGE_DIRECTORY", _B, "Refuses to start: every subdirectory must be a partition.", _SET_ASIDE),
     Case(
         "RUN_UNFINISHED",
         _B,
-        "Refuses to start, so that nobody writes after a part of what the run makes.",
+        "Refuses to start, so that it does not append to a half-finished run of seglog.",
         "seglog verify --repair {log_directory}",
     ),
     Case(
         "META_PROPERTIES_MISSING",
         _B,
-        "Refuses to start: each of its log directories must have been formatted.",
+        "Refuses to start: all its log directories must be formatted.",
         "kafka-storage.sh format --ignore-formatted -t CLUSTER-ID -c server.properties",
     ),
-    Case("META_PROPERTIES_INVALID", _B, "Refuses to start: it does not know whose directory this is."),
+    Case("META_PROPERTIES_INVALID", _B, "Refuses to start: it cannot tell which broker owns the directory."),
     Case("META_PROPERTIES_DIFFER", _B, "Refuses to start: its log directories must agree on cluster and node."),
     Case(
         "CHECKPOINT_UNREADABLE",
@@ -138,120 +138,125 @@ _CASES = (
     Case(
         "CHECKPOINT_IGNORED",
         _D,
-        "Takes the whole file for empty: recovery starts at offset 0, and deleted records come back.",
+        "Treats the whole file as empty: recovery starts at offset 0, and deleted records come back.",
         _CHECKPOINTS,
     ),
     Case("DUPLICATE_PARTITION", _B, "Refuses to start: one partition lies in two log directories.", _SET_ASIDE),
     Case(
         "CLEANER_CHECKPOINT_DUPLICATE",
         _D,
-        "The cleaner thread dies on a partition that two directories' cleaner checkpoints list.",
+        "The cleaner thread dies on a partition that the cleaner checkpoints of two directories list.",
         "remove the line from the checkpoint of the directory that does not hold the partition",
     ),
-    Case("STRAY_PARTITION", _D, "Renames the directory to -stray, or refuses the replica; it is not served any more."),
+    Case("STRAY_PARTITION", _D, "Renames the directory to -stray, or refuses the replica. No longer serves it."),
     Case(
         "MISNAMED_PARTITION",
         _D,
-        "Loads it if it knows its topic id; such a name then breaks the checkpoints, and the next start fails.",
+        "Loads it if the topic id is known. The name then breaks the checkpoints, and the next start fails.",
         _SET_ASIDE,
     ),
-    Case("FOREIGN_PARTITION", _D, "Loads it and does not serve it: its id is another topic's.", _SET_ASIDE),
+    Case("FOREIGN_PARTITION", _D, "Loads it but does not serve it: its topic id belongs to another topic.", _SET_ASIDE),
     Case(
         "PARTITION_MISSING",
         _D,
-        "Makes an empty log for it and serves that. A follower fetches everything again; a leader has lost it.",
+        "Creates an empty log and serves it. A follower fetches everything again; on a leader the records are lost.",
         _RESTORE,
     ),
     Case(
         "STRAY_IN_FAILED_DIRECTORY",
         _B,
-        "Refuses to start if the log directory fails first: it cannot rename the partition then.",
+        "Refuses to start if the log directory goes offline first: it then cannot rename the stray partition.",
         _SET_ASIDE,
     ),
     Case(
         "PARTITIONS_MADE_ELSEWHERE",
         _D,
-        "May make empty logs for them in another log directory; once this one is back, it refuses to start.",
-        "mend the log directory before the broker starts",
+        "May create empty logs for them in another log directory, and refuses to start once this one is back.",
+        "repair the log directory before the broker starts",
     ),
-    Case("DELETED_PARTITION", _N, "Deletes it a minute after it started."),
-    Case("SET_ASIDE_PARTITION", _N, "Does not serve it; it only takes up space."),
-    Case("METADATA_UNREADABLE", _D, "The controller cannot replay its log beyond that place.", "copy from a voter"),
+    Case("DELETED_PARTITION", _N, "Deletes it a minute after it starts."),
+    Case("SET_ASIDE_PARTITION", _N, "Does not serve it. It only takes up space."),
+    Case(
+        "METADATA_UNREADABLE",
+        _D,
+        "The controller cannot replay its log beyond that position.",
+        "copy the metadata log from another voter",
+    ),
     # --- names in a partition
     Case("STRANGE_SEGMENT_NAME", _B, "Refuses to start: the file's name has no offset.", _SET_ASIDE),
-    Case("SHORT_SEGMENT_NAME", _D, "Opens an empty segment beside the file; what is in it is not read.", _SET_ASIDE),
-    Case("KAFKA_07_LOG", _D, "Ignores `.kafka` files and begins an empty log beside them.", "seglog dump {partition}"),
+    Case("SHORT_SEGMENT_NAME", _D, "Opens an empty segment beside the file, and does not read the file.", _SET_ASIDE),
+    Case("KAFKA_07_LOG", _D, "Ignores `.kafka` files and creates an empty log beside them.", "seglog dump {partition}"),
     Case("LEFTOVER_SETTLED", _N, "Deletes it, or finishes the interrupted swap."),
     Case(
         "SWAP_DAMAGED",
         _D,
-        "Puts the damaged file in place of good segments, which it deletes.",
+        "Replaces good segments with the damaged file, and deletes them.",
         _REPAIR,
     ),
     Case(
         "SWAP_SHORTER",
         _D,
-        "Puts a file that is empty or ends sooner in place of good segments, which it deletes.",
+        "Replaces good segments with a file that is empty or ends earlier, and deletes them.",
         _REPAIR,
     ),
-    Case("ORPHAN_INDEX", _N, "Deletes an index whose segment is gone."),
+    Case("ORPHAN_INDEX", _N, "Deletes the index, because its segment is gone."),
     Case("LEADER_EPOCHS_UNREADABLE", _B, "Takes the log directory offline.", _REPAIR, offline=True),
     Case(
         "PARTITION_METADATA_UNREADABLE",
         _B,
         "Takes the log directory offline.",
-        "restore it from another replica",
+        "restore the file from another replica",
         offline=True,
     ),
     # --- starting
     Case("LOAD_FAILS", _B, "Refuses to start: loading the log fails.", _REPAIR),
     Case("LOG_END_UNREADABLE", _B, "Refuses to start: it cannot find the end of the log.", _REPAIR),
-    Case("LOG_END_WRONG", _D, "Ends the log too early and gives the offsets that follow out again.", _REINDEX),
-    Case("TAIL_STAYS", _D, "Keeps these bytes; what it appends follows them and cannot be read.", _REPAIR),
-    Case("RECOVERY_CUTS", _D, "Cuts the segment there; all that follows is gone.", _REPAIR),
-    Case("RECOVERY_DROPS_SEGMENTS", _D, "Deletes every segment after the damage, good ones too.", _REPAIR),
-    Case("LOG_DROPPED", _D, "Deletes the whole log: it ends below its checkpointed start.", _CHECKPOINTS),
-    Case("SEGMENT_HOLE", _D, "Cuts that one segment and keeps later ones: a hole in the offsets.", _REPAIR),
-    Case("SEGMENT_RECOVERED", _N, "Rebuilds the segment's indexes when it starts."),
+    Case("LOG_END_WRONG", _D, "Ends the log too early, and gives the offsets after that to other records.", _REINDEX),
+    Case("TAIL_STAYS", _D, "Keeps these bytes. What it appends after them cannot be read.", _REPAIR),
+    Case("RECOVERY_CUTS", _D, "Cuts the segment there. Everything after that position is lost.", _REPAIR),
+    Case("RECOVERY_DROPS_SEGMENTS", _D, "Deletes every segment after the damage, including good ones.", _REPAIR),
+    Case("LOG_DROPPED", _D, "Deletes the whole log, because it ends below its checkpointed start.", _CHECKPOINTS),
+    Case("SEGMENT_HOLE", _D, "Cuts this one segment and keeps later ones: the offsets have a hole.", _REPAIR),
+    Case("SEGMENT_RECOVERED", _N, "Rebuilds the segment's indexes at start."),
     # --- indexes under a clean marker
     Case(
         "TIME_INDEX_PADDED",
         _D,
-        "Takes 0 for the segment's largest timestamp: time retention deletes it at once.",
+        "Takes 0 for the segment's largest timestamp, and retention by time deletes the segment at once.",
         _REINDEX,
     ),
-    Case("INDEX_PADDED", _D, "Takes the zeros for entries: the index is full, and the next roll may fail.", _REINDEX),
+    Case("INDEX_PADDED", _D, "Counts the zeros as entries: the index is full, and the next roll may fail.", _REINDEX),
     Case(
         "TIME_INDEX_MISSING",
         _D,
-        "Makes an empty one: retention and search by time go by the file's modification time.",
+        "Creates an empty one: retention and search by time then use the file's modification time.",
         _REINDEX,
     ),
-    Case("INDEX_TRUSTED", _D, "Does not check indexes when it starts: reads and retention go wrong.", _REINDEX),
-    Case("INDEX_TOO_LARGE", _B, "Refuses to start: rebuilding the index exceeds segment.index.bytes."),
+    Case("INDEX_TRUSTED", _D, "Does not check indexes at start: reads and retention go wrong.", _REINDEX),
+    Case("INDEX_TOO_LARGE", _B, "Refuses to start: the rebuilt index would exceed segment.index.bytes."),
     Case("ABORTED_EXPOSED", _D, "Serves aborted records as committed, or hides committed ones.", _REINDEX),
     # --- what is gone
-    Case("LOG_MISSING", _D, "Makes an empty log in its place and serves that.", _RESTORE),
-    Case("SEGMENT_MISSING", _D, "Does not notice; readers skip these offsets silently.", _RESTORE),
-    Case("LOG_END_MISSING", _D, "Takes the end that it finds, and gives these offsets out again.", _RESTORE),
+    Case("LOG_MISSING", _D, "Creates an empty log and serves it.", _RESTORE),
+    Case("SEGMENT_MISSING", _D, "Does not notice. Readers skip these offsets silently.", _RESTORE),
+    Case("LOG_END_MISSING", _D, "Takes the end that it finds, and gives these offsets to other records.", _RESTORE),
     # --- what the data holds
-    Case("DAMAGE_SERVED", _D, "Does not notice when it starts; readers and followers fail there.", _REPAIR),
+    Case("DAMAGE_SERVED", _D, "Does not notice at start. Readers and followers fail there.", _REPAIR),
     Case("CLEANER_LAUNDERS", _D, "The cleaner gives the damaged batch a new, valid checksum.", _REPAIR),
-    Case("CLEANER_FAILS", _D, "The cleaner gives the partition up until a restart, retention included.", _REPAIR),
-    Case("SNAPSHOT_LOST", _D, "Forgets all producers: retries may be stored twice.", _REINDEX),
+    Case("CLEANER_FAILS", _D, "The cleaner stops work on the partition until a restart, retention included.", _REPAIR),
+    Case("SNAPSHOT_LOST", _D, "Forgets all producers: may store retries twice.", _REINDEX),
     Case("SNAPSHOT_IGNORED", _N, "Deletes the snapshot and replays the log from an older one."),
-    Case("SNAPSHOT_TRUSTED", _D, "Trusts it: duplicates may be stored, or good batches refused.", _REINDEX),
-    Case("EPOCHS_WRONG", _D, "Followers may truncate to the wrong place.", _REINDEX),
+    Case("SNAPSHOT_TRUSTED", _D, "Trusts the snapshot: may store duplicates or refuse good batches.", _REINDEX),
+    Case("EPOCHS_WRONG", _D, "Followers may truncate to the wrong offset.", _REINDEX),
     Case("HEADER_ODD", _N, "Serves it as it is."),
     Case(
         "TRANSACTION_HANGING",
         _D,
-        "Holds back readers of committed data and the cleaner for ever.",
+        "Consumers with read_committed and the cleaner stop at this offset for ever.",
         "seglog txn {partition} abort-cmd",
     ),
-    Case("TRANSACTION_OPEN", _N, "Its coordinator ends it, or aborts it when it times out."),
-    Case("CHANGED_WHILE_READ", _N, "Goes on with its work."),
-    Case("CHECKPOINT_BEYOND", _N, "Corrects the checkpoint when it starts."),
+    Case("TRANSACTION_OPEN", _N, "The transaction coordinator ends it, or aborts it when it times out."),
+    Case("CHANGED_WHILE_READ", _N, "Continues its work."),
+    Case("CHECKPOINT_BEYOND", _N, "Corrects the checkpoint at start."),
 )
 
 CASES: dict[str, Case] = {case.code: case for case in _CASES}

@@ -1,7 +1,7 @@
-"""What a partition's data means to a broker: findings, transactions and the cleaner's stumbling blocks.
+"""What a partition's data means to a broker: findings, transactions, and hazards to the cleaner.
 
-A finding is damage; what a broker makes of it depends on the start. What recovery cuts off is reported by the recovery;
-here is what survives it: served as it is, trusted, laundered by the cleaner.
+How a broker reacts to a finding depends on the start. The planned recovery reports what it cuts off; this module
+reports the damage that survives it and is served, trusted, or given a valid checksum by the cleaner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.filenames import parse_file_name
 from seglog.model import NO_TIMESTAMP
 from seglog.prognosis.cases import Diagnosis, Gravity
-from seglog.prognosis.partition_facts import Patient
+from seglog.prognosis.partition_facts import PartitionFacts
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.verification.batches import Level
@@ -60,12 +60,12 @@ _OTHERS = {
 _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}
 
 
-def of_findings(patient: Patient) -> Iterator[Diagnosis]:
-    """Everything that `verify` finds and that survives the start; one row a code and file, with a count."""
+def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields what `verify` finds and what survives the start: one counted diagnosis per code and file."""
     options = LookOptions(Level.SEMANTIC)
     rows: dict[tuple[str, str], Diagnosis] = {}
-    for found in PartitionLook(patient.view, patient.around, options):
-        code = _code_of(patient, found)
+    for found in PartitionLook(facts.view, facts.around, options):
+        code = _code_of(facts, found)
         if code is None:
             continue
         known = rows.get((found.code, found.file))
@@ -77,70 +77,70 @@ def of_findings(patient: Patient) -> Iterator[Diagnosis]:
             fields["broker"] = CODES[found.code].broker
         if code in LOSSES and found.severity is Severity.INFO:
             fields["gravity"] = Gravity.NOTE
-        rows[found.code, found.file] = patient.say(code, found.file, found.message, **fields)
+        rows[found.code, found.file] = facts.diagnosis(code, found.file, found.message, **fields)
     damaged = {Path(file).stem for (code, file) in rows if code in _DAMAGE}
     for row in rows.values():
-        # an index that leads to a damaged batch is not the one to blame
+        # an index that leads to a damaged batch may be right
         if row.code != "INDEX_TRUSTED" or Path(row.file).stem not in damaged:
             yield row
 
 
-def _code_of(patient: Patient, found: Finding) -> str | None:
+def _code_of(facts: PartitionFacts, found: Finding) -> str | None:
     name = parse_file_name(found.file)
     base = -1 if name is None else name.offset
     if found.code in _DAMAGE:
         position = found.position or 0
-        end = patient.ends.get(base)
-        told = end is not None and position >= end.position
-        return "DAMAGE_SERVED" if patient.survives(base, position) and not told else None
+        end = facts.ends.get(base)
+        reported_as_end = end is not None and position >= end.position
+        return "DAMAGE_SERVED" if facts.survives(base, position) and not reported_as_end else None
     code = found.code if found.code in LOSSES else _OTHERS.get(found.code)
-    if code in _REBUILT and patient.recovered(base):
+    if code in _REBUILT and facts.recovered(base):
         return None
-    if code == "SNAPSHOT_TRUSTED" and not _is_newest_snapshot(patient, found.file):
+    if code == "SNAPSHOT_TRUSTED" and not _is_newest_snapshot(facts, found.file):
         return None
     return code
 
 
-def of_losses(patient: Patient) -> Iterator[Diagnosis]:
-    """What is gone, as far as names, indexes and the ends of files tell."""
-    extent = quick_extent(patient.fs, patient.listing)
-    for loss in losses_of(patient.fs, patient.listing, extent, patient.around):
+def of_losses(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields the lost offsets that names, indexes and the ends of files reveal."""
+    extent = quick_extent(facts.fs, facts.listing)
+    for loss in losses_of(facts.fs, facts.listing, extent, facts.around):
         gravity = Gravity.NOTE if loss.severity is Severity.INFO else Gravity.DANGER
         where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
-        yield patient.say(loss.code, loss.file, loss.message, gravity=gravity, **where)
+        yield facts.diagnosis(loss.code, loss.file, loss.message, gravity=gravity, **where)
 
 
-def _is_newest_snapshot(patient: Patient, file: str) -> bool:
-    """Whether a start would load that snapshot: older ones are never looked at."""
-    snapshots = patient.listing.snapshots
-    end = None if patient.plan is None else patient.plan.log_end_offset
+def _is_newest_snapshot(facts: PartitionFacts, file: str) -> bool:
+    """True if a start would load that snapshot; it never reads older ones."""
+    snapshots = facts.listing.snapshots
+    end = None if facts.plan is None else facts.plan.log_end_offset
     usable = [one for one in snapshots if end is None or one.offset <= end]
-    return patient.clean and bool(usable) and usable[-1].path.name == file
+    return facts.clean and bool(usable) and usable[-1].path.name == file
 
 
-def of_transactions(patient: Patient) -> Iterator[Diagnosis]:
-    """Open transactions, and producers that a clean start forgets."""
+def of_transactions(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields open transactions, and producers that a clean start forgets."""
     seen = False
-    found = transactions(patient.fs, patient.listing, patient.clock.now_ms(), coordinators=patient.coordinators)
+    found = transactions(facts.fs, facts.listing, facts.clock.now_ms(), coordinators=facts.coordinators)
     for one in found:
         seen = True
         if one.state is not TransactionState.OPEN:
             continue
         known = f" (its coordinator says: {one.coordinator})" if one.coordinator else ""
-        message = f"producer {one.producer_id} epoch {one.producer_epoch} has a transaction open{known}"
+        message = f"producer {one.producer_id} epoch {one.producer_epoch} has an open transaction{known}"
         if one.source == "snapshot":
-            message += "; only the producer snapshot names it, and the log has no record of it"
-        # without the coordinator's word, age alone does not tell: it may still end it
+            message += "; only the producer snapshot names it, the log has no record of it"
+        # age alone proves nothing: a coordinator whose log is not here may still end the transaction
         hanging = one.hanging is True and (one.coordinator != "" or one.source == "snapshot")
         code = "TRANSACTION_HANGING" if hanging else "TRANSACTION_OPEN"
-        yield patient.say(code, one.file, message, position=one.position, first_offset=one.first_offset)
-    if patient.clean and not patient.listing.snapshots and (seen or _has_producers(patient)):
-        yield patient.say("SNAPSHOT_LOST", "", "there is no producer snapshot, and the log has producers")
+        yield facts.diagnosis(code, one.file, message, position=one.position, first_offset=one.first_offset)
+    if facts.clean and not facts.listing.snapshots and (seen or _has_producers(facts)):
+        yield facts.diagnosis("SNAPSHOT_LOST", "", "there is no producer snapshot, but the log has producers")
 
 
-def _has_producers(patient: Patient) -> bool:
-    for segment in reversed(patient.listing.segments):
-        for step in LogWalk(patient.fs, segment.log, check=False):
+def _has_producers(facts: PartitionFacts) -> bool:
+    for segment in reversed(facts.listing.segments):
+        for step in LogWalk(facts.fs, segment.log, check=False):
             if (
                 isinstance(step, WalkedEntries)
                 and ((step.batches["magic"] == 2) & (step.batches["producer_id"] >= 0)).any()
@@ -152,18 +152,18 @@ def _has_producers(patient: Patient) -> bool:
 # --- the cleaner ------------------------------------------------------------------------------------------
 
 
-def cleaner_hazards(patient: Patient) -> Iterator[Diagnosis]:
-    """What makes Kafka's cleaner fail on this partition, or hide damage (specification §15, gaps 1 to 4)."""
-    for segment in patient.listing.segments:
-        hazards = _Hazards(patient, segment, closed=segment is not patient.listing.segments[-1])
+def cleaner_hazards(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields what makes Kafka's cleaner fail on this partition, or hide damage."""
+    for segment in facts.listing.segments:
+        hazards = _Hazards(facts, segment, closed=segment is not facts.listing.segments[-1])
         yield from hazards.rows()
 
 
 class _Hazards:
-    """One segment: the first place of each kind, and how many there are."""
+    """The hazards in one segment: the first of each kind, with a count."""
 
-    def __init__(self, patient: Patient, segment: SegmentFiles, closed: bool) -> None:
-        self._patient, self._segment, self._closed = patient, segment, closed
+    def __init__(self, facts: PartitionFacts, segment: SegmentFiles, closed: bool) -> None:
+        self._patient, self._segment, self._closed = facts, segment, closed
         self._found: dict[str, Diagnosis] = {}
         self._keyless_end: np.void | None = None
 
@@ -171,22 +171,23 @@ class _Hazards:
         for step in LogWalk(self._patient.fs, self._segment.log):
             if isinstance(step, Gap):
                 if not step.at_end or self._closed:
-                    self._note("CLEANER_FAILS", step.position, step.length, "bytes that are not a batch")
+                    message = f"{step.length} bytes are not a batch"
+                    self._note("CLEANER_FAILS", step.position, step.length, message)
                 continue
             for row in step.batches[~step.valid]:
-                message = "the batch's checksum is wrong, which the cleaner does not look at"
+                message = "the checksum of the batch is wrong, and the cleaner does not check it"
                 self._batch("CLEANER_LAUNDERS", row, message)
             self._headers(step)
             self._records(step)
         if self._closed and self._keyless_end is not None:
-            message = "the segment ends with messages without key of magic 0 or 1: Kafka's cleaner fails on them"
+            message = "the segment ends with magic 0 or 1 messages without keys, on which Kafka's cleaner fails"
             self._batch("CLEANER_FAILS", self._keyless_end, message)
         yield from self._found.values()
 
     def _headers(self, piece: WalkedEntries) -> None:
         good = piece.batches[piece.valid & (piece.batches["magic"] > 0)]
         for row in good[good["max_timestamp"] < NO_TIMESTAMP]:
-            self._batch("CLEANER_FAILS", row, f"the batch's timestamp {int(row['max_timestamp'])} is negative")
+            self._batch("CLEANER_FAILS", row, f"the batch's max timestamp {int(row['max_timestamp'])} is negative")
 
     def _records(self, piece: WalkedEntries) -> None:
         for records in piece.records(piece.batches[piece.valid]):
@@ -196,13 +197,14 @@ class _Hazards:
             for i in np.flatnonzero(stamps & (records.rows["timestamp"] < NO_TIMESTAMP)).tolist():
                 row = records.batches[int(records.rows["batch"][i])]
                 if row["max_timestamp"] >= NO_TIMESTAMP:
-                    self._batch("CLEANER_FAILS", row, f"a record's timestamp {int(records.rows['timestamp'][i])}")
+                    message = f"a record's timestamp {int(records.rows['timestamp'][i])} is negative"
+                    self._batch("CLEANER_FAILS", row, message)
             self._note_end(records)
 
     def _note_end(self, records: Records) -> None:
         rows, batches = records.rows, records.batches
         if len(batches) == 0 or (records.rows_before and self._keyless_end is None):
-            return  # nothing, or a part of a batch that has had a key
+            return  # nothing, or a later part of a batch that has a key
         last = batches[-1]
         own = rows["key_size"][rows["batch"] == len(batches) - 1]
         legacy = int(last["magic"]) < 2 and not int(last["attributes"]) & layout.CONTROL_MASK
@@ -219,4 +221,4 @@ class _Hazards:
             self._found[code] = replace(known, count=known.count + 1)
             return
         where = {"position": position, "length": length, "first_offset": first_offset}
-        self._found[code] = self._patient.say(code, Path(self._segment.log.name), message, **where)
+        self._found[code] = self._patient.diagnosis(code, Path(self._segment.log.name), message, **where)

@@ -1,7 +1,7 @@
-"""What a starting broker makes of a log directory as a whole (Kafka: LogManager, MetaPropertiesEnsemble, FileLock).
+"""How a starting broker reacts to a log directory as a whole (Kafka: LogManager, MetaPropertiesEnsemble, FileLock).
 
-Steps: the lock; sub-directories that are no partitions; the checkpoints; partitions that are not served; then, over
-all directories given, `meta.properties` and what may not be there twice.
+Steps: the lock; file access; subdirectories that are not partitions; the checkpoints; partitions that are not served.
+Then, over all directories given, `meta.properties` and what must not exist twice.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import Holder, holder_of
 
 _LOST = {
-    filenames.RECOVERY_POINT_CHECKPOINT: "Takes the file for empty and recovers every log from its start.",
-    filenames.LOG_START_OFFSET_CHECKPOINT: "Takes the file for empty: records that were deleted come back.",
+    filenames.RECOVERY_POINT_CHECKPOINT: "Treats the file as empty, and recovers every log from its start.",
+    filenames.LOG_START_OFFSET_CHECKPOINT: "Treats the file as empty: deleted records come back.",
     filenames.HIGH_WATERMARK_CHECKPOINT: "Fails when it makes the partitions' replicas leader or follower.",
     filenames.CLEANER_OFFSET_CHECKPOINT: "The cleaner fails.",
 }
-_EMPTY = {  # where the reader itself comes to that end
+_EMPTY = {  # if the checkpoint ends too early (CheckpointEndsError)
     **_LOST,
-    filenames.HIGH_WATERMARK_CHECKPOINT: "Takes the file for empty: the high watermarks begin at the logs' starts.",
-    filenames.CLEANER_OFFSET_CHECKPOINT: "Takes the file for empty: the cleaner begins anew at the logs' starts.",
+    filenames.HIGH_WATERMARK_CHECKPOINT: "Treats the file as empty: high watermarks begin at the log starts.",
+    filenames.CLEANER_OFFSET_CHECKPOINT: "Treats the file as empty: the cleaner begins again at the log starts.",
 }
 _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
-_TWO_METADATA_LOGS = "Refuses to start: the metadata log may be in metadata.log.dir alone."
-_UNIDENTIFIED = "Takes the log directory offline, and goes on with the others."
+_TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
+_UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
 
 
 @dataclass(slots=True)
-class Ward:
-    """A log directory as far as it could be read: what lies around its partitions, and who holds it."""
+class DirectoryFacts:
+    """A log directory: its listing, its checkpoints and identity, and the process that holds it."""
 
     listing: LogDirectoryListing
     around: Surroundings
@@ -55,163 +55,169 @@ class Ward:
 
     @property
     def live(self) -> bool:
-        """Whether a process holds the directory."""
+        """True if a process holds the directory."""
         return self.holder is not None
 
     @property
     def failed(self) -> bool:
-        """Whether a broker takes the directory offline before it loads the logs: over a checkpoint that it needs."""
+        """True if a broker takes the directory offline before it loads the logs, because of a checkpoint."""
         damage = (self.around.damage.get(name) for name in _READ_BEFORE_LOGS)
         return any(error is not None and not isinstance(error, CheckpointNumberError) for error in damage)
 
-    def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
-        """A diagnosis of the directory itself."""
+    def diagnosis(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
+        """Returns a diagnosis of the directory itself."""
         return diagnosis(code, self.listing.path, None, self.listing.path / file, message, **fields)
 
     def offset(self, checkpoint: str, key: TopicPartition) -> int:
-        """What a checkpoint says of a partition; 0 where it says nothing."""
+        """Returns a partition's offset in a checkpoint, 0 if it has none."""
         return self.around.offset(checkpoint, key) or 0
 
 
-def examine_directory(fs: FileSystem, path: Path) -> tuple[Ward, list[Diagnosis]]:
-    """The directory's own rows. Raises NotALogError and OSError."""
+def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[Diagnosis]]:
+    """Returns the directory and its own diagnoses. Raises NotALogError and OSError."""
     refuse_partition(fs, path)
-    ward = admitted(fs, path)
-    rows = [*_lock(ward), *_access(fs, ward), *_strangers(ward), *_checkpoints(ward)]
-    rows += _states(ward)
-    return ward, rows
+    directory = read_directory(fs, path)
+    rows = []
+    if directory.holder is not None:
+        who = f"process {directory.holder.pid}" if directory.holder.pid else "a process"
+        message = f"{who} holds the lock: {directory.holder.describe()}"
+        rows.append(directory.diagnosis("DIRECTORY_LOCKED", filenames.LOCK_FILE, message))
+    for found in denied(fs, directory.listing):
+        row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
+        rows.append(replace(row, partition=found.partition))
+    rows += [*_names(directory), *_checkpoints(directory), *_states(directory)]
+    return directory, rows
 
 
-def admitted(fs: FileSystem, path: Path) -> Ward:
-    """A log directory as it is now; the checkpoints are read before the partitions are listed."""
-    list_log_directory(fs, path)  # says what is wrong with a directory that is none
+def read_directory(fs: FileSystem, path: Path) -> DirectoryFacts:
+    """Reads a log directory as it is now; the checkpoints before the list of partitions."""
+    list_log_directory(fs, path)  # raises for a path that is not a log directory
     around = read_surroundings(fs, path)
-    return Ward(list_log_directory(fs, path), around, holder_of(path))
+    return DirectoryFacts(list_log_directory(fs, path), around, holder_of(path))
 
 
-def _lock(ward: Ward) -> Iterator[Diagnosis]:
-    if ward.holder is not None:
-        who = f"process {ward.holder.pid}" if ward.holder.pid else "a process"
-        yield ward.say("DIRECTORY_LOCKED", filenames.LOCK_FILE, f"{who} holds the lock: {ward.holder.describe()}")
-
-
-def _access(fs: FileSystem, ward: Ward) -> Iterator[Diagnosis]:
-    for found in denied(fs, ward.listing):
-        row = ward.say("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
-        yield replace(row, partition=found.partition)
-
-
-def _strangers(ward: Ward) -> Iterator[Diagnosis]:
-    for path in ward.listing.strangers:
-        fields = {}
+def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    for path in directory.listing.strangers:
         if path.name == filenames.SEGLOG_RUN_BARRIER:
-            yield ward.say("RUN_UNFINISHED", path, "a run of seglog is under way or was cut short here")
+            message = "a run of seglog is in progress here, or was cut short"
+            yield directory.diagnosis("RUN_UNFINISHED", path, message)
             continue
+        fields = {}
         if path.name == "lost+found":
-            fields["command"] = f"move the partitions to a sub-directory of {ward.listing.path}, and log.dirs with them"
-        yield ward.say("STRANGE_DIRECTORY", path, "its name is not that of a partition", **fields)
-    for path in ward.listing.misnamed:
-        yield ward.say("MISNAMED_PARTITION", path, "no topic can have this name")
+            fields["command"] = f"move the partitions to a subdirectory of {directory.listing.path}, and adapt log.dirs"
+        yield directory.diagnosis("STRANGE_DIRECTORY", path, "its name is not a partition's", **fields)
+    for path in directory.listing.misnamed:
+        yield directory.diagnosis("MISNAMED_PARTITION", path, "no topic can have this name")
 
 
-def _checkpoints(ward: Ward) -> Iterator[Diagnosis]:
-    for name, error in ward.around.damage.items():
-        reason = str(error).removeprefix(f"{ward.listing.path / name}: ")
+def _checkpoints(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    for name, error in directory.around.damage.items():
+        reason = str(error).removeprefix(f"{directory.listing.path / name}: ")
         if isinstance(error, CheckpointNumberError):
             lost = _EMPTY if isinstance(error, CheckpointEndsError) else _LOST
-            yield ward.say("CHECKPOINT_IGNORED", name, reason, broker=lost[name])
+            yield directory.diagnosis("CHECKPOINT_IGNORED", name, reason, broker=lost[name])
         else:
-            yield ward.say("CHECKPOINT_UNREADABLE", name, reason)
+            yield directory.diagnosis("CHECKPOINT_UNREADABLE", name, reason)
 
 
-def _states(ward: Ward) -> Iterator[Diagnosis]:
-    for partition in ward.listing.partitions:
+def _states(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    for partition in directory.listing.partitions:
         if partition.state is PartitionState.DELETED:
-            yield ward.say("DELETED_PARTITION", partition.path, f"{partition.topic_partition} was deleted")
+            yield directory.diagnosis("DELETED_PARTITION", partition.path, f"{partition.topic_partition} was deleted")
         elif partition.state is PartitionState.STRAY:
-            yield ward.say("SET_ASIDE_PARTITION", partition.path, f"{partition.topic_partition} was set aside as stray")
+            yield directory.diagnosis(
+                "SET_ASIDE_PARTITION", partition.path, f"{partition.topic_partition} was set aside as stray"
+            )
 
 
-def examine_together(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
-    """What the directories of one broker must not contradict each other in."""
+def examine_together(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    """Yields contradictions among the directories of one broker."""
     partitions: dict[tuple[TopicPartition, bool], Path] = {}
-    for ward in wards:
-        for partition in ward.listing.partitions:
+    for directory in directories:
+        for partition in directory.listing.partitions:
             if not partition.state.is_served:
                 continue
             key = partition.topic_partition, partition.state is PartitionState.FUTURE
             other = partitions.setdefault(key, partition.path)
             if other != partition.path:
                 fields = {"broker": _TWO_METADATA_LOGS} if partition.is_cluster_metadata else {}
-                yield ward.say("DUPLICATE_PARTITION", partition.path, f"it is also at {other}", **fields)
-    yield from _cleaner_twice(wards)
-    yield from _identities(wards)
-    yield from _absent(wards)
+                yield directory.diagnosis("DUPLICATE_PARTITION", partition.path, f"it is also at {other}", **fields)
+    yield from _cleaner_twice(directories)
+    yield from _identities(directories)
+    yield from _absent(directories)
 
 
-def examine_failures(wards: Sequence[Ward], failing: Collection[str]) -> Iterator[Diagnosis]:
-    """What becomes of the partitions of directories that go offline, while the broker goes on with others.
+def examine_failures(directories: Sequence[DirectoryFacts], failing: Collection[str]) -> Iterator[Diagnosis]:
+    """Yields a diagnosis for each directory that goes offline while the broker continues with others.
 
-    ReplicaManager takes a partition that it had, and that its failed directory took away, for one that was never made:
-    "Expected partition … to exist, but it was missing". Which of them it still had is a matter of time.
+    ReplicaManager treats a partition that its failed directory took away as one that was never created: "Expected
+    partition … to exist, but it was missing". Which partitions it affects depends on timing.
     """
-    lasting = [ward for ward in wards if str(ward.listing.path) not in failing]
-    if not lasting or any(_has_metadata_log(ward) for ward in wards if ward not in lasting):
-        return  # it does not go on
-    for ward in wards:
-        served = [one for one in ward.listing.partitions if one.state is PartitionState.LIVE]
-        if ward not in lasting and served:
+    lasting = [directory for directory in directories if str(directory.listing.path) not in failing]
+    if not lasting or any(_has_metadata_log(directory) for directory in directories if directory not in lasting):
+        return  # the broker does not continue
+    for directory in directories:
+        served = [one for one in directory.listing.partitions if one.state is PartitionState.LIVE]
+        if directory not in lasting and served:
             message = "the log directory goes offline, and its partitions with it"
-            yield ward.say("PARTITIONS_MADE_ELSEWHERE", "", message, count=len(served))
+            yield directory.diagnosis("PARTITIONS_MADE_ELSEWHERE", "", message, count=len(served))
 
 
-def _absent(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
-    """Partitions that ought to be in one of the directories."""
-    by_path = {ward.listing.path: ward for ward in wards}
-    for found in absent_partitions([(ward.listing, ward.around) for ward in wards]):
+def _absent(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    """Yields the partitions that should be in one of the directories but are not."""
+    by_path = {directory.listing.path: directory for directory in directories}
+    for found in absent_partitions([(directory.listing, directory.around) for directory in directories]):
         gravity = Gravity.NOTE if found.severity is Severity.INFO else Gravity.DANGER
         where = {"first_offset": found.first_offset, "last_offset": found.last_offset}
-        ward = by_path[found.path]
+        directory = by_path[found.path]
         path = found.path / str(found.topic_partition)
-        yield ward.say("PARTITION_MISSING", path, found.message, gravity=gravity, **where)
+        yield directory.diagnosis("PARTITION_MISSING", path, found.message, gravity=gravity, **where)
 
 
-def _cleaner_twice(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
+def _cleaner_twice(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
     seen: dict[TopicPartition, Path] = {}
-    for ward in wards:
-        offsets: Mapping[TopicPartition, int] = ward.around.offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, {})
+    for directory in directories:
+        offsets: Mapping[TopicPartition, int] = directory.around.offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, {})
         for key in sorted(offsets):
-            other = seen.setdefault(key, ward.listing.path)
-            if other != ward.listing.path:
-                message = f"{key} is in the checkpoint of {other} too"
-                yield ward.say("CLEANER_CHECKPOINT_DUPLICATE", filenames.CLEANER_OFFSET_CHECKPOINT, message)
+            other = seen.setdefault(key, directory.listing.path)
+            if other != directory.listing.path:
+                message = f"{key} is also in the checkpoint of {other}"
+                yield directory.diagnosis("CLEANER_CHECKPOINT_DUPLICATE", filenames.CLEANER_OFFSET_CHECKPOINT, message)
 
 
-def _identities(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
-    """Whether each directory says whose it is, and all say the same."""
-    readable = any(ward.around.meta is not None for ward in wards)
-    formatted = readable or any(_has_metadata_log(ward) for ward in wards)
-    known: list[tuple[Ward, MetaProperties]] = []
-    for ward in wards:
-        path, meta = ward.listing.path / filenames.META_PROPERTIES, ward.around.meta
-        if ward.around.meta_damage is not None:
-            message = str(ward.around.meta_damage).removeprefix(f"{path}: ")
-            refused = not readable or _has_metadata_log(ward) or isinstance(ward.around.meta_damage, NoClusterIdError)
+def _identities(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    """Yields what is wrong with `meta.properties`: each directory must have one, and all must agree."""
+    readable = any(directory.around.meta is not None for directory in directories)
+    formatted = readable or any(_has_metadata_log(directory) for directory in directories)
+    known: list[tuple[DirectoryFacts, MetaProperties]] = []
+    for directory in directories:
+        path, meta = directory.listing.path / filenames.META_PROPERTIES, directory.around.meta
+        if directory.around.meta_damage is not None:
+            message = str(directory.around.meta_damage).removeprefix(f"{path}: ")
+            refused = (
+                not readable
+                or _has_metadata_log(directory)
+                or isinstance(directory.around.meta_damage, NoClusterIdError)
+            )
             fields: dict[str, Any] = {} if refused else {"broker": _UNIDENTIFIED, "offline": True}
-            yield ward.say("META_PROPERTIES_INVALID", path, message, **fields)
+            yield directory.diagnosis("META_PROPERTIES_INVALID", path, message, **fields)
         elif meta is None:
             if formatted:
-                yield ward.say("META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's")
+                yield directory.diagnosis(
+                    "META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's"
+                )
         elif meta.cluster_id is None or meta.node_id is None:
-            yield ward.say("META_PROPERTIES_INVALID", path, "cluster.id or node.id is missing")
+            yield directory.diagnosis("META_PROPERTIES_INVALID", path, "cluster.id or node.id is missing")
         else:
             for other, before in known:
-                yield from _differing(ward, meta, other, before)
-            known.append((ward, meta))
+                yield from _differing(directory, meta, other, before)
+            known.append((directory, meta))
 
 
-def _differing(ward: Ward, meta: MetaProperties, other: Ward, before: MetaProperties) -> Iterator[Diagnosis]:
-    """What one directory's identity and another's contradict each other in."""
+def _differing(
+    directory: DirectoryFacts, meta: MetaProperties, other: DirectoryFacts, before: MetaProperties
+) -> Iterator[Diagnosis]:
+    """Yields the first contradiction between the identities of two directories."""
     pairs = (
         ("cluster.id", meta.cluster_id != before.cluster_id, meta.cluster_id),
         ("node.id", meta.node_id != before.node_id, meta.node_id),
@@ -219,11 +225,11 @@ def _differing(ward: Ward, meta: MetaProperties, other: Ward, before: MetaProper
     )
     for name, wrong, value in pairs:
         if wrong:
-            relation = "is also that" if name == "directory.id" else "is not that"
+            relation = "is also that" if name == "directory.id" else "differs from that"
             message = f"{name} {value} {relation} of {other.listing.path}"
-            yield ward.say("META_PROPERTIES_DIFFER", filenames.META_PROPERTIES, message)
+            yield directory.diagnosis("META_PROPERTIES_DIFFER", filenames.META_PROPERTIES, message)
             return
 
 
-def _has_metadata_log(ward: Ward) -> bool:
-    return any(partition.is_cluster_metadata for partition in ward.listing.partitions)
+def _has_metadata_log(directory: DirectoryFacts) -> bool:
+    return any(partition.is_cluster_metadata for partition in directory.listing.partitions)

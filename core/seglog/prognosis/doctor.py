@@ -1,12 +1,12 @@
-"""Would a Kafka 4.3 broker start on these log directories, and what would it do to the data (`seglog doctor`)?
+"""Predicts whether a Kafka 4.3 broker starts on log directories, and what it does to their data (`seglog doctor`).
 
-Nothing is changed, locked or created: what a start would do is tried on an overlay in memory. Steps:
+Nothing is changed, locked or created: the start is tried on an overlay in memory. Steps:
 
-1. Each log directory: lock, identity, strange sub-directories, checkpoints (`directory`).
+1. Each log directory: lock, identity, strange subdirectories, checkpoints (`directory`).
 2. Each partition that a broker would load: names, recovery, indexes, end, data (`partition`, `data`).
-3. Checkpoints against the logs' extents, and the directories against each other.
+3. Checkpoints against the extents of the logs, and the directories against each other.
 
-Kafka: LogManager.loadLogs, LogLoader, LogCleaner; the behaviour matrix of the specification (§10.5) is its test.
+Kafka: LogManager.loadLogs, LogLoader, LogCleaner.
 """
 
 from __future__ import annotations
@@ -27,9 +27,15 @@ from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.prognosis.cases import CASES, Case, Diagnosis, Gravity
-from seglog.prognosis.directory import Ward, admitted, examine_directory, examine_failures, examine_together
+from seglog.prognosis.directory import (
+    DirectoryFacts,
+    examine_directory,
+    examine_failures,
+    examine_together,
+    read_directory,
+)
 from seglog.prognosis.partition import examine_partition
-from seglog.prognosis.partition_facts import Patient
+from seglog.prognosis.partition_facts import PartitionFacts
 from seglog.progress import DoneOfAll
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
@@ -43,7 +49,7 @@ SettingsOf = Callable[[Path], DirectorySettings]
 
 @dataclass(frozen=True, slots=True)
 class DoctorSummary:
-    """Rows by gravity, partitions looked at, and whether a broker would start (`loads`)."""
+    """Diagnoses by gravity, and the number of partitions examined."""
 
     partitions: int = 0
     blockers: int = 0
@@ -52,17 +58,16 @@ class DoctorSummary:
 
     @property
     def loads(self) -> bool:
-        """Whether nothing keeps a broker from starting."""
+        """True if nothing keeps a broker from starting."""
         return self.blockers == 0
 
 
 class Doctor:
-    """Iterates over the diagnoses of `log_directories` (one broker's), anew each time; `summary` is that of the last
-    iteration, whole at its end. Where there was none yet, asking for it makes one.
+    """Iterates over the diagnoses of `log_directories`, which belong to one broker. Each iteration examines them again.
 
-    `deep` reads all data; without it names, indexes, ends and what an unclean start would recover are looked at.
-    `settings_of` gives a log directory's configuration. `progress` is called with (partitions done, in all). A
-    file that cannot be read becomes a row. Raises NotALogError for a path that is no directory.
+    With `deep` all data is read; without it only names, indexes, log ends and what an unclean start would recover.
+    `settings_of` returns a log directory's configuration. `progress` is called with (partitions done, in all).
+    A file that cannot be read becomes a diagnosis. Raises NotALogError for a path that is not a directory.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class Doctor:
 
     @property
     def summary(self) -> DoctorSummary:
-        """Rows by gravity, and whether a broker would start."""
+        """The counts of the last iteration, complete at its end. Iterates first if there was no iteration yet."""
         if not self._begun:
             for _ in self:
                 pass
@@ -94,55 +99,54 @@ class Doctor:
 
     def __iter__(self) -> Iterator[Diagnosis]:
         self._begun, self._summary = True, DoctorSummary()
-        for row in self._rows():
-            name = {Gravity.BLOCKER: "blockers", Gravity.DANGER: "dangers", Gravity.NOTE: "notes"}[row.gravity]
-            self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1})
-            yield row
-
-    def _rows(self) -> Iterator[Diagnosis]:
-        wards: list[Ward] = []
+        directories: list[DirectoryFacts] = []
         failing: set[str] = set()
-        for row in self._found(wards):
+        for row in self._examined(directories):
             if row.offline:
                 failing.add(row.log_directory)
-            yield row
-        yield from examine_failures(wards, failing)
+            yield self._counted(row)
+        for row in examine_failures(directories, failing):
+            yield self._counted(row)
 
-    def _found(self, wards: list[Ward]) -> Iterator[Diagnosis]:
-        """The rows on the directories, one by one and together. Fills `wards`."""
+    def _counted(self, row: Diagnosis) -> Diagnosis:
+        name = f"{row.gravity.value}s"
+        self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1})
+        return row
+
+    def _examined(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
+        """Yields the diagnoses of the directories, each alone and then all together. Fills `directories`."""
         for path in self._paths:
-            ward, rows = examine_directory(self._fs, path)
-            wards.append(ward)
+            directory, rows = examine_directory(self._fs, path)
+            directories.append(directory)
             yield from rows
-        for ward in wards:
-            yield from self._partitions(ward, _Metadata(wards))
-        yield from self._together(wards)
+        for directory in directories:
+            yield from self._partitions(directory, _Metadata(directories))
+        yield from self._together(directories)
 
-    def _partitions(self, ward: Ward, metadata: _Metadata) -> Iterator[Diagnosis]:
-        path = ward.listing.path
+    def _partitions(self, directory: DirectoryFacts, metadata: _Metadata) -> Iterator[Diagnosis]:
+        path = directory.listing.path
         settings = self._settings_of(path)
         for problem in settings.problems:
-            yield ward.say("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
-        visit = _Visit(ward, settings, metadata, _Coordinators(self._fs, path, self._deep, ward.live))
-        loaded = [p for p in ward.listing.partitions if not p.is_cluster_metadata]
+            yield directory.diagnosis("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
+        visit = _Visit(directory, settings, metadata, _Coordinators(self._fs, path, self._deep, directory.live))
+        loaded = [p for p in directory.listing.partitions if not p.is_cluster_metadata]
         for number, partition in enumerate(loaded):
             yield from self._partition(visit, partition)
-            counted = partition.state.is_served
-            self._summary = replace(self._summary, partitions=self._summary.partitions + counted)
+            self._summary = replace(self._summary, partitions=self._summary.partitions + partition.state.is_served)
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
-        if ward.failed or any(row.offline for row in visit.rows):
+        if directory.failed or any(row.offline for row in visit.rows):
             for row in visit.rows:
                 if row.code == "STRAY_PARTITION":
-                    yield ward.say("STRAY_IN_FAILED_DIRECTORY", path / row.partition, row.message)
+                    yield directory.diagnosis("STRAY_IN_FAILED_DIRECTORY", path / row.partition, row.message)
         short = {row.partition for row in visit.rows if row.code == LOG_END_MISSING}
-        for found in contradicted_offsets(ward.around, visit.extents, live=ward.live):
+        for found in contradicted_offsets(directory.around, visit.extents, live=directory.live):
             if str(found.topic_partition) not in short:
-                yield ward.say("CHECKPOINT_BEYOND", found.file, f"{found.topic_partition}: {found.message}")
+                yield directory.diagnosis("CHECKPOINT_BEYOND", found.file, f"{found.topic_partition}: {found.message}")
 
     def _partition(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
-        """One partition; beside a broker it is looked at until what is grave has stayed."""
-        if not visit.ward.live:
+        """Yields the diagnoses of one partition. Beside a running broker only grave ones that last are reported."""
+        if not visit.directory.live:
             for row in self._look(visit, partition):
                 visit.rows.append(row)
                 yield row
@@ -159,60 +163,60 @@ class Doctor:
         if settled.restless:
             codes = ", ".join(sorted({row.code for row in settled.restless}))
             message = f"what looked like {codes} was gone a moment later"
-            yield visit.ward.say("CHANGED_WHILE_READ", partition.path, message)
+            yield visit.directory.diagnosis("CHANGED_WHILE_READ", partition.path, message)
 
     def _look(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
         try:
-            view = PartitionView(self._fs, partition.path, live=visit.ward.live, clock=self._clock)
+            view = PartitionView(self._fs, partition.path, live=visit.directory.live, clock=self._clock)
         except (OSError, NotALogError) as error:
-            if not visit.ward.live or self._fs.status(partition.path) is not None:
-                yield visit.ward.say("DIRECTORY_UNREADABLE", partition.path, str(error))
-            return  # a running broker has deleted what was just listed
+            if not visit.directory.live or self._fs.status(partition.path) is not None:
+                yield visit.directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, str(error))
+            return  # a running broker has just deleted the partition
         with view:
-            patient = visit.patient(view, self._clock, partition)
+            facts = visit.facts(view, self._clock, partition)
             try:
-                rows = examine_partition(patient, self._deep and partition.state.is_served)
-                yield from rows if partition.state.is_served else (row for row in rows if row.gravity is _BLOCKER)
+                rows = examine_partition(facts, self._deep and partition.state.is_served)
+                yield from rows if partition.state.is_served else (r for r in rows if r.gravity is Gravity.BLOCKER)
             except OSError as error:
                 name = Path(error.filename).name if isinstance(error.filename, str) else ""
-                yield patient.say("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
+                yield facts.diagnosis("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
             except (CorruptRecordError, CorruptIndexError) as error:
-                yield patient.say("LOAD_FAILS", "", str(error))
-            if patient.plan is not None and view.listing.segments and partition.state is PartitionState.LIVE:
+                yield facts.diagnosis("LOAD_FAILS", "", str(error))
+            if facts.plan is not None and view.listing.segments and partition.state is PartitionState.LIVE:
                 base = view.listing.segments[0].base_offset
-                visit.extents[partition.topic_partition] = base, patient.plan.log_end_offset
+                visit.extents[partition.topic_partition] = base, facts.plan.log_end_offset
 
-    def _together(self, wards: list[Ward]) -> Iterator[Diagnosis]:
+    def _together(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
         def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
             if grave is not None:
-                wards[:] = [admitted(self._fs, ward.listing.path) for ward in wards]
-            return list(examine_together(wards))
+                directories[:] = [read_directory(self._fs, directory.listing.path) for directory in directories]
+            return list(examine_together(directories))
 
-        if any(ward.live for ward in wards):
+        if any(directory.live for directory in directories):
             yield from look_until_settled(look, _key, _is_grave, self._clock).rows
         else:
             yield from look(None)
 
 
 class _Metadata:
-    """The cluster's metadata out of whichever of the broker's directories holds it; read when first asked for."""
+    """The cluster's metadata, from the broker's directory that holds it; read on first use."""
 
-    def __init__(self, wards: Sequence[Ward]) -> None:
-        self._wards = wards
+    def __init__(self, directories: Sequence[DirectoryFacts]) -> None:
+        self._wards = directories
 
     @cached_property
     def known(self) -> ClusterMetadata | None:
-        """None where there is none that could be read whole."""
-        found = (ward.around.metadata for ward in self._wards)
+        """None if no metadata could be read completely."""
+        found = (directory.around.metadata for directory in self._wards)
         return next((one for one in found if one is not None and one.knows_topics), None)
 
     def again(self, fs: FileSystem) -> _Metadata:
-        """As the controller has it now."""
-        return _Metadata([admitted(fs, ward.listing.path) for ward in self._wards])
+        """Returns the metadata read again."""
+        return _Metadata([read_directory(fs, directory.listing.path) for directory in self._wards])
 
 
 class _Coordinators:
-    """What the transaction coordinators' logs say: asked once, or beside a broker anew each time."""
+    """Reads the transaction coordinators' logs: once, or beside a running broker on each call."""
 
     def __init__(self, fs: FileSystem, path: Path, deep: bool, live: bool) -> None:
         self._fs, self._path, self._deep, self._live = fs, path, deep, live
@@ -228,9 +232,9 @@ class _Coordinators:
 
 @dataclass(slots=True)
 class _Visit:
-    """The partitions of one log directory while they are looked at: what is known of all, and what was found."""
+    """The examination of one log directory's partitions: the facts common to all, and what was found."""
 
-    ward: Ward
+    directory: DirectoryFacts
     settings: DirectorySettings
     metadata: _Metadata
     coordinators: _Coordinators
@@ -238,29 +242,26 @@ class _Visit:
     rows: list[Diagnosis] = field(default_factory=list)
 
     def refresh(self, fs: FileSystem) -> None:
-        """Reads anew what a broker may have changed."""
-        self.ward, self.metadata = admitted(fs, self.ward.listing.path), self.metadata.again(fs)
+        """Reads again what a broker may have changed."""
+        self.directory, self.metadata = read_directory(fs, self.directory.listing.path), self.metadata.again(fs)
 
-    def patient(self, view: PartitionView, clock: Clock, partition: PartitionDirectory) -> Patient:
-        """A partition of the directory. A deleted one is loaded without recovery."""
-        ward, key = self.ward, partition.topic_partition
+    def facts(self, view: PartitionView, clock: Clock, partition: PartitionDirectory) -> PartitionFacts:
+        """Returns the facts of a partition in the directory. A broker loads a deleted one without recovery."""
+        directory, key = self.directory, partition.topic_partition
         config = self.settings(key.topic)
-        clean = ward.around.clean and not ward.live
-        return Patient(
+        clean = directory.around.clean and not directory.live
+        return PartitionFacts(
             view=view,
             clock=clock,
-            around=ward.around,
+            around=directory.around,
             config=config,
             clean=clean or partition.state is PartitionState.DELETED,
-            recovery_point=ward.offset(filenames.RECOVERY_POINT_CHECKPOINT, key),
-            log_start_offset=ward.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key),
-            compacted=config.compact or ward.around.offset(filenames.CLEANER_OFFSET_CHECKPOINT, key) is not None,
+            recovery_point=directory.offset(filenames.RECOVERY_POINT_CHECKPOINT, key),
+            log_start_offset=directory.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key),
+            compacted=config.compact or directory.around.offset(filenames.CLEANER_OFFSET_CHECKPOINT, key) is not None,
             metadata=self.metadata.known,
             coordinators=self.coordinators,
         )
-
-
-_BLOCKER = Gravity.BLOCKER
 
 
 def _key(row: Diagnosis) -> tuple[str, str, str, str, int | None]:

@@ -1,10 +1,10 @@
-"""What a starting broker makes of one partition directory (Kafka: LogLoader, UnifiedLog, LogManager.loadLog).
+"""How a starting broker reacts to one partition directory (Kafka: LogLoader, UnifiedLog, LogManager.loadLog).
 
-1. Names, leftovers, epoch file, `partition.metadata`: what stops the load before it looks at data.
-2. The recovery that would run, on an overlay: what it cuts and deletes. After a clean stop that is only segments
-   without an offset index.
-3. After a clean stop: indexes as they were left, and where the broker sees the end of the log.
-4. With `deep`, everything `verify` finds, described by what a broker would do about it; transactions; the cleaner.
+1. Names, leftovers, epoch file, `partition.metadata`: what stops the load before it reads data.
+2. The recovery that would run, on an overlay: what it cuts and deletes. After a clean shutdown it recovers only
+   segments without an offset index.
+3. After a clean shutdown: the indexes as they are, and where the broker sees the end of the log.
+4. With `deep`: all findings of `verify`, described by how a broker reacts; transactions; the cleaner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
 from seglog.log.swap import ReplacedLog, settle_leftovers
 from seglog.prognosis.cases import UNFORESEEN, Diagnosis
 from seglog.prognosis.data import cleaner_hazards, of_findings, of_losses, of_transactions
-from seglog.prognosis.partition_facts import Patient
+from seglog.prognosis.partition_facts import PartitionFacts
 from seglog.prognosis.placement import placement
 from seglog.prognosis.segment_end import kafka_end
 from seglog.scan.listing import SegmentFiles, list_partition
@@ -35,62 +35,64 @@ from seglog.units import count_text
 _MOST_INDEX_BYTES = 256 << 20
 
 
-def examine_partition(patient: Patient, deep: bool) -> Iterator[Diagnosis]:
-    """Every row on one partition. An OSError is the caller's."""
-    yield from _names(patient)
-    yield from _small_files(patient)
-    if patient.listing.format == "0.7":
-        yield patient.say("KAFKA_07_LOG", "", f"{len(patient.listing.segments)} files of Kafka 0.7")
+def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
+    """Yields every diagnosis of one partition. Raises OSError."""
+    yield from _names(facts)
+    yield from _small_files(facts)
+    if facts.listing.format == "0.7":
+        yield facts.diagnosis("KAFKA_07_LOG", "", f"{len(facts.listing.segments)} files of Kafka 0.7")
         return
-    yield from _leftovers(patient)
-    yield from _start(patient)
-    if patient.clean:
-        for segment in patient.listing.segments:
-            yield from _indexes(patient, segment)
-        yield from _end(patient)
+    yield from _leftovers(facts)
+    yield from _start(facts)
+    if facts.clean:
+        for segment in facts.listing.segments:
+            yield from _indexes(facts, segment)
+        yield from _end(facts)
     if not deep:
-        yield from of_losses(patient)
+        yield from of_losses(facts)
         return
-    yield from of_findings(patient)
-    yield from of_transactions(patient)
-    if patient.compacted:
-        yield from cleaner_hazards(patient)
+    yield from of_findings(facts)
+    yield from of_transactions(facts)
+    if facts.compacted:
+        yield from cleaner_hazards(facts)
 
 
 # --- names and small files --------------------------------------------------------------------------------
 
 
-def _names(patient: Patient) -> Iterator[Diagnosis]:
-    for path in (*patient.listing.strangers, *patient.listing.leftovers):
-        status = patient.fs.status(path)
+def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    for path in (*facts.listing.strangers, *facts.listing.leftovers):
+        status = facts.fs.status(path)
         if status is None or status.is_directory or not path.name.endswith(NAMED_BY_OFFSET):
             continue
         number = path.name.partition(".")[0]
         if not is_offset(number):
-            yield patient.say("STRANGE_SEGMENT_NAME", path, f"{number!r} is not an offset")
-        elif path in patient.listing.strangers and path.name.endswith(".log"):
-            message = f"{status.size} bytes under a name that Kafka never gives; it would open {int(number):020d}.log"
-            yield patient.say("SHORT_SEGMENT_NAME", path, message)
-    for orphan in patient.listing.orphans:
-        yield patient.say("ORPHAN_INDEX", orphan.path, "there is no segment of that base offset")
+            yield facts.diagnosis("STRANGE_SEGMENT_NAME", path, f"{number!r} is not an offset")
+        elif path in facts.listing.strangers and path.name.endswith(".log"):
+            message = (
+                f"Kafka never gives this name to a file ({status.size} bytes); it opens {int(number):020d}.log instead"
+            )
+            yield facts.diagnosis("SHORT_SEGMENT_NAME", path, message)
+    for orphan in facts.listing.orphans:
+        yield facts.diagnosis("ORPHAN_INDEX", orphan.path, "there is no segment with that base offset")
 
 
-def _refused_names(patient: Patient) -> list[Path]:
-    """Files whose names stop the load, and `.log` files whose names seglog does not take."""
-    listing = patient.listing
+def _refused_names(facts: PartitionFacts) -> list[Path]:
+    """Returns files whose names stop the load, and `.log` files whose names seglog refuses."""
+    listing = facts.listing
     numberless = [path for path in listing.leftovers if not is_offset(path.name.partition(".")[0])]
     named = [path for path in numberless if path.name.endswith(NAMED_BY_OFFSET)]
     return [*(path for path in listing.strangers if path.name.endswith(".log")), *named]
 
 
-def _small_files(patient: Patient) -> Iterator[Diagnosis]:
-    listing = patient.listing
+def _small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    listing = facts.listing
     if listing.leader_epoch_checkpoint is not None:
         path = listing.leader_epoch_checkpoint
-        if error := _unreadable_epochs(patient.fs, path):
+        if error := _unreadable_epochs(facts.fs, path):
             fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
-            yield patient.say("LEADER_EPOCHS_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
-    yield from placement(patient)
+            yield facts.diagnosis("LEADER_EPOCHS_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
+    yield from placement(facts)
 
 
 def _unreadable_epochs(fs: FileSystem, path: Path) -> SeglogError | None:
@@ -101,34 +103,31 @@ def _unreadable_epochs(fs: FileSystem, path: Path) -> SeglogError | None:
     return None
 
 
-def _leftovers(patient: Patient) -> Iterator[Diagnosis]:
-    refused = set(_refused_names(patient))
-    leftovers = [path for path in patient.listing.leftovers if path not in refused]
-    damaged = {path for path in leftovers if path.name.endswith(".log.swap") and not is_whole(patient.fs, path)}
-    lost = _replaced_logs(patient) if any(path.name.endswith(".log.swap") for path in leftovers) else []
+def _leftovers(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    refused = set(_refused_names(facts))
+    leftovers = [path for path in facts.listing.leftovers if path not in refused]
+    damaged = {path for path in leftovers if path.name.endswith(".log.swap") and not is_whole(facts.fs, path)}
+    lost: list[ReplacedLog] = []  # live logs that the start replaces with a `.swap` file that holds less
+    if any(path.name.endswith(".log.swap") for path in leftovers):
+        lost = settle_leftovers(_without_refused(facts), facts.listing.directory).replaced
     for path in leftovers:
         if path in damaged:
-            message = "; ".join(("the file would replace live segments, and is not whole", *map(_replacement, lost)))
-            yield patient.say("SWAP_DAMAGED", path, message, **_lost_offsets(lost, by_damage=True))
+            message = "; ".join(("the file would replace live segments, but is damaged", *map(_replacement, lost)))
+            yield facts.diagnosis("SWAP_DAMAGED", path, message, **_lost_offsets(lost, by_damage=True))
         else:
-            yield patient.say("LEFTOVER_SETTLED", path, "left by an interrupted deletion, cleaning, swap or write")
+            yield facts.diagnosis("LEFTOVER_SETTLED", path, "left by an interrupted deletion, cleaning, swap or write")
     if not damaged:
         for each in lost:
             message = f"{_replacement(each)}: {each.reason}"
-            yield patient.say("SWAP_SHORTER", each.path, message, **_lost_offsets([each], by_damage=False))
-
-
-def _replaced_logs(patient: Patient) -> list[ReplacedLog]:
-    """The live logs that the start gives up for `.swap` files which do not hold all that they hold."""
-    return settle_leftovers(_without_refused(patient), patient.listing.directory).replaced
+            yield facts.diagnosis("SWAP_SHORTER", each.path, message, **_lost_offsets([each], by_damage=False))
 
 
 def _replacement(lost: ReplacedLog) -> str:
-    return f"{lost.size} bytes of {lost.path.name} up to offset {lost.end_offset - 1} are replaced"
+    return f"{lost.path.name} ({lost.size} bytes, up to offset {lost.end_offset - 1}) would be replaced"
 
 
 def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]:
-    """Where the offsets lie that go; of a damaged replacement nobody knows what it holds, so all count."""
+    """Returns the offsets and bytes that are lost. A damaged replacement may hold nothing, so all of them count."""
     if not lost:
         return {}
     bases = [int(each.path.stem) for each in lost]
@@ -140,37 +139,37 @@ def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]
 # --- starting ---------------------------------------------------------------------------------------------
 
 
-def _start(patient: Patient) -> Iterator[Diagnosis]:
-    """What the recovery of this start would do; fills `patient.plan`."""
+def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields what the recovery of this start would do. Fills `facts.plan`."""
     options = LoadOptions(
-        clean_shutdown=patient.clean,
-        recovery_point=patient.recovery_point,
-        log_start_offset=patient.log_start_offset,
-        index_interval_bytes=patient.config.index_interval_bytes,
+        clean_shutdown=facts.clean,
+        recovery_point=facts.recovery_point,
+        log_start_offset=facts.log_start_offset,
+        index_interval_bytes=facts.config.index_interval_bytes,
         keeps_holes=True,
     )
     try:
-        plan = plan_recovery(_without_refused(patient), patient.listing.directory, patient.clock, options)
+        plan = plan_recovery(_without_refused(facts), facts.listing.directory, facts.clock, options)
     except SeglogError as error:
-        directory = f"{patient.listing.directory}/"
-        yield patient.say("LOAD_FAILS", "", str(error).replace(directory, ""), **_place(error))
+        directory = f"{facts.listing.directory}/"
+        yield facts.diagnosis("LOAD_FAILS", "", str(error).replace(directory, ""), **_place(error))
         return
-    patient.plan = plan
-    dropped = patient.log_start_offset > 0 and plan.deleted_segments and plan.log_end_offset == patient.log_start_offset
-    if dropped and len(plan.deleted_segments) == len(patient.listing.segments):
-        message = f"the log start checkpoint says {patient.log_start_offset}, which the log does not reach"
-        yield patient.say("LOG_DROPPED", "", message, length=plan.deleted_bytes)
+    facts.plan = plan
+    dropped = facts.log_start_offset > 0 and plan.deleted_segments and plan.log_end_offset == facts.log_start_offset
+    if dropped and len(plan.deleted_segments) == len(facts.listing.segments):
+        message = f"the log ends below its checkpointed log start {facts.log_start_offset}"
+        yield facts.diagnosis("LOG_DROPPED", "", message, length=plan.deleted_bytes)
         return
-    yield from _cuts(patient, plan)
-    yield from _full_indexes(patient, plan)
+    yield from _cuts(facts, plan)
+    yield from _full_indexes(facts, plan)
 
 
-def _without_refused(patient: Patient) -> FileSystem:
-    """The files without those that were reported already and would stop the recovery."""
-    overlay = OverlayFileSystem(patient.fs)
-    refused = _refused_names(patient)
-    epochs = patient.listing.leader_epoch_checkpoint
-    if epochs is not None and _unreadable_epochs(patient.fs, epochs):
+def _without_refused(facts: PartitionFacts) -> FileSystem:
+    """Returns the files without those that are already reported and would stop the recovery."""
+    overlay = OverlayFileSystem(facts.fs)
+    refused = _refused_names(facts)
+    epochs = facts.listing.leader_epoch_checkpoint
+    if epochs is not None and _unreadable_epochs(facts.fs, epochs):
         refused.append(epochs)
     for path in refused:
         overlay.remove(path)
@@ -182,96 +181,99 @@ def _place(error: SeglogError) -> dict[str, Any]:
     return {"position": position} if isinstance(path, Path) and isinstance(position, int) else {}
 
 
-def _cuts(patient: Patient, plan: RecoveryReport) -> Iterator[Diagnosis]:
-    tail = patient.listing.segments[-1].base_offset if patient.live and patient.listing.segments else None
+def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
+    tail = facts.listing.segments[-1].base_offset if facts.live and facts.listing.segments else None
     for cut in plan.recovered:
         if cut.base_offset == tail:
-            continue  # a running broker is about to finish that batch
+            continue  # a running broker is writing that batch
         path = f"{cut.base_offset:020d}.log"
         if cut.truncated_bytes:
-            code = "SEGMENT_HOLE" if patient.clean else "RECOVERY_CUTS"
-            message = f"{cut.reason}: {cut.truncated_bytes} bytes from position {cut.valid_bytes} on would go"
+            code = "SEGMENT_HOLE" if facts.clean else "RECOVERY_CUTS"
+            message = f"{cut.reason}; recovery cuts {cut.truncated_bytes} bytes from position {cut.valid_bytes}"
             where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
-            yield patient.say(code, path, message, **where)
-        elif patient.clean:
-            yield patient.say("SEGMENT_RECOVERED", path, "an index is missing or contradicts the segment's base")
+            yield facts.diagnosis(code, path, message, **where)
+        elif facts.clean:
+            yield facts.diagnosis("SEGMENT_RECOVERED", path, "an index is missing or contradicts the segment's base")
     if plan.deleted_segments:
         first = plan.deleted_segments[0]
-        message = f"{count_text(len(plan.deleted_segments), 'segment')}, {plan.deleted_bytes} bytes, after the damage"
+        message = f"recovery deletes {count_text(len(plan.deleted_segments), 'segment')} after the damage"
+        message += f", {plan.deleted_bytes} bytes from offset {first}"
         fields = {"length": plan.deleted_bytes, "first_offset": first, "count": len(plan.deleted_segments)}
-        yield patient.say("RECOVERY_DROPS_SEGMENTS", f"{first:020d}.log", message, **fields)
+        yield facts.diagnosis("RECOVERY_DROPS_SEGMENTS", f"{first:020d}.log", message, **fields)
 
 
-def _full_indexes(patient: Patient, plan: RecoveryReport) -> Iterator[Diagnosis]:
-    """Rebuilding does not fit where the index that is there does not either."""
+def _full_indexes(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
+    """Yields the offset indexes to rebuild that exceed segment.index.bytes: the rebuilt one does not fit either."""
     rebuilt = {one.base_offset for one in plan.recovered}
-    most = patient.config.segment_index_bytes // 8 * 8
-    for segment in patient.listing.segments:
+    most = facts.config.segment_index_bytes // 8 * 8
+    for segment in facts.listing.segments:
         if segment.base_offset in rebuilt and segment.offset_index is not None:
-            data = patient.fs.read_bytes(segment.offset_index, _MOST_INDEX_BYTES)
+            data = facts.fs.read_bytes(segment.offset_index, _MOST_INDEX_BYTES)
             used = 8 * used_entries(decode_offset_index(data, segment.base_offset), segment.base_offset)
             if used > most:
-                message = f"{used} bytes of entries, segment.index.bytes is {most}"
+                message = f"its entries take {used} bytes, but segment.index.bytes is {most}"
                 command = f"raise segment.index.bytes of the topic to {used} or more"
-                yield patient.say("INDEX_TOO_LARGE", segment.offset_index, message, command=command)
+                yield facts.diagnosis("INDEX_TOO_LARGE", segment.offset_index, message, command=command)
 
 
-# --- after a clean stop -----------------------------------------------------------------------------------
+# --- after a clean shutdown -------------------------------------------------------------------------------
 
 
-def _indexes(patient: Patient, segment: SegmentFiles) -> Iterator[Diagnosis]:
-    if patient.recovered(segment.base_offset):
+def _indexes(facts: PartitionFacts, segment: SegmentFiles) -> Iterator[Diagnosis]:
+    if facts.recovered(segment.base_offset):
         return
     if segment.time_index is None:
-        if segment.size and _newest(patient.fs, segment) >= 0:
-            yield patient.say("TIME_INDEX_MISSING", segment.log.with_suffix(".timeindex"), "there is no time index")
-    elif padding := _padding(patient.fs, segment.time_index, segment.base_offset, decode_time_index):
+        if segment.size and _newest(facts.fs, segment) >= 0:
+            yield facts.diagnosis("TIME_INDEX_MISSING", segment.log.with_suffix(".timeindex"), "there is no time index")
+    elif padding := _padding(facts.fs, segment.time_index, segment.base_offset, decode_time_index):
         code = "TIME_INDEX_PADDED" if segment.size else "INDEX_PADDED"
-        yield patient.say(code, segment.time_index, f"{padding} zero entries after the written ones")
+        yield facts.diagnosis(code, segment.time_index, f"{padding} zero entries follow the written ones")
     if segment.offset_index is not None:
-        padding = _padding(patient.fs, segment.offset_index, segment.base_offset, decode_offset_index)
+        padding = _padding(facts.fs, segment.offset_index, segment.base_offset, decode_offset_index)
         if padding:
-            yield patient.say("INDEX_PADDED", segment.offset_index, f"{padding} zero entries after the written ones")
+            yield facts.diagnosis(
+                "INDEX_PADDED", segment.offset_index, f"{padding} zero entries after the written ones"
+            )
 
 
 def _newest(fs: FileSystem, segment: SegmentFiles) -> int:
-    """The largest timestamp of the first batches of a segment: -1 where its batches have none."""
-    for step in LogWalk(fs, segment.log, 0, None, check=False):
+    """Returns the largest timestamp in the first chunk of a segment, -1 if its batches have none."""
+    for step in LogWalk(fs, segment.log, check=False):
         if not isinstance(step, Gap):
             return int(step.batches["max_timestamp"].max())
     return -1
 
 
 def _padding(fs: FileSystem, path: Path, base_offset: int, decode: Callable[[bytes, int], np.ndarray]) -> int:
-    """Zero entries after the written ones."""
+    """Returns the number of zero entries after the written ones."""
     return padding_entries(decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset), base_offset)
 
 
-def _end(patient: Patient) -> Iterator[Diagnosis]:
-    """Where the broker sees the end of the active segment."""
-    segments = list_partition(patient.fs, patient.listing.directory).segments
-    if not segments or patient.plan is None:
+def _end(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields a wrong or unreadable end of the active segment, as a broker sees it."""
+    segments = list_partition(facts.fs, facts.listing.directory).segments
+    if not segments or facts.plan is None:
         return
     active = segments[-1]
-    if patient.recovered(active.base_offset):
+    if facts.recovered(active.base_offset):
         return
-    end = kafka_end(patient.fs, active)
-    patient.ends[active.base_offset] = end
+    end = kafka_end(facts.fs, active)
+    facts.ends[active.base_offset] = end
     if end.refusal:
         where = {"position": end.position, "length": active.size - end.position}
-        yield patient.say("LOG_END_UNREADABLE", active.log, end.refusal, **where)
-    elif end.next_offset < patient.plan.log_end_offset:
-        message = f"the offset index leads a broker to log end {end.next_offset}; the log ends at"
-        yield patient.say(
+        yield facts.diagnosis("LOG_END_UNREADABLE", active.log, end.refusal, **where)
+    elif end.next_offset < facts.plan.log_end_offset:
+        message = f"the offset index leads a broker to log end {end.next_offset}, but the log ends at"
+        yield facts.diagnosis(
             "LOG_END_WRONG",
             active.offset_index or active.log,
-            f"{message} {patient.plan.log_end_offset}",
+            f"{message} {facts.plan.log_end_offset}",
             first_offset=end.next_offset,
-            last_offset=patient.plan.log_end_offset - 1,
+            last_offset=facts.plan.log_end_offset - 1,
         )
     elif end.position < active.size:
         length = active.size - end.position
-        message = f"{length} bytes after the last whole batch"
-        yield patient.say(
+        message = f"{length} bytes follow the last whole batch"
+        yield facts.diagnosis(
             "TAIL_STAYS", active.log, message, position=end.position, length=length, first_offset=end.next_offset
         )

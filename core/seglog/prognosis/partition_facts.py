@@ -1,4 +1,4 @@
-"""What `doctor` knows of a partition before it looks closer, and how it speaks of it."""
+"""The known facts about a partition that `doctor` examines, and its diagnoses of it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from seglog.storage.filesystem import FileSystem
 
 
 @dataclass(slots=True)
-class Patient:
-    """One partition and what the log directory says of it.
+class PartitionFacts:
+    """One partition and what its log directory says about it.
 
     `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
-    `compacted`: its policy, or the cleaner's checkpoint, says so. `metadata` is the cluster's, None where it is not
-    known whole; `node_id` the broker's own. `coordinators` asks the transaction coordinators' logs, None where they
-    are not looked at.
+    `compacted`: its policy or the cleaner's checkpoint says so. `metadata` is the cluster's, None unless all of it is
+    known. `coordinators` reads the transaction coordinators' logs; it returns None if they are not read.
+    `plan` and `ends` are filled during the examination: the planned recovery, and by base offset where a broker sees
+    the end of a segment.
     """
 
     view: PartitionView
@@ -45,44 +46,39 @@ class Patient:
 
     @property
     def fs(self) -> FileSystem:
-        """The partition's files as they were when the view was taken."""
+        """The partition's files as they were when the view was made."""
         return self.view.fs
 
     @property
     def listing(self) -> PartitionListing:
-        """What is in the partition directory."""
+        """The contents of the partition directory."""
         return self.view.listing
 
     @property
     def live(self) -> bool:
-        """Whether a broker holds the directory."""
+        """True if a broker holds the log directory."""
         return self.view.live
 
     @property
     def log_directory(self) -> Path:
-        """The log directory it lies in."""
+        """The log directory of the partition."""
         return self.around.path
 
-    @property
-    def node_id(self) -> int | None:
-        """The broker's id, by its `meta.properties`."""
-        return self.around.node_id
-
     def survives(self, base_offset: int, position: int) -> bool:
-        """Whether byte `position` of a segment is still there after the start."""
+        """True if byte `position` of a segment is still there after the start."""
         if self.plan is None:
             return True
         cut = next((one for one in self.plan.recovered if one.base_offset == base_offset), None)
         return base_offset not in self.plan.deleted_segments and (cut is None or position < cut.valid_bytes)
 
     def recovered(self, base_offset: int) -> bool:
-        """Whether the start rebuilds that segment's indexes, or deletes it."""
+        """True if the start rebuilds that segment's indexes, or deletes the segment."""
         plan = self.plan
         if plan is None:
             return False
         return base_offset in plan.deleted_segments or any(one.base_offset == base_offset for one in plan.recovered)
 
-    def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
-        """A diagnosis of this partition; `fields` override what its case says."""
+    def diagnosis(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
+        """Returns a diagnosis of this partition; `fields` override the texts of its case."""
         directory = self.listing.directory
         return diagnosis(code, self.log_directory, directory, directory / file, message, **fields)

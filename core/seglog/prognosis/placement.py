@@ -1,12 +1,12 @@
-"""Does a partition directory belong on this broker? What a starting broker asks of the controller's metadata.
+"""Whether a partition directory belongs on this broker, by the controller's metadata.
 
 A broker goes by the topic id in `partition.metadata` and the partition number in the directory's name, never by the
-topic's name. It calls a log stray, and renames its directory, when there is no topic id, when no topic of that id has
-such a partition, or when this broker is not one of its replicas. Which of the log directories the controller has noted
-does not matter.
+topic's name. It calls a log stray and renames its directory if there is no topic id, if no topic of that id has such a
+partition, or if this broker is not one of its replicas. The log directory that the controller has recorded does not
+matter.
 
-Kafka: BrokerMetadataPublisher.initializeManagers, LogManager.loadLog, LogManager.isStrayReplica; a name that is
-another topic's is found out later, by LogManager.getOrCreateLog.
+Kafka: BrokerMetadataPublisher.initializeManagers, LogManager.loadLog, LogManager.isStrayReplica.
+LogManager.getOrCreateLog discovers later that the name is another topic's.
 """
 
 from __future__ import annotations
@@ -19,58 +19,57 @@ from seglog.format.checkpoint import UnforeseenByKafkaError, parse_partition_met
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.prognosis.cases import UNFORESEEN, Diagnosis, Gravity
-from seglog.prognosis.partition_facts import Patient
+from seglog.prognosis.partition_facts import PartitionFacts
 
 
-def placement(patient: Patient) -> Iterator[Diagnosis]:
-    """The rows on `partition.metadata` and on where the partition belongs."""
+def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields the diagnoses on `partition.metadata` and on where the partition belongs."""
     topic_id = None
-    path = patient.listing.partition_metadata
+    path = facts.listing.partition_metadata
     if path is not None:
         try:
-            topic_id = format_uuid(parse_partition_metadata(patient.fs.read_bytes(path), path).topic_id)
+            topic_id = format_uuid(parse_partition_metadata(facts.fs.read_bytes(path), path).topic_id)
         except (CorruptCheckpointError, RefusedError) as error:
             fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
-            yield patient.say("PARTITION_METADATA_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
+            yield facts.diagnosis("PARTITION_METADATA_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
             return
-    key = patient.listing.topic_partition
-    if patient.metadata is None or key is None:
+    key = facts.listing.topic_partition
+    if facts.metadata is None or key is None:
         return
     if topic_id is None:
-        # written before the first append: a log without it holds nothing, unless somebody took the file away
-        gravity = Gravity.DANGER if patient.listing.size else Gravity.NOTE
+        # a broker writes it before the first append: a log without it is empty, unless the file was removed
+        gravity = Gravity.DANGER if facts.listing.size else Gravity.NOTE
         message = "there is no partition.metadata with a topic id"
-        yield patient.say("STRAY_PARTITION", "partition.metadata", message, gravity=gravity)
+        yield facts.diagnosis("STRAY_PARTITION", "partition.metadata", message, gravity=gravity)
         return
-    reason = _stray(patient.metadata, key, topic_id, patient.node_id)
+    reason = _stray_reason(facts.metadata, key, topic_id, facts.around.node_id)
     if reason:
-        yield patient.say("STRAY_PARTITION", "partition.metadata", reason)
-    elif patient.metadata.topic_ids.get(key.topic) != topic_id:
-        owner = _name_of(patient.metadata, topic_id)
-        there = key.topic in patient.metadata.topic_ids
-        broker = _REFUSES if there else _UNSERVED
-        message = f"its topic id is that of the topic {owner}"
-        yield patient.say("FOREIGN_PARTITION", "partition.metadata", message, broker=broker)
+        yield facts.diagnosis("STRAY_PARTITION", "partition.metadata", reason)
+    elif facts.metadata.topic_ids.get(key.topic) != topic_id:
+        broker = _REFUSES if key.topic in facts.metadata.topic_ids else _UNSERVED
+        message = f"its topic id belongs to the topic {_name_of(facts.metadata, topic_id)}"
+        yield facts.diagnosis("FOREIGN_PARTITION", "partition.metadata", message, broker=broker)
 
 
-_REFUSES = "Fails to apply the controller's records for the topic of that name: its partition is not served."
-_UNSERVED = "Loads it under a name that no topic has: nobody can read it, and nothing deletes it."
+_REFUSES = "Fails to apply the controller's records for the topic of that name, and does not serve its partition."
+_UNSERVED = "Loads it under a name that no topic has: no client can read it, and nothing deletes it."
 
 
-def _stray(metadata: ClusterMetadata, key: TopicPartition, topic_id: str, node_id: int | None) -> str:
-    """Why a broker would call it stray; empty when it would not."""
+def _stray_reason(metadata: ClusterMetadata, key: TopicPartition, topic_id: str, node_id: int | None) -> str:
+    """Returns why a broker would call the partition stray, "" if it would not."""
     assignment = metadata.assignment(topic_id, key.partition)
     if assignment is not None:
         if node_id is None or node_id in assignment.replicas:
             return ""
         replicas = ", ".join(map(str, assignment.replicas))
-        return f"the cluster's metadata has its replicas on brokers {replicas}, not on this one ({node_id})"
+        return f"the cluster's metadata puts its replicas on brokers {replicas}, not on this one ({node_id})"
     name = _name_of(metadata, topic_id)
     if name:
-        return f"the topic {name} has {len(metadata.partitions.get(topic_id, {}))} partitions, and none of that number"
+        count = len(metadata.partitions.get(topic_id, {}))
+        return f"the topic {name} has {count} partitions, but no partition {key.partition}"
     if key.topic in metadata.topic_ids:
-        return "its topic id is not the one that the cluster's metadata gives the topic: that one was made anew"
-    return "the cluster's metadata knows no topic of that id"
+        return "its topic id differs from the topic's id in the cluster's metadata: the topic was deleted and recreated"
+    return "the cluster's metadata has no topic of that id"
 
 
 def _name_of(metadata: ClusterMetadata, topic_id: str) -> str:

@@ -1,9 +1,9 @@
-"""Where a broker sees the end of a segment that it does not recover (Kafka: LogSegment.readNextOffset).
+"""Finds where a broker sees the end of a segment that it does not recover (Kafka: LogSegment.readNextOffset).
 
 1. The last slot of the offset index gives an offset; zero padding counts as entries.
-2. The index is searched for it, as Kafka searches: the warm end first.
-3. From the position found, batches are walked by their sizes alone; the last one tells the next offset. No batch:
-   the segment's base offset. A size below 14 fails, and with it the start.
+2. The index is searched for that offset as Kafka does: the warm end first.
+3. Batches are walked by their sizes alone from the position found. The last batch gives the next offset; without a
+   batch it is the segment's base offset. A size below 14 fails the load, and with it the start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class KafkaEnd:
-    """`next_offset` and the byte after the last batch a broker sees; `refusal` says why it would not start."""
+    """`next_offset`, and the position after the last batch a broker sees. `refusal` says why it would not start."""
 
     next_offset: int
     position: int
@@ -33,7 +33,7 @@ class KafkaEnd:
 
 
 def kafka_end(fs: FileSystem, segment: SegmentFiles) -> KafkaEnd:
-    """What a broker takes for the end of `segment`. Raises OSError."""
+    """Returns what a broker takes for the end of `segment`. Raises OSError."""
     last, position = _indexed(fs, segment)
     if position < 0:
         return KafkaEnd(segment.base_offset, 0, f"the offset index leads to position {position}")
@@ -42,7 +42,7 @@ def kafka_end(fs: FileSystem, segment: SegmentFiles) -> KafkaEnd:
 
 
 def _indexed(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int]:
-    """(offset of the last slot, position that the index gives for it)."""
+    """Returns the offset in the last slot of the index, and the position that a search for it gives."""
     size = layout.OFFSET_INDEX_ENTRY.itemsize
     status = None if segment.offset_index is None else fs.status(segment.offset_index)
     count = 0 if status is None else status.size // size
@@ -81,7 +81,7 @@ def _walked(file: File, base_offset: int, target: int, position: int) -> KafkaEn
             buffer, begins = file.read_at(position, _READ_BYTES), position
         offset, length, magic = _HEADER.unpack_from(buffer, position - begins)
         if length < _LEAST_SIZE:
-            return KafkaEnd(next_offset, position, f"an entry of size {length} at position {position}")
+            return KafkaEnd(next_offset, position, f"the batch at position {position} declares the size {length}")
         if position > size - layout.LOG_OVERHEAD - length:
             break
         last = int(offset)

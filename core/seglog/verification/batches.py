@@ -18,9 +18,8 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
-from seglog.evidence.damage import batch_finding, record_findings, with_damage
+from seglog.evidence.damage import RowRules, batch_finding, record_findings, with_damage
 from seglog.evidence.findings import Finding, place_of
-from seglog.evidence.row_rules import RowRules
 from seglog.format.columns import Records
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE

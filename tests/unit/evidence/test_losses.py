@@ -113,7 +113,7 @@ def test_a_replica_that_copied_its_leaders_hole_has_not_certainly_lost_a_segment
         10,
         19,
     )
-    assert "or this is a copy of a log that did not have them, either" in found.message
+    assert "or this is a copy of a log that never had them" in found.message
 
 
 def test_a_log_start_within_a_hole_is_no_witness_of_what_was_there(logs: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_producer_who_wrote_in_a_hole_proves_the_loss(logs: Path, inside: bool
     (logs / "t-0" / f"{30:020d}.snapshot").write_bytes(encode_snapshot([entry]))
     (found,) = losses(logs)
     assert found.severity is (Severity.ERROR if inside else Severity.WARNING)
-    text = f"{30:020d}.snapshot knows a batch of producer 7 that ended at 27"
+    text = f"{30:020d}.snapshot has a batch of producer 7 that ended at 27"
     assert (text in found.message) is inside
 
 
@@ -186,7 +186,7 @@ def test_the_first_segment_gone_is_told_where_the_log_start_did_not_move(logs: P
     checkpoint(logs, "log-start-offset-checkpoint", 4)
     (found,) = losses(logs)
     assert (found.code, found.first_offset, found.last_offset) == ("SEGMENT_MISSING", 4, 9)
-    assert found.severity is Severity.WARNING and "may lie in tiered storage" in found.message
+    assert found.severity is Severity.WARNING and "may be in tiered storage" in found.message
     (logs / ".kafka_cleanshutdown").unlink()
     assert told(logs) == [], "a crash may have come between deleting it and writing the checkpoint"
 
@@ -367,7 +367,7 @@ def test_a_whole_segment_that_a_repair_took_is_none_either_though_its_snapshot_s
     assert graves(logs) == [("SEGMENT_MISSING", Severity.INFO)]
     (found,) = losses(logs)
     assert (found.first_offset, found.last_offset) == (20, 29)
-    assert "20.snapshot is there; they went with damage that a repair took out" in found.message
+    assert "20.snapshot exists; a repair removed them together with damage" in found.message
 
 
 def test_undo_takes_the_note_of_its_own_repair_and_no_other(logs: Path, tmp_path: Path) -> None:

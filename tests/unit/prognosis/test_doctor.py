@@ -133,7 +133,7 @@ def test_a_checkpoint_that_ends_after_its_version_is_taken_for_an_empty_one(logs
     (logs / f"{name}-offset-checkpoint").write_bytes(b"0\n")
     (row,) = diagnose(logs)
     assert (row.code, row.gravity) == ("CHECKPOINT_IGNORED", Gravity.DANGER)
-    assert row.broker.startswith("Takes the file for empty")
+    assert row.broker.startswith("Treats the file as empty")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_partition_whose_topic_id_the_metadata_does_not_know_would_be_set_asid
     shutil.copytree(logs / "customers-0", logs / "customers-2")  # the topic has two partitions
     found = {row.partition: row.message for row in diagnose(logs, deep=False) if row.code == "STRAY_PARTITION"}
     assert found.keys() == {"both-0", "clicks-0", "customers-2"}
-    assert "none of that number" in found["customers-2"] and "made anew" in found["both-0"]
+    assert "but no partition 2" in found["customers-2"] and "recreated" in found["both-0"]
 
 
 def test_a_replica_that_was_moved_to_other_brokers_would_be_set_aside(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_directory_with_another_topics_id_is_loaded_and_not_served(tmp_path: P
     shutil.copytree(logs / "orders-none-0", logs / "clicks-0")
     found = {row.partition: row for row in diagnose(logs, deep=False) if row.code == "FOREIGN_PARTITION"}
     assert found.keys() == {"patrons-0", "clicks-0"}
-    assert "no topic has" in found["patrons-0"].broker and "not served" in found["clicks-0"].broker
+    assert "no topic has" in found["patrons-0"].broker and "does not serve" in found["clicks-0"].broker
 
 
 def test_the_metadata_of_another_directory_of_the_same_broker_counts(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_a_swap_that_loses_is_a_danger_with_the_offsets_that_go(
     (row,) = (row for row in diagnose(logs, deep=deep) if row.code.startswith("SWAP_"))
     assert (row.code, row.gravity) == (code, Gravity.DANGER)
     assert (row.first_offset, row.last_offset, row.length) == (*lost, size)
-    assert f"{size} bytes of {log.name} up to offset 7 are replaced" in row.message
+    assert f"{log.name} ({size} bytes, up to offset 7) would be replaced" in row.message
 
 
 def test_a_swap_that_holds_all_that_it_replaces_is_a_note(logs: Path) -> None:
