@@ -43,8 +43,7 @@ from seglog.model import TopicPartition
 from seglog.operations.retain import stated_retention
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem
-from seglog.storage.throttle import Throttle
+from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem, Throttle
 
 _logger = logging.getLogger(__name__)
 

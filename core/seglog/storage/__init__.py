@@ -1,1 +1,1 @@
-"""The outside world: files, locks, throttles."""
+"""Files, locks and throttles: everything outside the process."""

@@ -1,8 +1,8 @@
-"""File systems that do one thing more than the one below: give to an owner, say what will change, wait for no disk.
+"""File systems that add one thing to the one below: inherited ownership, notice of changes, or no waiting for the disk.
 
-The first two are for log directories. A broker's user must be able to open what root made among its files (`.lock`,
-segments, checkpoints), or the broker does not start. And a log directory is marked as closed properly, and stays so
-while its logs are only looked at: the marker has to go before the first change, and not earlier (`log.directory`).
+The first two are for log directories. A broker's user must be able to open the files that root made among its own
+(`.lock`, segments, checkpoints), or the broker does not start. And a log directory counts as closed properly while its
+logs are only read: the marker must go before the first change, and not earlier (`log.directory`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ BeforeChange = Callable[[Path], None]
 
 
 class InheritingFileSystem(PassingFileSystem):
-    """`below`, with new files and directories that have the owner, group and mode of their directory.
+    """`below`, where new files and directories inherit owner, group and mode from their directory.
 
-    A file that replaces one keeps what that one had (`write_atomically`).
+    A file that replaces another keeps that one's (`write_atomically`).
     """
 
     def open(self, path: Path, mode: OpenMode) -> File:
@@ -43,7 +43,7 @@ class InheritingFileSystem(PassingFileSystem):
 
 
 class NoticingFile(PassingFile):
-    """A file that may be written, and says so before it is."""
+    """A file that calls `before_change` before each change."""
 
     def __init__(self, below: File, before_change: BeforeChange) -> None:
         super().__init__(below)
@@ -59,10 +59,9 @@ class NoticingFile(PassingFile):
 
 
 class NoticingFileSystem(PassingFileSystem):
-    """`below`, with `before_change` called with the path ahead of every change to it.
+    """`below`, where `before_change` is called with the path before every change to it.
 
-    Files in state `.cleaned` do not count: whoever opens a log throws them away, and no change of the log has begun
-    while they are written.
+    Files in state `.cleaned` do not count: opening a log discards them, so writing them does not change the log yet.
     """
 
     def __init__(self, below: FileSystem, before_change: BeforeChange) -> None:
@@ -110,7 +109,7 @@ class NoticingFileSystem(PassingFileSystem):
 
 
 class ScratchFileSystem(PassingFileSystem):
-    """`below`, but that nothing waits for stable storage: for files that are made, copied elsewhere and gone."""
+    """`below` without waiting for stable storage: for files that are created, copied elsewhere and removed."""
 
     def open(self, path: Path, mode: OpenMode) -> File:
         return _ScratchFile(super().open(path, mode))
@@ -120,8 +119,6 @@ class ScratchFileSystem(PassingFileSystem):
 
 
 class _ScratchFile(PassingFile):
-    """A file of which nothing need be left."""
-
     def sync(self) -> None:
         """Returns at once."""
 

@@ -12,7 +12,7 @@ Cached = TypeVar("Cached", bound=Sized)  # bytes, or a view of some
 
 
 class BytesCache(Generic[Key, Cached]):
-    """The pieces that were used last, `capacity` bytes of them at most; shared by threads."""
+    """The most recently used pieces, at most `capacity` bytes of them; shared by threads."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.held = capacity, 0
@@ -20,7 +20,7 @@ class BytesCache(Generic[Key, Cached]):
         self._guard = threading.Lock()
 
     def get(self, key: Key) -> Cached | None:
-        """The piece, which is now the last one used; None where it is not held."""
+        """Returns the piece, which becomes the most recently used one; None if it is not held."""
         with self._guard:
             if key not in self._pieces:
                 return None
@@ -28,14 +28,15 @@ class BytesCache(Generic[Key, Cached]):
             return self._pieces[key]
 
     def drop(self, key: Key) -> None:
-        """Holds that piece no longer."""
+        """Forgets a piece."""
         with self._guard:
             if key in self._pieces:
                 self.held -= len(self._pieces.pop(key))
 
     def put(self, key: Key, piece: Cached) -> list[Key]:
-        """Holds a piece in place of those that were not used for longest; one larger than the cache is not held.
-        Returns the keys of what is not held: it may be the piece itself.
+        """Holds a piece and drops the least recently used ones; a piece larger than the cache is not held.
+
+        Returns the keys of the dropped pieces, which may include the new one.
         """
         gone: list[Key] = []
         with self._guard:

@@ -1,4 +1,4 @@
-"""What is done with files of any file system: replacing a small one as a whole, reading in pieces, removing a tree."""
+"""Work on files of any file system: replacing a small file, copying in pieces, removing a directory tree."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ PIECE_BYTES = 1 << 20
 
 
 def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: Access | None = None) -> None:
-    """Makes `data` the contents of `path`: readers and crashes see the old contents or the new, never a mixture.
+    """Replaces the contents of `path`: readers and crashes see the old contents or the new, never a mixture.
 
-    Durable on return. `access` is given whatever the old file had.
-
-    1. Make `<name>.tmp` beside the file, with the owner and mode of the file it replaces. What has that name, left over
-       or put there, goes first: nothing is ever written through it.
+    1. Create `<name>.tmp` beside the file, with `access`, else the owner and mode of the old file. A file of that name,
+       left over or planted, is removed first: nothing is ever written through it.
     2. Write and fsync it.
     3. Rename it over the file.
     4. Fsync the directory, so that the rename itself survives.
 
-    Kafka: CheckpointFile.write, ProducerStateManager.writeSnapshot, Utils.atomicMoveWithFallback.
-
     An error or a signal leaves the old contents in place and no temporary file. A crash may leave `<name>.tmp`,
     which Kafka and seglog overwrite the next time.
+
+    Kafka: CheckpointFile.write, ProducerStateManager.writeSnapshot, Utils.atomicMoveWithFallback.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
@@ -52,7 +50,7 @@ def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: A
 
 
 def pieces(file: File, start: int, end: int) -> Iterator[bytes]:
-    """The bytes from `start` to `end`, in order; fewer where the file ends before."""
+    """Yields the bytes from `start` to `end`, in order, a piece at a time; fewer if the file ends before."""
     position = start
     while position < end:
         piece = file.read_at(position, min(PIECE_BYTES, end - position))
@@ -63,7 +61,7 @@ def pieces(file: File, start: int, end: int) -> Iterator[bytes]:
 
 
 def copy_range(source: File, start: int, end: int, target: File, position: int) -> None:
-    """Writes `source`'s bytes from `start` to `end` into `target` at `position`. RefusedError when it ends before."""
+    """Copies bytes `start` to `end` of `source` to `target` at `position`. Raises RefusedError if there are fewer."""
     left = end - start
     for piece in pieces(source, start, end):
         target.write_at(position, piece)
@@ -73,9 +71,9 @@ def copy_range(source: File, start: int, end: int, target: File, position: int) 
 
 
 def remove_tree(fs: FileSystem, directory: Path, last: str = "") -> int:
-    """Removes a directory and what is in it, the file `last` at the end; returns the bytes of its files.
+    """Removes a directory and its contents, the file `last` at the end; returns the bytes of its files.
 
-    A link is removed, what it leads to is not.
+    A link is removed, its target is not.
     """
     freed = 0
     for name in sorted(fs.list(directory), key=lambda each: each == last):

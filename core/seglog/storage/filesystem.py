@@ -1,10 +1,10 @@
-"""The only door to files: the `FileSystem` protocol, and bases for what implements it.
+"""The only door to files: the `FileSystem` protocol, and base classes for its implementations.
 
 Everything the engine reads, writes, renames or syncs goes through this protocol, so that tests can cut the power at any
 call, fill the disk or return short reads (`tests/support/crash_filesystem.py`). `local` implements it for the operating
 system, `remote.filesystem` for object stores.
 
-Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden.
+Errors of the operating system stay `OSError`, with errno and file name; nothing is retried or hidden.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ if TYPE_CHECKING:
 OpenMode = Literal["r", "r+", "create", "create_new"]
 
 READ_BYTES_LIMIT = 256 * 1024 * 1024
-# A file's mode is inherited without write permission for others, whatever its directory (/tmp) allows them.
+# Others never get write permission, even in a directory that they may write (/tmp).
 _INHERITED = 0o2775
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What the operating system says about a path.
+    """What the operating system reports about a path.
 
-    `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes;
-    `modified_ms` is the modification time rounded down to milliseconds, as Java's `File.lastModified` gives
-    it. `names` counts hard links. A file is special when it is neither a regular file nor a directory nor a link.
-    `version` is an object's ETag; a store's alone has one.
+    `size` and `allocated` (blocks on disk, less than `size` in a sparse file) are in bytes. `modified_ms` is the
+    modification time rounded down to milliseconds, as Java's `File.lastModified` returns it. `names` counts hard links.
+    A special file is neither a regular file nor a directory nor a link. `version` is an object's ETag, "" for files.
     """
 
     size: int
@@ -58,8 +57,8 @@ class FileStatus:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a new file or directory gets, whatever the umask: `mode` is that of a directory, of which a file takes the
-    bits that read and write. An `owner` or `group` of -1 stays that of the process.
+    """Owner, group and mode of a new file or directory, whatever the umask. `mode` is a directory's; a file takes its
+    read and write bits. An `owner` or `group` of -1 stays the process's.
     """
 
     owner: int
@@ -68,12 +67,12 @@ class Access:
 
     @classmethod
     def of(cls, found: FileStatus) -> Access:
-        """That of a file that is there, without the bits that make programs run as somebody else."""
+        """The access of an existing file, without the setuid, setgid and sticky bits."""
         return cls(found.owner, found.group, found.mode & 0o777)
 
     @classmethod
     def within(cls, directory: FileStatus) -> Access:
-        """That of a directory's contents: whoever may make a file there may also write those that are there."""
+        """The access for a directory's contents: whoever may create files there may also write the existing ones."""
         return cls(directory.owner, directory.group, directory.mode & _INHERITED)
 
 
@@ -91,11 +90,11 @@ class File(Protocol):
         ...
 
     def status(self) -> FileStatus:
-        """What the operating system says about this very file, whatever its name means by now."""
+        """What the operating system reports about this very file, whatever its name refers to by now."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """`size` bytes from `position`; fewer only at the end. Never allocates more than the file holds."""
+        """Returns `size` bytes from `position`; fewer only at the end. Never allocates more than the file holds."""
         ...
 
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
@@ -103,8 +102,8 @@ class File(Protocol):
         ...
 
     def lend(self, position: int, size: int) -> memoryview | None:
-        """At most `size` bytes from `position` where they lie in memory anyway, nothing copied: at least one unless the
-        file ends there. They never change. None for a file whose bytes do not: `read_into` gets them.
+        """Returns at most `size` bytes from `position` without copying, if the file's bytes are in memory anyway: at
+        least one byte unless the file ends there. They never change. None for any other file: use `read_into`.
         """
         ...
 
@@ -117,7 +116,7 @@ class File(Protocol):
         ...
 
     def give(self, access: Access) -> None:
-        """Gives a file that was just made an owner, a group and a mode, as far as this user may."""
+        """Sets owner, group and mode of a file that was just created, as far as this user may."""
         ...
 
     def sync(self) -> None:
@@ -125,19 +124,19 @@ class File(Protocol):
         ...
 
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
-        """Says that these bytes will be read from the first to the last: a hint, where each request costs time.
+        """Announces that these bytes will be read in order: a hint, for files where each request costs time.
 
-        `side_by_side`: as many threads do so as `FileSystem.reads_at_once` says, each with a part of its own. `again`:
-        they will be read once more, so that what was read is worth keeping.
+        `side_by_side`: `FileSystem.reads_at_once` threads do so, each with a part of its own. `again`: they will be
+        read once more, so they are worth keeping.
         """
         ...
 
     def advise_dropped(self, position: int, size: int) -> None:
-        """Tells the page cache that these bytes are not needed again: a hint, where the system takes one."""
+        """Tells the page cache that these bytes are not needed again: a hint, where the system accepts one."""
         ...
 
     def start_writing(self, position: int, size: int) -> None:
-        """Lets the disk begin with these bytes, so that `sync` waits for less: a hint, where the system takes one."""
+        """Starts writing these bytes to disk, so that `sync` waits for less: a hint, where the system accepts one."""
         ...
 
     def fileno(self) -> int:
@@ -156,14 +155,14 @@ class File(Protocol):
 
 
 class FileSystem(Protocol):
-    """What the engine needs of a file system. Every error is the operating system's `OSError`."""
+    """The file system that the engine needs. Every error is an `OSError`, as the operating system raises it."""
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        """Opens a regular file: `r` reads, `r+` changes, `create_new` makes, `create` makes in place of an old one."""
+        """Opens a regular file: `r` reads, `r+` changes, `create_new` creates, `create` replaces an old one too."""
         ...
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
-        """What is there, or None; a link at the end is followed unless not `follow`."""
+        """Returns the status of `path`, or None if nothing is there. With `follow` a link at the end is followed."""
         ...
 
     def list(self, directory: Path) -> list[str]:
@@ -171,10 +170,10 @@ class FileSystem(Protocol):
         ...
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
-        """Names in `directory`, sorted, with what is there; quicker than asking for each.
+        """Names in `directory`, sorted, with their status; quicker than asking for each.
 
-        Links are followed, but those that may not be: their status is their own (`is_link`). What is gone by now is
-        left out.
+        Links are followed, except untrusted ones, which have their own status (`is_link`). Names that are gone by now
+        are left out.
         """
         ...
 
@@ -183,13 +182,12 @@ class FileSystem(Protocol):
         ...
 
     def remove(self, path: Path) -> None:
-        """Removes a file, or a link, not what it leads to."""
+        """Removes a file, or a link but not its target."""
         ...
 
     def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
-        """Creates a directory; with `parents` also those above it, and an existing one is no error.
-
-        What is created has `access` (None: what the umask leaves).
+        """Creates a directory with `access` (None: what the umask leaves); with `parents` also those above it, and then
+        an existing one is no error.
         """
         ...
 
@@ -210,15 +208,15 @@ class FileSystem(Protocol):
         ...
 
     def free_bytes(self, path: Path) -> int:
-        """Bytes that this user may still write to the file system of `path`."""
+        """Returns the bytes that this user may still write to the file system of `path`."""
         ...
 
     def reads_at_once(self, path: Path) -> int:
-        """How many reads at `path` may wait for their bytes at once: 1 where no network lies between."""
+        """Returns how many reads at `path` may wait for their bytes at once: 1 without a network in between."""
         ...
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
-        """A whole small file. RefusedError when it is larger than `limit` bytes."""
+        """Returns a whole small file. Raises RefusedError if it is larger than `limit` bytes."""
         ...
 
     def link(self, source: Path, target: Path) -> None:
@@ -227,7 +225,7 @@ class FileSystem(Protocol):
 
 
 def read_whole(file: File, limit: int) -> bytes:
-    """All that an open file holds. RefusedError when that is more than `limit` bytes."""
+    """Returns all bytes of an open file. Raises RefusedError if it has more than `limit`."""
     size = file.size()
     if size > limit:
         raise RefusedError(f"{file.path}: {size} bytes, more than the {limit} bytes such a file may have")
@@ -238,7 +236,7 @@ def read_whole(file: File, limit: int) -> bytes:
 
 
 class PassingFile:
-    """`below`, call by call."""
+    """Passes every call on to `below`."""
 
     def __init__(self, below: File) -> None:
         self.path, self._below = below.path, below
@@ -293,7 +291,7 @@ class PassingFile:
 
 
 class PassingFileSystem:
-    """`below`, call by call."""
+    """Passes every call on to `below`."""
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
@@ -349,39 +347,37 @@ _VIEW = "seglog only reads here: this is shown as it was, or as a tier has it"
 
 
 def refuse_to_write(path: Path) -> NoReturn:
-    """Raises the OSError for whatever would change something at `path`."""
+    """Raises the OSError for a change at `path`: EROFS."""
     raise OSError(errno.EROFS, _REMOTE if isinstance(path, RemotePath) else _VIEW, str(path))
 
 
 class VirtualFile:
-    """What a `File` has beside its bytes, of one that the operating system knows nothing of: nothing to lend, to store,
-    to drop from a page cache, or to close.
-    """
+    """Base for files without a file descriptor: nothing to lend, to store, to drop from a page cache, or to close."""
 
     path: Path
 
     def sync(self) -> None:
-        """It is as stable as it will be."""
+        """Does nothing: it is as stable as it will be."""
 
     def lend(self, position: int, size: int) -> memoryview | None:
-        """None: its bytes are made when they are read."""
+        """Returns None: its bytes are made when they are read."""
         return None
 
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
-        """Nothing is quicker when it is announced."""
+        """Does nothing: announcing makes no read quicker."""
 
     def advise_dropped(self, position: int, size: int) -> None:
-        """No page cache holds it."""
+        """Does nothing: no page cache holds it."""
 
     def start_writing(self, position: int, size: int) -> None:
-        """Nothing is written to a disk."""
+        """Does nothing: no disk is written."""
 
     def fileno(self) -> int:
-        """OSError: there is none."""
+        """Raises OSError: there is no descriptor."""
         raise OSError(errno.ENOTSUP, "no file descriptor stands for it: it is read, not sent", str(self.path))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held."""
 
     def __enter__(self) -> Self:
         return self
@@ -391,7 +387,7 @@ class VirtualFile:
 
 
 class UnchangedFile:
-    """What of a `File` changes it, of one that is only read."""
+    """Base for files that are only read: every change is an OSError (EROFS)."""
 
     path: Path
 
@@ -406,11 +402,11 @@ class UnchangedFile:
 
 
 class ReadOnlyFile(UnchangedFile, VirtualFile):
-    """What a `File` has beside its size and its bytes, of one that no disk holds and that is only read."""
+    """Base for files that are only read and have no descriptor: adds all but `size`, `status` and reading."""
 
 
 class ReadOnlyFileSystem:
-    """What a `FileSystem` has beside reading, of one that is only read."""
+    """Base for file systems that are only read: every change is an OSError (EROFS)."""
 
     def rename(self, source: Path, target: Path) -> None:
         refuse_to_write(source)
@@ -441,10 +437,10 @@ class ReadOnlyFileSystem:
 
 
 class ViewFileSystem(PassingFileSystem):
-    """`below`, with paths that are only read (`is_only_read`), as views show them; others can be changed as below."""
+    """`below`, where some paths are only read (`is_only_read`): views. Other paths can be changed as below."""
 
     def is_only_read(self, path: Path) -> bool:
-        """Whether nothing may be changed at a path."""
+        """True if nothing may be changed at a path."""
         raise NotImplementedError
 
     def _check(self, *paths: Path) -> None:

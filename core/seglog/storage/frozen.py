@@ -1,13 +1,12 @@
-"""A file system that shows one directory as it was at one moment, while a broker goes on with it.
+"""A file system that shows one directory as it was at one moment, while a broker keeps changing it.
 
-A broker only ever appends to a file, renames it, replaces it by a rename, or removes it. So whoever has opened all
-files of a partition and noted their sizes has a copy of that moment which costs nothing: an open file outlives its
-name, and what is appended lies after the noted size. Two kinds of files need more:
+A broker only ever appends to a file, renames it, replaces it by a rename, or removes it. Opening all files of a
+partition and noting their sizes therefore makes a copy of that moment at no cost: an open file outlives its name, and
+appended bytes lie after the noted size. Two kinds of files need more:
 
-- those that are changed in place (the indexes of the segment being written, which a broker maps into memory) are
-  read whole;
-- those beyond the number of descriptors that may be held are opened when they are wanted: by their name, or by the
-  name that a deletion gives them first, and only if they still are the same file. Else they have vanished.
+- files changed in place (the indexes of the segment being written, which a broker maps into memory) are read whole;
+- files beyond the number of descriptors that may be held are opened when they are needed: by their name, or by the
+  name that a deletion gives them first, and only if they are still the same file. Otherwise they have vanished.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _MOST_WHOLE_BYTES = 64 << 20  # an index file of `segment.index.bytes` has 10 Mi
 
 
 class VanishedError(FileNotFoundError):
-    """A file that was there when its directory was looked at is gone, or another one has its name."""
+    """A file that was in its directory at the first look is gone, or another one has its name."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.ENOENT, "the file was removed or replaced while it was looked at", str(path))
@@ -54,13 +53,13 @@ class VanishedError(FileNotFoundError):
 
 
 class DescriptorBudget:
-    """How many files may be held open at a time: a number, or half of what the process may have open."""
+    """How many files may be held open at a time: a number, or half of the process's limit."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most, self._held, self._guard = most, 0, threading.Lock()
 
     def take(self) -> bool:
-        """Whether one more may be held; counts it."""
+        """Counts one more file; returns False, and counts nothing, if no more may be held."""
         with self._guard:
             if self._most is None:
                 soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -71,7 +70,7 @@ class DescriptorBudget:
             return True
 
     def give(self) -> None:
-        """One less is held."""
+        """Counts one file less."""
         with self._guard:
             self._held -= 1
 
@@ -90,9 +89,9 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How to look at a directory: the names in the order in which to open them, and those to read whole.
+    """How to take a directory: `names` in the order in which to open them, and the `whole` ones to read completely.
 
-    `passing` are names that come and go without changing what the others mean.
+    `passing` are names that may come and go without changing the meaning of the others.
     """
 
     names: Sequence[str]
@@ -101,9 +100,9 @@ class Order:
 
 
 class FrozenFileSystem(ViewFileSystem):
-    """`below`, where `directory` is as it was when `take` looked, and cannot be changed.
+    """`below`, where `directory` is as it was when `take` ran, and cannot be changed.
 
-    Close it, or leave its `with`, to give the held files back.
+    Closing it, or leaving its `with`, closes the held files.
     """
 
     def __init__(self, below: FileSystem, directory: Path, budget: DescriptorBudget = SHARED_BUDGET) -> None:
@@ -115,8 +114,9 @@ class FrozenFileSystem(ViewFileSystem):
         return self._directory in (path, path.parent)
 
     def take(self, order_of: Callable[[Sequence[str]], Order]) -> bool:
-        """Looks at the directory; returns whether it stayed the same meanwhile. Names that are new since then do not
-        matter. Raises OSError where the directory cannot be read.
+        """Takes the directory as it is now; returns whether it stayed the same meanwhile, new names aside.
+
+        Raises OSError if the directory cannot be read.
         """
         self.close()
         there = dict(self._below.entries(self._directory))
@@ -135,7 +135,7 @@ class FrozenFileSystem(ViewFileSystem):
         return same and all(_identity(later.get(name)) == _identity(entry.status) for name, entry in kept)
 
     def close(self) -> None:
-        """Gives the held files back; nothing is in the directory any more."""
+        """Closes the held files; the directory is empty then."""
         for entry in self._entries.values():
             if entry.file is not None:
                 entry.file.close()
@@ -143,13 +143,13 @@ class FrozenFileSystem(ViewFileSystem):
         self._entries = {}
 
     def cut(self, path: Path, size: int) -> None:
-        """Shows at most `size` bytes of a file from now on."""
+        """Shows only the first `size` bytes of a file from now on."""
         entry = self._entries[path.name]
         entry.status = replace(entry.status, size=min(size, entry.status.size))
 
     @contextmanager
     def hold(self, paths: Iterable[Path]) -> Iterator[None]:
-        """Holds files that are not held yet while the `with` lasts. Raises VanishedError for one that is gone."""
+        """Holds files, if they are not held yet, while the `with` lasts. Raises VanishedError for one that is gone."""
         opened: list[_Entry] = []
         try:
             for path in paths:
@@ -157,7 +157,7 @@ class FrozenFileSystem(ViewFileSystem):
                 if entry is None:
                     raise VanishedError(path)
                 if entry.file is None and entry.data is None:
-                    with suppress(PermissionError):  # whoever reads it hears of that
+                    with suppress(PermissionError):  # reading it raises that
                         entry.file = self._reopened(path, entry)
                         opened.append(entry)
             yield
@@ -180,16 +180,16 @@ class FrozenFileSystem(ViewFileSystem):
     # --- looking ------------------------------------------------------------------------------------------
 
     def _announced(self, names: Iterable[str], stack: ExitStack) -> dict[str, File]:
-        """Those of the files that can be opened, announced together: where requests cost time, all come at once."""
+        """Opens the files that can be opened and announces them together, so that a store delivers them at once."""
         opened: dict[str, File] = {}
         for name in names:
-            with suppress(OSError):  # whoever looks at it is told
+            with suppress(OSError):  # `_look` handles that
                 opened[name] = stack.enter_context(self._below.open(self._directory / name, "r"))
                 opened[name].advise_wanted(0, opened[name].size())
         return opened
 
     def _look(self, name: str, status: FileStatus, whole: bool, opened: File | None) -> _Entry | None:
-        """The file, held if it may be; None when it is gone by now."""
+        """Returns the file's entry, held if possible; None if the file is gone by now."""
         path = self._directory / name
         if status.is_directory or status.is_link or not (whole or self._budget.take()):
             return _Entry(status)
@@ -198,14 +198,14 @@ class FrozenFileSystem(ViewFileSystem):
         except OSError as error:
             if not whole:
                 self._budget.give()
-            # whoever wants to read it hears why that cannot be done
+            # any other error is raised to whoever reads the file
             return None if isinstance(error, FileNotFoundError) else _Entry(status)
         size = file.size()
         status = status if status.size == size else replace(status, size=size)
         if not whole:
             return _Entry(status, file)
         with file:
-            # of what was preallocated only the front is written: the zeros need not be kept
+            # a preallocated file ends with zeros, which need not be kept
             return _Entry(status, data=file.read_at(0, min(status.size, _MOST_WHOLE_BYTES)).rstrip(b"\0"))
 
     # --- reading ------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class FrozenFileSystem(ViewFileSystem):
                 file = self._below.open(candidate, "r")
             except FileNotFoundError:
                 continue
-            # the name belonged to this file before and after it was opened, or the file is another one
+            # the same identity before and after opening: else another file has the name
             if _identity(self._below.status(candidate)) == _identity(entry.status) and file.size() >= entry.status.size:
                 return file
             file.close()
@@ -257,14 +257,14 @@ class FrozenFileSystem(ViewFileSystem):
 
 
 class _FrozenFile(UnchangedFile, PassingFile):
-    """A file as long as it was; closing one that the file system holds leaves it open."""
+    """A file with the size it had; closing one that the file system holds leaves it open."""
 
     def __init__(self, below: File, size: int, path: Path, *, owned: bool) -> None:
         super().__init__(below)
         self.path, self._size, self._owned = path, size, owned
 
     def size(self) -> int:
-        """As it was, or less if it was cut since."""
+        """The size it had, or less if the file was cut since."""
         return min(self._size, self._below.size())
 
     def read_at(self, position: int, size: int) -> bytes:

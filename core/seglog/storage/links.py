@@ -1,16 +1,16 @@
-"""Going along a path without being led elsewhere by somebody else's link.
+"""Walking a path without following somebody else's links.
 
-seglog runs as root on directories that another user owns. Whoever owns a directory can put a symbolic link there at any
-moment, under any name, also in place of a directory that was looked at a moment ago. The rule, after the kernel's
+seglog runs as root on directories that another user owns. The owner of a directory can put a symbolic link there at any
+moment, under any name, also in place of a directory that was checked a moment ago. The rule, after the kernel's
 `protected_symlinks` and systemd's `CHASE_SAFE`:
 
 - A link, in any component of a path, is followed only if it belongs to root or to the user who runs seglog, and has
-  no second name (a hard link would lend root's link to whoever made it). Any other is an UntrustedLinkError.
-- What is opened, made, renamed or removed is a name in a directory that is held open: no name on the way to it is
-  looked up a second time.
+  no second name (a hard link would lend root's link to whoever made it). Any other link is an UntrustedLinkError.
+- Every file is opened, created, renamed or removed as a name in a directory that is held open: no name on the way to it
+  is looked up twice.
 
-Linux says in one call (`openat2` with RESOLVE_NO_SYMLINKS, since 5.6) whether any component is a link; then a path
-costs one look-up more than without this module. Where there is a link, or no such call, the path is walked.
+Linux tells in one call (`openat2` with RESOLVE_NO_SYMLINKS, since 5.6) whether any component is a link; a path then
+costs one look-up more than without this module. If there is a link, or no such call, the path is walked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_LINKS = 40  # as many as Linux follows
 _TRIES = 8  # for a name that is swapped while it is opened
 _PATH_ONLY: int = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY))
 _STEP = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# How open() with O_NOFOLLOW says that a name is a link: Linux, with O_DIRECTORY, FreeBSD.
+# The errors of open() with O_NOFOLLOW for a link: Linux, Linux with O_DIRECTORY, FreeBSD.
 _MAYBE_A_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 
 _ACCESS_LIST = "system.posix_acl_access"
@@ -53,7 +53,7 @@ class Entry:
 
 
 def open_path(path: Path, flags: int, mode: int = 0o666) -> int:
-    """`os.open` by the rule above; with O_EXCL a link at the end exists already, as for `os.open`."""
+    """Like `os.open`, by the rule above; with O_EXCL a link at the end counts as an existing file, as for `os.open`."""
     descriptor = _open_without_links(path, flags, mode)
     for _ in range(_TRIES if descriptor is None else 0):
         with entry_of(path, follow=not flags & os.O_EXCL) as entry:
@@ -68,7 +68,7 @@ def open_path(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def look_at(path: Path, *, follow: bool = True) -> os.stat_result | None:
-    """`os.stat` (`os.lstat` unless `follow`) by the rule above; None when nothing is there."""
+    """Like `os.stat` (`os.lstat` unless `follow`), by the rule above; None if nothing is there."""
     try:
         descriptor = _open_without_links(path, _PATH_ONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
         if descriptor is None:
@@ -83,7 +83,7 @@ def look_at(path: Path, *, follow: bool = True) -> os.stat_result | None:
 
 
 def target_of(path: Path) -> Path | None:
-    """Where a link leads, as it is written; None for what is no link, or not there."""
+    """Returns a link's target as written; None if `path` is no link, or missing."""
     try:
         with entry_of(path) as entry:
             target = _read_link(entry.name, entry.descriptor)[1]
@@ -93,7 +93,7 @@ def target_of(path: Path) -> Path | None:
 
 
 def has_access_list(path: Path) -> bool:
-    """Whether a file or directory has POSIX access-control entries: its mode then does not say who may open it."""
+    """True if a file or directory has POSIX access-control entries: its mode then does not say who may open it."""
     if not hasattr(os, "listxattr"):
         return False
     try:
@@ -110,9 +110,9 @@ def has_access_list(path: Path) -> bool:
 
 @contextlib.contextmanager
 def entry_of(path: Path, *, follow: bool = False) -> Iterator[Entry]:
-    """The directory that holds the last component of `path`, and that component's name.
+    """Opens the directory that holds the last component of `path`; yields it with that component's name.
 
-    With `follow` a link there is followed; the name that comes of it was no link when it was looked at.
+    With `follow` a link there is followed; the resulting name was no link when it was checked.
     """
     with _naming(path):
         directory = None if path.name in ("", "..") else _open_without_links(path.parent, _STEP)
@@ -130,7 +130,7 @@ def entry_of(path: Path, *, follow: bool = False) -> Iterator[Entry]:
 
 @contextlib.contextmanager
 def entries_of(first: Path, second: Path) -> Iterator[tuple[Entry, Entry]]:
-    """`entry_of` each of them; two names in one directory are looked up once."""
+    """`entry_of` for two paths; a common directory is looked up once."""
     with entry_of(first) as one:
         if first.parent == second.parent and first.name not in ("", "..") and second.name not in ("", ".."):
             yield one, Entry(one.descriptor, second.name)
@@ -140,8 +140,8 @@ def entries_of(first: Path, second: Path) -> Iterator[tuple[Entry, Entry]]:
 
 
 def resolve(path: Path) -> Path:
-    """`path` as an absolute one without links, `.` and `..`; components that do not exist stay as they are. A
-    RemotePath is one already.
+    """Returns `path` as an absolute path without links, `.` and `..`; missing components stay as they are. A RemotePath
+    is returned unchanged.
     """
     if isinstance(path, RemotePath):
         return path
@@ -161,16 +161,18 @@ def resolve(path: Path) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """The name of what `path` leads to: its last component, unless that is a link, `.` or `..`."""
+    """Returns the name of the file or directory at `path`: the last component, or that of its target for a link, `.`
+    and `..`.
+    """
     if isinstance(path, RemotePath):
         return path.name
-    if path.name in ("", "..") or os.path.islink(path):  # noqa: PTH114 (which raises where nobody may look)
+    if path.name in ("", "..") or os.path.islink(path):  # noqa: PTH114 (Path.is_link raises without permission)
         return path.resolve().name
     return path.name
 
 
 class _Walk:
-    """Going along a path, a component at a time. `descriptor` is the directory `reached`."""
+    """A walk along a path, one component at a time. `descriptor` is the open directory `reached`."""
 
     def __init__(self, path: Path) -> None:
         self._pending = [*reversed(path.parts)]  # the next component is the last one
@@ -180,7 +182,7 @@ class _Walk:
         self._start(path.anchor)
 
     def to_the_end(self, follow: bool) -> str:
-        """Goes to the directory of the last component and returns that."""
+        """Walks to the directory of the last component and returns the component."""
         while self._pending:
             name = self._pending.pop()
             if name == "..":
@@ -198,7 +200,7 @@ class _Walk:
 
     @property
     def left(self) -> Path:
-        """What could not be gone along."""
+        """The components that could not be walked."""
         return Path(*reversed(self._pending))
 
     def __enter__(self) -> Self:
@@ -244,7 +246,7 @@ class _Walk:
             self._start(target.anchor)
 
     def _target_of(self, name: str) -> Path | None:
-        """Where the link leads; None for what is no link. UntrustedLinkError when it is not to be followed."""
+        """Returns a link's target, None for any other name. Raises UntrustedLinkError for a link not to be followed."""
         try:
             found, target = _read_link(name, self.descriptor)
         except FileNotFoundError:
@@ -264,7 +266,7 @@ def _is_link(name: str, directory: int) -> bool:
 
 
 def _read_link(name: str, directory: int) -> tuple[os.stat_result, str | None]:
-    """What `lstat` says, and where the link leads if it is one: of one and the same link, whoever swaps it."""
+    """Returns `lstat` and, for a link, its target: both of the very same link, even if somebody swaps it."""
     if hasattr(os, "O_PATH"):
         link = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         try:
@@ -284,7 +286,7 @@ def _read_link(name: str, directory: int) -> tuple[os.stat_result, str | None]:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """The operating system was asked for a single name; whoever reads the error wants the path."""
+    """Puts the whole path into errors of calls that only know a single name."""
     try:
         yield
     except UntrustedLinkError:
@@ -302,7 +304,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def _open_without_links(path: Path, flags: int, mode: int = 0) -> int | None:
-    """Opens a path if no component of it is a link; None if one is, or where the system cannot tell."""
+    """Opens a path if no component of it is a link; None if one is, or if the system cannot tell."""
     call = _openat2()
     if call is None:
         return None
@@ -326,13 +328,13 @@ _HOW_BYTES = ctypes.sizeof(_OpenHow)
 
 @cache
 def _how(flags: int, mode: int) -> object:
-    """A pointer to the structure, which lives as long as its pointer."""
+    """Returns a pointer to the structure; the pointer keeps it alive."""
     return ctypes.byref(_OpenHow(flags, mode, _RESOLVE_NO_SYMLINKS))
 
 
 @cache
 def _openat2() -> Callable[..., int] | None:
-    """The system call, where the kernel has it and whatever confines this process lets it pass."""
+    """Returns the system call, if the kernel has it and this process's sandbox permits it."""
     if sys.platform != "linux":
         return None
     call = ctypes.CDLL(None, use_errno=True).syscall

@@ -1,15 +1,14 @@
 """The operating system's files.
 
 Reads are positional (`pread`), never mapped: a broker that truncates a file under a mapping kills the process that
-mapped it (SIGBUS). Interrupted calls are continued: PEP 475 repeats them, the loops below finish short reads and
+mapped it (SIGBUS). Interrupted calls are continued: PEP 475 repeats them, and the loops below finish short reads and
 writes.
 
-`storage.links` walks every path: no link of another user is followed, in any component. A file that has other names
-(hard links) is not written in place; special files are neither opened nor replaced.
+`storage.links` walks every path: it follows no link of another user, in any component. A file with other names (hard
+links) is not written in place; special files are neither opened nor replaced.
 
-Nothing is made through a name that is taken: what is to be replaced is removed first, and never emptied, so that
-neither what a link leads to nor another name of the file is touched. Owner and mode are set on what was made, by its
-descriptor, not by its name.
+No file is created through a name that exists: a file to be replaced is removed first, never emptied, so neither the
+target of a link nor another name of the file is touched. Owner and mode are set through the descriptor, not the name.
 
 Kafka: FileRecords, FileChannel, Utils.atomicMoveWithFallback, Utils.flushDir.
 """
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 
 _UNCHECKED_READ_SIZE = 1024 * 1024
 
-# Opening a named pipe that lies among the segments would wait for ever; regular files ignore O_NONBLOCK.
+# Opening a named pipe among the segments would block for ever; regular files ignore O_NONBLOCK.
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK
 _NO_ACCESS_TIME: int = getattr(os, "O_NOATIME", 0)
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NONBLOCK
-_TRIES = 8  # to take the place of a file that somebody puts there again and again
+_TRIES = 8  # to replace a file that somebody creates again and again
 # No privilege, or (in a user namespace) no such user.
 _MAY_NOT_GIVE = (errno.EPERM, errno.EACCES, errno.EINVAL)
 _SYNC_FILE_RANGE_WRITE = 2
@@ -107,13 +106,13 @@ class LocalFile:
             os.ftruncate(self._descriptor, size)
 
     def _require_one_name(self) -> None:
-        """Asked once, before the first change: the other name may be a backup's, or that of a file of root."""
+        """Checked once, before the first change: the other name may be a backup's, or that of a file of root."""
         if not self._has_one_name:
             names = os.fstat(self._descriptor).st_nlink
             if names > 1:
                 raise RefusedError(
-                    f"{self.path} has {names} names (hard links), and what the others name would be changed with it:"
-                    f" give it contents of its own first (cp -p {self.path} COPY && mv COPY {self.path})"
+                    f"{self.path} has {names} names (hard links), and writing it would change the file under its other"
+                    f" names: give it contents of its own first (cp -p {self.path} COPY && mv COPY {self.path})"
                 )
             self._has_one_name = True
 
@@ -126,7 +125,7 @@ class LocalFile:
             sync(self._descriptor)
 
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
-        """The kernel reads ahead by itself."""
+        """Does nothing: the kernel reads ahead by itself."""
 
     def advise_dropped(self, position: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):
@@ -199,7 +198,7 @@ class LocalFileSystem:
         return found
 
     def _followed(self, path: Path) -> FileStatus | None:
-        """What a link leads to; None when it may not or cannot be followed. FileNotFoundError when nothing is there."""
+        """The status of a link's target; None if it may not or cannot be followed. Raises FileNotFoundError."""
         try:
             status = self.status(path)
         except OSError:
@@ -302,9 +301,9 @@ def _status_of(found: os.stat_result) -> FileStatus:
 
 
 class _Naming:
-    """The operating system knows a descriptor; whoever reads the error wants a name. Entered as often as wanted.
+    """Adds the path to errors of calls that only know a descriptor. May be entered any number of times.
 
-    A class, as a generator takes a microsecond more, and every read of a file enters this.
+    A class, because a generator takes a microsecond more and every read enters this.
     """
 
     __slots__ = ("_path",)
@@ -313,7 +312,7 @@ class _Naming:
         self._path = path
 
     def __enter__(self) -> None:
-        """Nothing is to be done before."""
+        """Does nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
@@ -321,7 +320,7 @@ class _Naming:
 
 
 def _as_bytes(buffer: ReadableBuffer) -> memoryview:
-    """A flat view of a contiguous buffer's bytes; TypeError when it is not contiguous."""
+    """Returns a flat view of a contiguous buffer's bytes. Raises TypeError if it is not contiguous."""
     view = memoryview(buffer)
     return view.cast("B") if view.nbytes else memoryview(bytearray())
 
@@ -342,7 +341,7 @@ def _open(path: Path, mode: OpenMode) -> int:
 
 
 def create_file(path: Path, *, replace: bool) -> int:
-    """Makes a file that was not there, with `replace` after the old one of that name is gone; its descriptor."""
+    """Creates a file and returns its descriptor. With `replace` it first removes an old file of that name."""
     for _ in range(_TRIES):
         try:
             return links.open_path(path, _CREATE, 0o666)
@@ -354,21 +353,21 @@ def create_file(path: Path, *, replace: bool) -> int:
 
 
 def _remove_old(path: Path) -> None:
-    """Removes a file or a link. What a link leads to, or another name of the file, stays as it is."""
+    """Removes a file or a link. The target of a link, or another name of the file, stays as it is."""
     with links.entry_of(path) as entry:
         require_replaceable(entry, path)
         try:
             os.unlink(entry.name, dir_fd=entry.descriptor)
         except FileNotFoundError:
             return
-        except PermissionError:  # what macOS says of a directory
+        except PermissionError:  # macOS's answer for a directory
             if stat.S_ISDIR(os.stat(entry.name, dir_fd=entry.descriptor, follow_symlinks=False).st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path)) from None
             raise
 
 
 def make_directory(path: Path, access: Access | None) -> None:
-    """Makes a directory, with `access` from its first moment on (None: what the umask leaves)."""
+    """Creates a directory, with `access` from its first moment on (None: what the umask leaves)."""
     with links.entry_of(path) as entry:
         os.mkdir(entry.name, 0o777 if access is None else 0o700, dir_fd=entry.descriptor)
         if access is None:
@@ -376,7 +375,7 @@ def make_directory(path: Path, access: Access | None) -> None:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(entry.name, flags, dir_fd=entry.descriptor)
     try:
-        # What somebody swapped for it meanwhile is not ours to give.
+        # Somebody may have put another directory there meanwhile, which is not ours to give.
         if os.fstat(descriptor).st_uid == os.geteuid():
             give(descriptor, access)
     finally:
@@ -386,8 +385,8 @@ def make_directory(path: Path, access: Access | None) -> None:
 def give(descriptor: int, access: Access) -> None:
     """Sets owner, group and mode of an open file or directory.
 
-    Only root may give a file away, a member of the group may change the group; a process that
-    may do neither keeps what it got.
+    Only root may give a file away, and only a member of the group may change the group; without that right the file
+    keeps the process's own.
     """
     found = os.fstat(descriptor)
     mode = access.mode if stat.S_ISDIR(found.st_mode) else access.mode & 0o666
@@ -403,7 +402,7 @@ def give(descriptor: int, access: Access) -> None:
 
 
 def require_replaceable(entry: links.Entry, path: Path) -> None:
-    """OSError when what has the name is a pipe, a socket or a device."""
+    """Raises OSError if the name is a pipe's, a socket's or a device's."""
     try:
         kind = os.stat(entry.name, dir_fd=entry.descriptor, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -413,12 +412,12 @@ def require_replaceable(entry: links.Entry, path: Path) -> None:
 
 
 def not_a_file(path: Path) -> OSError:
-    """The error for what is not a regular file."""
+    """Returns the error for a path that is not a regular file."""
     return OSError(errno.EINVAL, "Not a regular file", str(path))
 
 
 def start_writing(descriptor: int, position: int, size: int) -> None:
-    """Lets the disk begin with these bytes, where the system has a call for it."""
+    """Starts writing these bytes to disk, where the system has a call for it."""
     start = _sync_file_range()
     if start is not None:
         start(descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
@@ -426,7 +425,7 @@ def start_writing(descriptor: int, position: int, size: int) -> None:
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Linux's call that starts writing a range and waits for nothing; Python has no name for it."""
+    """Linux's call that starts writing a range without waiting; Python does not expose it."""
     if sys.platform != "linux":
         return None
     import ctypes  # few commands write so much

@@ -1,17 +1,16 @@
 """The `.lock` of a log directory, held exactly as a broker holds it.
 
-Kafka: org.apache.kafka.server.util.FileLock (`FileChannel.tryLock`), which on POSIX systems is a record lock
-over the whole file; `flock(2)` locks do not conflict with it. This module talks to the kernel itself instead
-of through `FileSystem`: a lock belongs to a process and an inode, not to a file's contents.
+Kafka: org.apache.kafka.server.util.FileLock (`FileChannel.tryLock`), on POSIX systems a record lock over the whole
+file; `flock(2)` locks do not conflict with it. This module calls the kernel directly instead of through `FileSystem`: a
+lock belongs to a process and an inode, not to a file's contents.
 
-POSIX record locks have two traps, and the registry below is the answer to both:
+POSIX record locks have two traps, and the registry below deals with both:
 
-- closing *any* descriptor of the file drops the process's lock on it, so every use of one file within the
-process
-  shares one descriptor, and probing never opens a file that this process has locked;
+- closing *any* descriptor of the file drops the process's lock on it, so all uses of one file within the process share
+  one descriptor, and probing never opens a file that this process has locked;
 - a process never conflicts with itself, so a second owner within the process is refused here.
 
-A forked child inherits the registry but not the locks: entries carry the process id that took them.
+A forked child inherits the registry but not the locks: entries carry the id of the process that took them.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock. `pid` is 0 and `command` empty where the system does not tell (another container)."""
+    """The holder of a lock. `pid` is 0 and `command` empty if the system does not tell (another container)."""
 
     pid: int
     command: str
 
     def describe(self) -> str:
-        """The command line, shortened in the middle: a broker's class path runs to thousands of bytes."""
+        """Returns the command line, shortened in the middle: a broker's class path runs to thousands of bytes."""
         if not self.command:
             return "another process"
         if len(self.command) <= _COMMAND_WIDTH:
@@ -59,7 +58,7 @@ class Holder:
 
 @dataclass(slots=True)
 class _Held:
-    """A lock of this process: its descriptors, as closing one would drop it."""
+    """A lock of this process, with its descriptors, because closing one would drop it."""
 
     pid: int
     descriptors: list[int]
@@ -72,7 +71,7 @@ _registry_guard = threading.Lock()
 class DirectoryLock:
     """Exclusive use of a log directory, from `acquire` (or entering the context) to `release`.
 
-    The file is created when it is missing and never deleted, as a broker does.
+    A missing file is created, and never deleted, as by a broker.
     """
 
     def __init__(self, log_directory: Path) -> None:
@@ -82,13 +81,13 @@ class DirectoryLock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock now."""
+        """True if this object holds the lock now."""
         return self._key is not None and self._pid == os.getpid()
 
     def acquire(self) -> None:
         """Takes the lock without waiting.
 
-        LockedError when a broker, another seglog or another owner in this process has it; OSError when the
+        Raises LockedError if a broker, another seglog or another owner in this process has it, OSError if the
         directory is missing or may not be written.
         """
         if self.held:
@@ -100,7 +99,7 @@ class DirectoryLock:
             self._key, self._pid = self._lock_file(), os.getpid()
 
     def release(self) -> None:
-        """Gives the lock back; does nothing when it is not held or was taken before a fork."""
+        """Releases the lock; does nothing if it is not held or was taken before a fork."""
         if not self.held:
             return
         with _registry_guard:
@@ -122,7 +121,7 @@ class DirectoryLock:
         key = (found.st_dev, found.st_ino)
         held = _own(key)
         if held is not None:
-            # The name came to mean a file we hold between looking and opening. Closing would drop that lock.
+            # Between the look and the opening, the name came to refer to a file we hold. Closing would drop that lock.
             held.descriptors.append(descriptor)
             raise LockedError(self.path.parent, held.pid, "another part of this process")
         try:
@@ -132,19 +131,19 @@ class DirectoryLock:
             os.close(descriptor)
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise
-            # The holder may have let go between the two calls; it was there when we asked.
+            # The holder may have released it between the two calls.
             holder = holder or Holder(0, "")
             raise LockedError(self.path.parent, holder.pid, holder.describe()) from error
         _registry[key] = _Held(os.getpid(), [descriptor])
         return key
 
     def _open(self) -> int:
-        """Opens the file, which is the directory's owner's if it has to be made: a broker must get in later."""
+        """Opens the file. A new one belongs to the directory's owner, because a broker must be able to open it."""
         try:
             return links.open_path(self.path, _OPEN)
         except FileNotFoundError:
             fs = InheritingFileSystem(LocalFileSystem())
-            with contextlib.suppress(FileExistsError):  # another process made it
+            with contextlib.suppress(FileExistsError):  # another process created it
                 fs.open(self.path, "create_new").close()
             return links.open_path(self.path, _OPEN)
 
@@ -157,10 +156,10 @@ class DirectoryLock:
 
 
 def holder_of(log_directory: Path) -> Holder | None:
-    """Who holds the directory's lock now, this process included; None when nobody does.
+    """Returns the holder of the directory's lock, this process included; None if nobody holds it. Nobody locks a URL.
 
-    Only looks: creates nothing, takes nothing, works where the directory may not be written. OSError when the
-    lock file exists and may not be read. Nobody locks what a URL leads to.
+    Creates nothing and takes nothing; works without permission to write the directory. Raises OSError if the lock file
+    exists and may not be read.
     """
     if isinstance(log_directory, RemotePath):
         return None
@@ -185,7 +184,7 @@ def _key_of(path: Path) -> tuple[int, int] | None:
 
 
 def _own(key: tuple[int, int] | None) -> _Held | None:
-    """This process's lock on a file; forgets one that was the parent's before a fork."""
+    """Returns this process's lock on a file; forgets one of the parent from before a fork."""
     held = _registry.get(key) if key is not None else None
     if held is not None and key is not None and held.pid != os.getpid():
         del _registry[key]
@@ -200,7 +199,7 @@ _FLOCK = struct.Struct("hhqqi4x" if _LINUX else "qqihh")
 
 
 def _holder_by_kernel(descriptor: int) -> Holder | None:
-    """`F_GETLK`: the process whose lock would be in the way of an exclusive one over the whole file."""
+    """`F_GETLK`: the process whose lock conflicts with an exclusive one over the whole file."""
     kind, whence = fcntl.F_WRLCK, os.SEEK_SET
     asked = _FLOCK.pack(kind, whence, 0, 0, 0) if _LINUX else _FLOCK.pack(0, 0, 0, kind, whence)
     answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
@@ -213,7 +212,7 @@ def _holder_by_kernel(descriptor: int) -> Holder | None:
 
 
 def _command_of(pid: int) -> str:
-    """The command line from /proc, arguments joined by spaces; empty where there is none to read."""
+    """Returns the command line from /proc, arguments joined by spaces; "" if it cannot be read."""
     if pid <= 0:
         return ""
     try:

@@ -1,12 +1,13 @@
-"""Between a cleaning round and its files: the throttle, a stop that takes effect at the next read or write, progress.
+"""Files whose reads and writes are watched: throttled, stopped at the next call, or counted as progress.
 
 A thread that cleans does so inside `Gate.cleaning()`, one that opens logs inside `Gate.opening()`. Only their reads and
-writes pass the gate: renames do not, so that a stop comes either before the first file is replaced or when all of them
-are. Kafka: LogCleaner's `checkDone` and `Throttler.maybeThrottle`, called for every chunk.
+writes pass the gate. Renames do not, so a stop takes effect before the first file is replaced or after the last one.
+Kafka: LogCleaner's `checkDone` and `Throttler.maybeThrottle`, called for every chunk.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,10 +16,60 @@ from typing import TYPE_CHECKING, Protocol
 
 from seglog.errors import SeglogError
 from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFile, PassingFileSystem
-from seglog.storage.throttle import Throttle
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from seglog.clock import Clock
+
+WINDOW_MS = 300
+_SLICE_SECONDS = 0.25
+
+
+class Throttle:
+    """A limit on bytes per second, as the average of windows of `WINDOW_MS`, shared by all threads of a cleaner.
+
+    When a window was too fast, the caller sleeps as long as the window's bytes should have taken. It holds the lock
+    while it sleeps, so that the other threads wait too: the limit is on their sum. `stopped` is asked four times a
+    second while sleeping, so that a low limit does not delay a shutdown.
+
+    Kafka (server.util Throttler) checks the rate once a window, however many bytes pass within it; here the check comes
+    as soon as the bytes exceed a window's worth.
+    """
+
+    def __init__(
+        self,
+        bytes_per_second: float,
+        clock: Clock,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        if not bytes_per_second > 0:
+            raise ValueError(f"a throttle needs a positive rate, not {bytes_per_second}")
+        self.bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._stopped = stopped
+        self._guard = threading.Lock()
+        self._window_start = clock.monotonic()
+        self._observed_bytes = 0
+
+    def throttle(self, observed_bytes: int) -> None:
+        """Counts bytes read or written since the last call, and sleeps if they came too fast."""
+        with self._guard:
+            self._observed_bytes += observed_bytes
+            elapsed_ms = (self._clock.monotonic() - self._window_start) * 1000
+            due_ms = self._observed_bytes / (self.bytes_per_second / 1000)
+            if max(elapsed_ms, due_ms) <= WINDOW_MS or self._observed_bytes <= 0:
+                return
+            excess_ms = math.floor(due_ms - elapsed_ms + 0.5)
+            if excess_ms > 0:
+                self._sleep(excess_ms / 1000)
+            self._window_start = self._clock.monotonic()
+            self._observed_bytes = 0
+
+    def _sleep(self, seconds: float) -> None:
+        while seconds > 0 and not self._stopped():
+            self._clock.sleep(min(seconds, _SLICE_SECONDS))
+            seconds -= _SLICE_SECONDS
 
 
 class CleaningStoppedError(SeglogError):
@@ -26,10 +77,10 @@ class CleaningStoppedError(SeglogError):
 
 
 class Watch(Protocol):
-    """Is called for every read and write."""
+    """Called for every read and write."""
 
     def before(self) -> None:
-        """Something is about to be read, written or synced. What is raised here keeps it from happening."""
+        """Called before each read, write or sync. An exception prevents it."""
         ...
 
     def read(self, size: int) -> None:
@@ -41,7 +92,7 @@ class Watch(Protocol):
         ...
 
     def syncing(self) -> None:
-        """What was written is about to go to stable storage, for as long as that takes."""
+        """Called before a sync, which may take long."""
         ...
 
 
@@ -53,11 +104,11 @@ class Gate:
         self._local = threading.local()
 
     def cleaning(self) -> AbstractContextManager[None]:
-        """This thread's reads and writes are throttled, and can be stopped, from here to the end of the block."""
+        """Throttles this thread's reads and writes and lets them be stopped, within the block."""
         return self._inside(self._throttle)
 
     def opening(self) -> AbstractContextManager[None]:
-        """They can be stopped, but are not throttled, as a broker's are not while it starts."""
+        """Lets this thread's reads and writes be stopped, within the block, without a throttle."""
         return self._inside(None)
 
     @contextmanager
@@ -69,12 +120,12 @@ class Gate:
             self._local.inside, self._local.throttle = False, None
 
     def before(self) -> None:
-        """CleaningStoppedError when no more is wanted."""
+        """Raises CleaningStoppedError once the work is to stop."""
         if getattr(self._local, "inside", False) and self._stopped():
             raise CleaningStoppedError("cleaning was stopped; the log is as it was")
 
     def read(self, size: int) -> None:
-        """Sleeps when that was too fast."""
+        """Sleeps if that was too fast."""
         throttle: Throttle | None = getattr(self._local, "throttle", None)
         if throttle is not None:
             throttle.throttle(size)
@@ -82,24 +133,24 @@ class Gate:
     written = read
 
     def syncing(self) -> None:
-        """That is not throttled."""
+        """Does nothing: syncs are not throttled."""
 
 
 class ReadMeter:
-    """Tells `advance` how many bytes were read, `wait` of a sync; asked by any thread, it calls from one at a time."""
+    """Calls `advance` with the bytes read, and `wait` before a sync: from any thread, but only from one at a time."""
 
     def __init__(self, advance: Callable[[int], None], wait: Callable[[str], None]) -> None:
         self._advance, self._wait, self._guard = advance, wait, threading.Lock()
 
     def before(self) -> None:
-        """Nothing is kept from happening."""
+        """Does nothing."""
 
     def read(self, size: int) -> None:
         with self._guard:
             self._advance(size)
 
     def written(self, size: int) -> None:
-        """What is written was read before."""
+        """Does nothing: the bytes were counted when they were read."""
 
     def syncing(self) -> None:
         with self._guard:
@@ -107,7 +158,7 @@ class ReadMeter:
 
 
 class GatedFile(PassingFile):
-    """A file whose reads and writes pass a gate."""
+    """A file whose reads, writes and syncs pass a gate."""
 
     def __init__(self, below: File, gate: Watch) -> None:
         super().__init__(below)
@@ -144,7 +195,7 @@ class GatedFile(PassingFile):
 
 
 class GatedFileSystem(PassingFileSystem):
-    """A file system whose files pass a gate; everything else goes straight through."""
+    """A file system of `GatedFile`s; every other call goes straight through."""
 
     def __init__(self, below: FileSystem, gate: Watch) -> None:
         super().__init__(below)

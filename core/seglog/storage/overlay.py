@@ -1,8 +1,8 @@
 """A file system over another one: reads go through, every change stays in memory.
 
-What looks without owning, and every dry run, hands this to the code that would do the work: the plan is then
-what the work itself decided. Changed files keep the untouched front of the file below and hold the rest in
-memory, so truncating a large log costs nothing, and only what is written anew takes room.
+Every dry run gives this to the code that does the work, so the plan is the work's own decision; read-only analyses use
+it too. A changed file keeps the untouched front of the file below and holds the rest in memory: truncating a large log
+costs nothing, and only newly written bytes take memory.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ FILES_HELD = 16
 
 
 class _FilesBelow:
-    """The files below that changed ones still need. So many are open at a time; the others are opened again when they
-    are read, as a log may have more segments than a process descriptors.
+    """The files below that changed ones still need. At most FILES_HELD are open at a time; the others are opened again
+    when they are read, because a log may have more segments than a process descriptors.
     """
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs, self._lock = fs, threading.RLock()
-        self._open: dict[_FileBelow, File] = {}  # the one that was read last comes last
+        self._open: dict[_FileBelow, File] = {}  # least recently read first
 
     def add(self, path: Path) -> _FileBelow:
         """Opens a file. Raises OSError."""
@@ -54,7 +54,7 @@ class _FilesBelow:
         return found
 
     def read_into(self, wanted: _FileBelow, position: int, buffer: memoryview) -> int:
-        """VanishedError where another file has the name by now."""
+        """Raises VanishedError if another file has the name by now."""
         with self._lock:
             opened = self._open.pop(wanted, None)
             if opened is None:
@@ -73,7 +73,7 @@ class _FilesBelow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FileBelow:
-    """A file below that is read where it was not changed."""
+    """A file below, whose unchanged bytes are still read."""
 
     path: Path
     identity: tuple[object, ...]
@@ -89,7 +89,7 @@ class _FileBelow:
 
 @dataclass(slots=True)
 class Contents:
-    """A changed file: `below[0:kept]`, then `tail`. `given_back` are bytes on the disk that emptying it gave."""
+    """A changed file: `below[0:kept]`, then `tail`. `given_back` are the bytes on disk that emptying it would free."""
 
     status: FileStatus
     below: _FileBelow | None = None
@@ -104,8 +104,8 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """How a changed file follows from those below: the first `kept` bytes of `source`, then what was written, `size`
-    bytes in all. Without a source all was written.
+    """How a changed file follows from the one below: the first `kept` bytes of `source`, then written bytes, `size` in
+    all. Without a source all bytes were written.
     """
 
     source: Path | None
@@ -115,10 +115,10 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class RoomTaken:
-    """What the changes of an overlay would do to a disk, in bytes.
+    """The disk space that an overlay's changes would take and free, in bytes.
 
-    `written` are new blocks; of what is there only files that are emptied and filled again give theirs back first.
-    `released` are the blocks of all that goes or is written anew, at most.
+    `written` counts new blocks; only files that are emptied and filled again give back theirs first. `released` counts
+    the blocks of all files that go or are rewritten: an upper bound.
     """
 
     written: int
@@ -126,7 +126,7 @@ class RoomTaken:
 
 
 class OverlayFile(VirtualFile):
-    """A changed file of an overlay: nothing is ever stored. Reading a changed file is as reading any other."""
+    """A changed file of an overlay, in memory. It reads like any other file."""
 
     def __init__(self, path: Path, contents: Contents) -> None:
         self.path, self._contents = path, contents
@@ -150,7 +150,7 @@ class OverlayFile(VirtualFile):
         front = max(0, min(wanted, contents.kept - position))
         if front and contents.below is not None:
             got = contents.below.read_into(position, view[:front])
-            if got < front:  # the file below was cut meanwhile: a broker may be at work
+            if got < front:  # a broker has cut the file below meanwhile
                 return got
         start = position + front - contents.kept
         view[front:wanted] = memoryview(contents.tail)[start : start + wanted - front]
@@ -187,7 +187,7 @@ class OverlayFile(VirtualFile):
 
 
 class OverlayFileSystem:
-    """`below` with changes in memory. Directories are created in memory; moving directories is not supported."""
+    """`below` with changes in memory. Directories are created in memory, too; moving directories is not supported."""
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
@@ -208,12 +208,12 @@ class OverlayFileSystem:
 
     @property
     def touched(self) -> bool:
-        """Whether any file or directory was made, removed, or opened to be written."""
+        """True if any file or directory was created, removed, or opened for writing."""
         return bool(self._changed or self._gone or self._directories)
 
     @property
     def room(self) -> RoomTaken:
-        """What the changes would take on a disk, in whole blocks; one is for new names."""
+        """The disk space of the changes, in whole blocks, including one for new names."""
         taken = [blocks(len(found.tail)) - found.given_back for found in self._changed.values() if found.tail]
         written = sum(max(0, size) for size in taken)
         below = map(self._below.status, self._gone | self._changed.keys())
@@ -222,7 +222,7 @@ class OverlayFileSystem:
         )
 
     def derived(self, path: Path) -> Derived:
-        """What became of a changed file."""
+        """Returns how a changed file follows from the one below."""
         contents = self._changed[path]
         return Derived(None if contents.below is None else contents.below.path, contents.kept, contents.size)
 
@@ -323,8 +323,8 @@ class OverlayFileSystem:
         self._changed[target] = self._adopt(source)
 
     def substitute(self, path: Path, source: Path) -> None:
-        """Makes the contents of `source`, a file below, those of `path`; attributes are those of `path` if it is
-        there, else those of `source`.
+        """Gives `path` the contents of `source`, a file below. An existing `path` keeps its attributes; a new one gets
+        those of `source`.
         """
         given, status = self._below.status(source), self.status(path)
         self._require(source, given)
@@ -333,7 +333,7 @@ class OverlayFileSystem:
         self._changed[path] = Contents(replace(status or given, size=size), self._files_below.add(source), size)
 
     def _adopt(self, path: Path) -> Contents:
-        """The file's contents as changed ones, taken from below where they were not yet."""
+        """Returns the contents of a file that is about to change."""
         if path not in self._changed:
             status = self.status(path)
             self._require(path, status)
@@ -351,7 +351,7 @@ def _identity(status: FileStatus) -> tuple[object, ...]:
 
 
 def blocks(size: int) -> int:
-    """Bytes that a file of `size` bytes takes on a disk."""
+    """Returns the bytes that a file of `size` bytes takes on disk."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -372,7 +372,7 @@ def _new_status(access: Access | None, mode: int) -> FileStatus:
 
 
 class TrialFileSystem(PassingFileSystem):
-    """`below` as an overlay shows it, until `keep` lets every call through."""
+    """`below` with changes in memory, until `keep` lets every call through."""
 
     def __init__(self, below: FileSystem) -> None:
         self._overlay, self._real = OverlayFileSystem(below), below
@@ -380,17 +380,18 @@ class TrialFileSystem(PassingFileSystem):
 
     @property
     def unchanged(self) -> bool:
-        """Whether nothing was changed in memory. A file that was opened to be written counts as changed."""
+        """True if nothing was changed in memory. A file opened for writing counts as changed."""
         return not self._overlay.touched
 
     @property
     def room(self) -> RoomTaken:
-        """What the changes would take on a disk."""
+        """The disk space of the changes."""
         return self._overlay.room
 
     def keep(self) -> None:
-        """Ends the trial: what is read and written from here on is read and written below. ValueError where a change
-        would be lost.
+        """Ends the trial: from here on reads and writes go to the file system below.
+
+        Raises ValueError if a change would be lost.
         """
         if not self.unchanged:
             raise ValueError("a trial that changed something cannot be kept")

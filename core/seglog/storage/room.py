@@ -1,4 +1,4 @@
-"""Is there room on the disk for what is to be kept and written, and what makes some?"""
+"""Disk space: checking that there is enough before work begins, and advice on how to make room."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from seglog.errors import RefusedError
 from seglog.storage.filesystem import FileSystem
 
 _SPARE_PERCENT = 5
-_INDEX_SHARE = 64  # indexes take at most this share of their log
+_INDEX_SHARE = 64  # indexes take at most 1/64 of their log
 _INDEX_LEAST_BYTES = 64 << 10
 
 
 def check_space(
     fs: FileSystem, directory: Path, needed: int, log_directory: Path | None = None, way_out: str = ""
 ) -> None:
-    """RefusedError unless `needed` bytes and five percent more are free in the file system of `directory`.
+    """Raises RefusedError unless `needed` bytes and five percent more are free in the file system of `directory`.
 
-    `log_directory` is one on the same disk, from which segments could go; `way_out` is what else an operator can do.
+    `log_directory` is a log directory on the same disk that could give up segments; `way_out` is other advice.
     """
     wanted = needed + needed * _SPARE_PERCENT // 100
     free = fs.free_bytes(directory)
@@ -29,17 +29,17 @@ def check_space(
 
 
 def freeing(log_directory: Path, size: int) -> str:
-    """What an operator can do where `size` bytes are not free on the disk of a log directory."""
+    """Advises an operator how to free `size` bytes on the disk of a log directory."""
     command = shlex.join(["seglog", "retain", "--free", str(size), str(log_directory)])
-    return f"`{command}` takes the oldest closed segments to make room, and needs none itself"
+    return f"`{command}` deletes the oldest closed segments to make room, and needs none itself"
 
 
 def salvaging(directory: Path) -> str:
-    """What an operator can do where retention finds nothing to take: it leaves damaged logs alone."""
+    """Advises an operator where retention finds nothing to delete: it leaves damaged logs alone."""
     command = shlex.join(["seglog", "salvage", str(directory), "--output"])
-    return f"Where only damaged logs are left, `{command} DIR` copies their good batches to another disk"
+    return f"If only damaged logs are left, `{command} DIR` copies their good batches to another disk"
 
 
 def room_for_indexes(log_bytes: int) -> int:
-    """Bytes that the indexes of a `.log` of this size may take."""
+    """Returns the bytes that the indexes of a `.log` of this size may take."""
     return _INDEX_LEAST_BYTES + log_bytes // _INDEX_SHARE

@@ -1,7 +1,7 @@
-"""Whose word counts: seglog obeys a file only if nobody but this user and root can have written it.
+"""Which files seglog obeys: those that nobody but this user and root can have written.
 
-A broker runs as a user of its own (`kafka`), an operator often as root. What root keeps for itself (quarantines) has to
-stay root's, and only what root wrote is obeyed by root.
+A broker runs as a user of its own (`kafka`), an operator often as root. Files that root keeps for itself (quarantines)
+must stay root's, and root obeys only what root wrote.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _WRITABLE_BY_OTHERS = 0o022
 
 
 def reason_for_doubt(found: FileStatus) -> str:
-    """Why somebody else than this user and root may have written this file, or made what is in this directory; "" when
-    nobody else can have.
+    """Returns why somebody other than this user and root may have written this file, or made the contents of this
+    directory; "" if nobody else can have.
     """
     if found.is_link:
         return "is a symbolic link"
@@ -33,7 +33,7 @@ def reason_for_doubt(found: FileStatus) -> str:
 
 
 def require_trust(path: Path, found: FileStatus) -> None:
-    """RefusedError for a file or directory that others can have written: its word is not obeyed."""
+    """Raises RefusedError for a file or directory that others can have written: it is not obeyed."""
     reason = reason_for_doubt(found)
     if reason:
         me = described_user(os.geteuid())
@@ -42,7 +42,7 @@ def require_trust(path: Path, found: FileStatus) -> None:
 
 
 def described_user(user: int) -> str:
-    """A user for a sentence: name and number."""
+    """Returns a user's name and number, for a sentence."""
     try:
         return f"{pwd.getpwuid(user).pw_name} (uid {user})"
     except KeyError:
@@ -50,9 +50,10 @@ def described_user(user: int) -> str:
 
 
 def read_trusted(fs: FileSystem, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes | None:
-    """A whole small file that nobody but this user and root can have written; None when there is none.
+    """Returns a whole small file that nobody but this user and root can have written; None if there is none.
 
-    RefusedError when somebody else can have, for a link, and when it is larger than `limit` bytes.
+    Raises RefusedError if somebody else can have written it, for a link, and if it is larger than `limit` bytes. The
+    open file is checked, too: the directory's owner may put another file in its place after the look at the name.
     """
     found = fs.status(path, follow=False)
     if found is None:

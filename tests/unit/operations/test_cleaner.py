@@ -18,8 +18,7 @@ from seglog.operations.cleaner import CleanerService, PassOutcome
 from seglog.storage.filesystem import File, FileSystem, OpenMode
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem, Watch
-from seglog.storage.throttle import Throttle
+from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem, Throttle, Watch
 from tests.support.compacted_directories import FS, Topics, broker_directory, fill, keys_of, opened
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS

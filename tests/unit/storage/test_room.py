@@ -24,8 +24,8 @@ def test_where_there_is_no_room_the_error_says_what_makes_some(tmp_path: Path) -
     with pytest.raises(RefusedError) as refused:
         check_space(SmallDisk(tmp_path, 0), tmp_path, 100, logs, "Or another way")
     assert str(refused.value).endswith(
-        f"; nothing was changed. `seglog retain --free 105 '{logs}'` takes the oldest closed segments to make room, and"
-        " needs none itself. Or another way"
+        f"; nothing was changed. `seglog retain --free 105 '{logs}'` deletes the oldest closed segments to make"
+        " room, and needs none itself. Or another way"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.storage.throttle import Throttle
+from seglog.storage.metered_files import Throttle
 from tests.support.manual_clock import ManualClock
 
 
