@@ -1,8 +1,8 @@
-"""Recovering, opening and truncating logs so that what they lose is kept, and `undo` gives it back.
+"""Recovers, opens and truncates logs and keeps the data that they lose, so that `undo` can restore it.
 
 Opening a log that was not closed properly recovers it, and recovery cuts it at the first damage (Kafka: LogLoader).
-Here it stops before the first byte goes (`loader.stop_at_loss`), and that partition is recovered as a run (`undoable`).
-Partitions that lose nothing cost nothing more than elsewhere.
+Here the opening stops before the first byte is lost (`loader.stop_at_loss`), and that partition is recovered as a run
+(`undoable`). Partitions that lose nothing cost nothing extra.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from seglog.storage.overlay import OverlayFileSystem
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Keeps what logs lose: `command` is what the run is for, `quarantine` of None the default place.
+    """Keeps the data that logs lose. `command` goes into the run's journal; `quarantine` of None is the default place.
 
-    A run that was cut short in the log directory is settled first, before a log is opened or cut; `settled` is called
-    with it.
+    An unfinished run in the log directory is settled before a log is opened or cut; `settled` is called with it.
     """
 
     fs: FileSystem
@@ -43,8 +42,8 @@ class Keeper:
     settled: Settled = unsettled
 
     def recover(self, partition: Path, recover_from: int | None = None) -> RecoveryReport:
-        """Recovers a partition as opening it does, from an offset on if one is given; `run` of the report keeps what
-        went. The caller holds the log directory's lock.
+        """Recovers a partition as opening it does, from `recover_from` on if given; the report's `run` keeps the lost
+        data. The caller holds the log directory's lock.
         """
 
         def work(overlay: FileSystem) -> RecoveryReport:
@@ -57,11 +56,11 @@ class Keeper:
 
     @property
     def on_loss(self) -> Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport]:
-        """For `RecoveryOptions`."""
+        """The callback for `RecoveryOptions`."""
         return lambda owner, topic_partition, start: self.recover(owner.path / str(topic_partition), start)
 
     def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
-        """Opens a partition for writing (`open_partition`), and tells what its recovery did."""
+        """Opens a partition for writing (`open_partition`); returns the recovery's report as well."""
         partition, report = links.resolve(partition), None
         settle_unfinished(self.fs, partition.parent, self.settled)
         try:
@@ -104,9 +103,9 @@ class Keeper:
     def truncate(
         self, partition: Path, offset: int | None, timestamp: int | None, *, dry_run: bool = False, keep: bool = True
     ) -> Truncated:
-        """Cuts a log at an offset or a time (`plan_cut`); a dry run decides the same on an overlay.
+        """Truncates a log at an offset or a timestamp (`plan_cut`); a dry run does the same on an overlay.
 
-        Without `keep` what is cut is gone.
+        Without `keep` the removed data is lost.
         """
         partition = links.resolve(partition)
         require_partition(self.fs, partition)
@@ -130,8 +129,8 @@ class Keeper:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """A truncation, what opening the log for it recovered, and the run that keeps what went (None: nothing, or not
-    kept).
+    """A truncation, the report of the recovery before it, and the run that keeps the removed data (None: nothing was
+    removed or kept).
     """
 
     cut: Cut
@@ -140,5 +139,5 @@ class Truncated:
 
     def __repr__(self) -> str:
         cut, run = self.cut, "" if self.run is None else f"; run {self.run.name}"
-        where = f"{cut.topic_partition}: the log ends at offset {cut.end_offset}, before at {cut.end_before}"
+        where = f"{cut.topic_partition}: the log ends at offset {cut.end_offset} (before: {cut.end_before})"
         return f"<Truncated {where}; {cut.bytes} bytes{run}>"

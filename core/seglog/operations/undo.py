@@ -1,6 +1,6 @@
-"""Runs, by what a user calls them: found, finished where they were cut short, and taken back (`seglog undo`).
+"""Finds runs by name, settles unfinished ones, and takes runs back (`seglog undo`).
 
-Where a run's folder is, is noted below `$XDG_STATE_HOME/seglog/runs`, so that its name is enough from anywhere.
+A note below `$XDG_STATE_HOME/seglog/runs` records where a run's folder is, so that its name is enough from anywhere.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Settled = Callable[[RunRecord], None]
 
 
 def unsettled(run: RunRecord) -> None:
-    """Takes no notice of a run that was settled."""
+    """Ignores a settled run."""
 
 
 def settle_unfinished(fs: FileSystem, log_directory: Path, settled: Settled) -> None:
-    """Finishes or undoes the run that was cut short in a log directory, under its lock; `settled` is called with it.
+    """Finishes or undoes the unfinished run in a log directory, under its lock, and calls `settled` with it.
 
-    Does nothing, and locks nothing, when no run was cut short. LockedError when the directory is in use.
+    Does nothing, and locks nothing, if there is none. Raises LockedError if the directory is in use.
     """
     if pending_run(fs, log_directory) is not None:
         with DirectoryLock(log_directory):
@@ -38,15 +38,17 @@ def settle_unfinished(fs: FileSystem, log_directory: Path, settled: Settled) -> 
 
 
 def settle(fs: FileSystem, log_directory: Path, settled: Settled = unsettled) -> None:
-    """The same for a caller that holds the lock."""
+    """Does the same for a caller that holds the lock."""
     run = settle_pending(fs, log_directory)
     if run is not None:
         settled(run)
 
 
 def undo(fs: FileSystem, run: RunRecord) -> RunRecord:
-    """Takes a run back: every file as it was, bit for bit. RefusedError when one changed again since; then nothing is
-    done."""
+    """Takes a run back and restores every file bit for bit; does nothing for a run that was undone before.
+
+    Raises RefusedError, before it changes anything, if a file has changed since the run.
+    """
     with DirectoryLock(run.log_directory):
         settle_pending(fs, run.log_directory)
         found = read_journal(fs, run.folder)
@@ -56,20 +58,22 @@ def undo(fs: FileSystem, run: RunRecord) -> RunRecord:
 
 
 def named_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarantine: Path | None) -> RunRecord:
-    """The run called `name`, or whose folder that is. NotALogError when it is nowhere."""
+    """Returns the run with this name or folder. Raises NotALogError if there is none."""
     return find_run(fs, name, places_of_run(fs, environment, name, quarantine))
 
 
 def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarantine: Path | None) -> list[Path]:
-    """Where the run called `name` may be: without a quarantine around the working directory, and where this user made
-    it. OSError where that cannot be read (of another user's home, as with sudo) and the run is nowhere else.
+    """Returns the places to look for a run: the quarantine, or without one those around the working directory and the
+    place that this user's note names.
+
+    Raises OSError if the note cannot be read (in another user's home, as with sudo) and the run is in no other place.
     """
     require_name(name)
     known = places(quarantine, Path.cwd())
     note = _notes(environment) / Path(name).name
     try:
         found = fs.status(note) if quarantine is None else None
-        if found is not None and not (found.is_directory or found.is_special):  # as `.` would be
+        if found is not None and not (found.is_directory or found.is_special):  # a directory: the name is `.`
             known.append(Path(os.fsdecode(fs.read_bytes(note)).removesuffix("\n")).parent)
     except OSError:
         if not any(map(fs.status, (Path(name), *(place / note.name for place in known)))):
@@ -78,7 +82,7 @@ def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, qua
 
 
 def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> str:
-    """Notes where a run's folder is, so that its name is enough; why it could not be noted, or the empty string."""
+    """Notes where a run's folder is, so that its name is enough. Returns an error message, or "" on success."""
     try:
         fs.make_directory(_notes(environment), parents=True)
         with fs.open(_notes(environment) / folder.name, "create") as note:
@@ -89,7 +93,7 @@ def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -
 
 
 def forget_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:
-    """Removes the note of a run that is gone. One that cannot be reached stays: it leads nowhere."""
+    """Removes the note of a purged run. A note that cannot be removed stays and does no harm."""
     note = _notes(environment) / folder.name
     with contextlib.suppress(OSError):
         if fs.status(note, follow=False) is not None:
@@ -97,7 +101,7 @@ def forget_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> 
 
 
 def places(quarantine: Path | None, *paths: Path) -> list[Path]:
-    """Where runs may be: the chosen quarantine, or those that belong to log directories at or around `paths`."""
+    """Returns where runs may be: the chosen quarantine, or those of log directories at or around `paths`."""
     if quarantine is not None:
         return [links.resolve(quarantine)]
     found = []
@@ -109,7 +113,7 @@ def places(quarantine: Path | None, *paths: Path) -> list[Path]:
 
 
 def concerns(run: RunRecord, path: Path) -> bool:
-    """Whether a run changed what lies at `path`, a partition or a directory around it, or keeps what it took there."""
+    """True if a run changed the partition or log directory at `path`, is stored there, or `path` contains either."""
     full = links.resolve(path)
     if full in (run.log_directory, *run.log_directory.parents, *run.folder.parents, run.folder):
         return True

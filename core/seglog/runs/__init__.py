@@ -1,1 +1,1 @@
-"""Runs that change logs: their journal, their quarantine, and undoing them."""
+"""Runs that change logs: their journal, their quarantine, and undo."""

@@ -1,19 +1,19 @@
-"""Making a run's changes, finishing them after a crash, and taking them back.
+"""Applies a run's changes, finishes them after a crash, and takes them back.
 
-All new contents are staged and synced before the first change, and no old byte is overwritten: files move into the
-run's folder, a tail that is cut off is copied there first. So every step can be made twice, and a run goes either
-way from wherever it was cut.
+All new contents are staged and synced before the first change, and no old byte is overwritten: old files move into the
+run's folder, and a tail is copied there before it is cut off. Every step can therefore be repeated, and an interrupted
+run can be finished or taken back from any point.
 
-Going forward, a segment at a time:
+Applying, one segment at a time:
 
-1. The old files get a second name in the run's folder (a hard link; moved where the file system has none). Nothing
-   writes to them under either name while the lock is held. A symbolic link moves: what it leads to stays where it is.
-2. The staged files become `.swap` files, the `.log` first, and then take the final names: the protocol of
-   `log.swap`, which a broker that finds it completes (specification §12.7).
-3. A cut comes after its segment's new indexes, which fit the shorter file as they fit the longer one.
+1. The old files get a second name in the run's folder (a hard link; a move if the file system has no links). Nothing
+   writes to them under either name while the lock is held. A symbolic link moves; its target stays in place.
+2. The staged files become `.swap` files, the `.log` first, and then take the final names. This is the protocol of
+   `log.swap`, which a broker completes if it finds it interrupted.
+3. A cut follows its segment's new indexes, which fit the shorter file as well as the longer one.
 
-Going back is the same in reverse, with the old files. While a run changes anything, no broker starts on the log
-directory (`quarantine.mark_pending`), and its clean-shutdown marker is in the run's folder.
+Taking back does the same in reverse with the old files. While a run changes files, no broker starts on the log
+directory (`quarantine.mark_pending`), and the directory's clean-shutdown marker is in the run's folder.
 """
 
 from __future__ import annotations
@@ -49,48 +49,51 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EOPNO
 
 
 class ChangedSinceError(RefusedError):
-    """A file is no longer what the run left: taking the run back would lose what came since."""
+    """A file has changed since the run: taking the run back would lose that change."""
 
 
 def apply_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
-    """Makes the changes of a prepared run, from wherever it stands; then they are verified against the journal.
+    """Makes the remaining changes of a prepared run and verifies them against the journal.
 
-    RefusedError when a file is neither what it was nor what it should become.
+    Raises RefusedError if a file is neither what it was nor what it should become.
     """
     mark_pending(fs, run.log_directory, run.folder)
-    _set_aside_marker(fs, run)
+    # A broker that is made to start in spite of the barrier then recovers every log, as after a crash.
+    _move_marker(fs, run.log_directory, run.folder)
     _make_folders(fs, run)
-    for _, changes in groupby(enumerate(run.changes), key=lambda item: (item[1].group, Path(item[1].path).parent)):
-        listed = list(changes)
-        journal.append("change", index=listed[0][0], count=len(listed))
-        _apply_group(fs, run, [change for _, change in listed])
+    index = 0
+    for _, changes in groupby(run.changes, key=lambda change: (change.group, Path(change.path).parent)):
+        group = list(changes)
+        journal.append("change", index=index, count=len(group))
+        _apply_group(fs, run, group)
+        index += len(group)
     check_result(fs, run)
     journal.append("applied")
 
 
 def finish_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
-    """The run is verified: it can be undone, but needs nothing more."""
-    _put_marker_back(fs, run)
+    """Marks a verified run as finished; from now on it can only be undone."""
+    _move_marker(fs, run.folder, run.log_directory)
     journal.append("finished")
     clear_pending(fs, run.log_directory)
     discard_staged(fs, run.folder)
 
 
 def check_result(fs: FileSystem, run: RunRecord) -> None:
-    """Reads every changed file again. RefusedError for one that is not as the journal has it."""
+    """Reads every changed file again. Raises RefusedError if one differs from the journal."""
     for change in run.changes:
         found = facts_of(fs, run.log_directory / change.path)
         if not same_contents(change.after, found):
             raise RefusedError(
-                f"{run.log_directory / change.path} is not what the run {run.name} made of it; what was there before"
-                f" is in {run.folder}"
+                f"{run.log_directory / change.path} is not what the run {run.name} made of it; the old file is in"
+                f" {run.folder}"
             )
 
 
 def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
-    """Finishes or undoes the run that was cut short in this log directory; returns it, or None when there is none.
+    """Finishes or undoes the unfinished run in a log directory; returns it, or None if there is none.
 
-    The caller holds the directory's lock. RefusedError when files were changed in between.
+    The caller holds the directory's lock. Raises RefusedError if files were changed in the meantime.
     """
     folder = pending_run(fs, log_directory)
     if folder is None:
@@ -98,8 +101,8 @@ def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
         return None
     if fs.status(folder) is None:
         raise RefusedError(
-            f"{log_directory}: the run in {folder} was cut short and its folder is gone; put it back, or remove"
-            f" {log_directory / PENDING_FILE} and {BARRIER} to go on without it"
+            f"{log_directory}: the run in {folder} is unfinished and its folder is missing; put it back, or remove"
+            f" {log_directory / PENDING_FILE} and {BARRIER} to continue without it"
         )
     run, journal = read_journal(fs, folder), Journal(fs, folder)
     _require_own(fs, run, log_directory)
@@ -114,30 +117,30 @@ def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
 
 
 def _require_own(fs: FileSystem, run: RunRecord, log_directory: Path) -> None:
-    """The marker may name another log directory's run: whoever owns both can move it from one to the other."""
+    """Raises RefusedError if the run belongs to another log directory: an owner of both can have moved the marker."""
     theirs, ours = fs.status(run.log_directory), fs.status(log_directory)
     is_same = theirs is not None and ours is not None and (theirs.device, theirs.inode) == (ours.device, ours.inode)
     if not is_same or run.start.get("run") != run.name:
         raise RefusedError(
             f"{log_directory / PENDING_FILE} names {run.folder}, a run in {run.log_directory}; remove it and {BARRIER}"
-            " to go on without it"
+            " to continue without it"
         )
 
 
 def undo_run(fs: FileSystem, run: RunRecord) -> None:
-    """Gives every file back bit for bit, with its times, mode and owner. The caller holds the directory's lock.
+    """Restores every file bit for bit, with its times, mode and owner. The caller holds the directory's lock.
 
-    ChangedSinceError when a file is not as the run left it; RefusedError when there is nothing to undo.
+    Raises ChangedSinceError if a file is not as the run left it, RefusedError if there is nothing to undo.
     """
     if run.state is RunState.UNDONE:
         raise RefusedError(f"{run.name} was undone before")
     if run.state is RunState.STARTED:
-        raise RefusedError(f"{run.name} changed nothing: it was cut short while it prepared")
+        raise RefusedError(f"{run.name} changed nothing: it was interrupted during preparation")
     if run.state is not RunState.UNDOING:
         _check_unchanged(fs, run)
     try:
         take_back(fs, run, Journal(fs, run.folder))
-    except KeyboardInterrupt:  # half taken back keeps a broker from starting
+    except KeyboardInterrupt:  # a run taken back in part would keep brokers from starting
         take_back(fs, run, Journal(fs, run.folder))
         raise
     except OSError as error:
@@ -145,13 +148,13 @@ def undo_run(fs: FileSystem, run: RunRecord) -> None:
             raise
         left = (
             f"{error.strerror or error}; {run.name} is taken back in part: the next seglog command that changes"
-            f" {run.log_directory} goes on with it, and until then no broker starts on it"
+            f" {run.log_directory} continues, and until then no broker starts on it"
         )
         raise OSError(error.errno, left, error.filename) from error
 
 
 def take_back_after(cause: BaseException, fs: FileSystem, run: RunRecord, journal: Journal) -> None:
-    """Takes a run back that failed. Where that fails as well, the error is the cause and says what is left to do."""
+    """Takes a failed run back. If that fails too, raises the cause with a note on what is left to do."""
     try:
         take_back(fs, run, journal)
     except (SeglogError, OSError) as error:
@@ -167,21 +170,24 @@ def take_back_after(cause: BaseException, fs: FileSystem, run: RunRecord, journa
 
 
 def take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
-    """Takes a run back from wherever it stands."""
+    """Takes a run back, from any point.
+
+    Raises RefusedError if a file differs afterwards from what it was before the run.
+    """
     if read_journal(fs, run.folder).state is not RunState.UNDOING:
         mark_pending(fs, run.log_directory, run.folder)
         journal.append("undoing")
     if run.start.get("unclean"):
-        CleanShutdownMarker(fs, run.log_directory).remove()  # what comes back was not closed properly
-    _set_aside_marker(fs, run)
-    touched: set[Path] = set()
+        CleanShutdownMarker(fs, run.log_directory).remove()  # the old files were not closed properly
+    _move_marker(fs, run.log_directory, run.folder)
     for change in reversed(run.changes):
         _revert(fs, run, change)
-        touched.add((run.log_directory / change.path).parent)
-    for directory in touched:
-        fs.sync_directory(directory)
-    _check_restored(fs, run)
-    _put_marker_back(fs, run)
+    _sync(fs, {(run.log_directory / change.path).parent for change in run.changes})
+    for change in run.changes:
+        path = run.log_directory / change.path
+        if not same_contents(change.before, facts_of(fs, path)):
+            raise RefusedError(f"{path} could not be restored as it was; what is left of it is in {run.folder}")
+    _move_marker(fs, run.folder, run.log_directory)
     journal.append("undone")
     clear_pending(fs, run.log_directory)
     discard_staged(fs, run.folder)
@@ -202,32 +208,15 @@ def _check_unchanged(fs: FileSystem, run: RunRecord) -> None:
             raise RefusedError(f"{run.folder / change.saved} is not what {run.name} put there")
 
 
-def _check_restored(fs: FileSystem, run: RunRecord) -> None:
-    for change in run.changes:
-        path = run.log_directory / change.path
-        if not same_contents(change.before, facts_of(fs, path)):
-            raise RefusedError(f"{path} could not be given back as it was; what is left of it is in {run.folder}")
-
-
 def kept_file(run: RunRecord, change: Change) -> Path:
-    """The file that a run has kept; a link that it kept leads where it led from its old place."""
+    """Returns the file that a run saved for a change; follows a saved link as from its old place."""
     saved = run.folder / change.saved
     target = links.target_of(saved)
     return saved if target is None else (run.log_directory / change.path).parent / target
 
 
-def _set_aside_marker(fs: FileSystem, run: RunRecord) -> None:
-    """Whoever has a broker start in the middle of a run, against its barrier, has it look at every log as after a
-    crash."""
-    _move_marker(fs, run.log_directory, run.folder)
-
-
-def _put_marker_back(fs: FileSystem, run: RunRecord) -> None:
-    _move_marker(fs, run.folder, run.log_directory)
-
-
 def _move_marker(fs: FileSystem, source: Path, target: Path) -> None:
-    """Moves the clean-shutdown marker, durably, where there is one."""
+    """Moves the clean-shutdown marker, durably, if there is one."""
     if fs.status(source / CLEAN_SHUTDOWN_FILE) is not None:
         fs.rename(source / CLEAN_SHUTDOWN_FILE, target / CLEAN_SHUTDOWN_FILE)
         fs.sync_directory(target)
@@ -248,12 +237,14 @@ def _make_folders(fs: FileSystem, run: RunRecord) -> None:
 
 def _apply_group(fs: FileSystem, run: RunRecord, changes: Sequence[Change]) -> None:
     replaced = [change for change in changes if change.kind == "replace"]
+    saved_in = {(run.folder / change.saved).parent for change in changes if change.saved}
+    live_in = {(run.log_directory / change.path).parent for change in changes}
     for change in changes:
         _save(fs, run, change)
-    _sync_saved(fs, run, changes)
+    _sync(fs, saved_in)
     for change in replaced:
         _move_if_there(fs, run.folder / change.staged, _swap_of(run, change))
-    _sync_live(fs, run, changes)
+    _sync(fs, live_in)
     for change in changes:
         if change.kind == "remove":
             _remove_if_saved(fs, run, change)
@@ -262,20 +253,20 @@ def _apply_group(fs: FileSystem, run: RunRecord, changes: Sequence[Change]) -> N
     for change in changes:
         if change.kind == "move":
             _move_if_there(fs, run.log_directory / change.source, run.log_directory / change.path)
-    _sync_live(fs, run, changes)
+    _sync(fs, live_in)
     for change in changes:
         if change.kind == "cut":
             _cut(fs, run, change)
 
 
 def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
-    """Puts what the change takes away into the run's folder, once."""
+    """Saves the data that a change removes into the run's folder, unless it is there already."""
     live, saved = run.log_directory / change.path, run.folder / change.saved
     if change.before is None or fs.status(saved, follow=False) is not None:
         return
     status, name = fs.status(live), fs.status(live, follow=False)
     if status is None or (status.size, status.modified_ns) != (change.before.size, change.before.modified_ns):
-        raise RefusedError(f"{live} was changed while {run.name} was unfinished; what it took is in {run.folder}")
+        raise RefusedError(f"{live} was changed while {run.name} was unfinished; the saved files are in {run.folder}")
     if change.kind == "cut":
         assert change.after is not None
         temporary = saved.with_name(saved.name + ".part")
@@ -284,7 +275,7 @@ def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
         fs.rename(temporary, saved)
         return
     if name is not None and name.is_link:
-        fs.rename(live, saved)  # a link with two names is nobody's to follow
+        fs.rename(live, saved)  # links with a second name are never followed
         return
     try:
         fs.link(live, saved)
@@ -295,7 +286,7 @@ def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
 
 
 def _remove_if_saved(fs: FileSystem, run: RunRecord, change: Change) -> None:
-    """Removes the old file; a new one may have its name by now, for a moment, as the `.swap` of a segment."""
+    """Removes the old file if it is saved and still has its name: another file may, such as a new `.swap`."""
     paths = run.log_directory / change.path, run.folder / change.saved
     live, saved = (fs.status(path, follow=False) for path in paths)
     if live is not None and saved is not None and live.inode == saved.inode:
@@ -309,7 +300,7 @@ def _cut(fs: FileSystem, run: RunRecord, change: Change) -> None:
         if file.size() > change.after.size:
             file.truncate(change.after.size)
             file.sync()
-    # the tail's copy carries the modification time that the segment had, and keeps
+    # The segment keeps its modification time, which the saved tail carries.
     fs.copy_attributes(run.folder / change.saved, live)
 
 
@@ -320,18 +311,13 @@ def _move_if_there(fs: FileSystem, source: Path, target: Path) -> None:
 
 def _swap_of(run: RunRecord, change: Change) -> Path:
     live = run.log_directory / change.path
-    # Only a segment's files have a swap that a broker knows; others are replaced in one step.
+    # A broker knows `.swap` only for segment files; other files are replaced in one step.
     return live if change.group < 0 else live.with_name(live.name + _SWAP)
 
 
-def _sync_saved(fs: FileSystem, run: RunRecord, changes: Iterable[Change]) -> None:
-    for folder in {(run.folder / change.saved).parent for change in changes if change.saved}:
-        fs.sync_directory(folder)
-
-
-def _sync_live(fs: FileSystem, run: RunRecord, changes: Iterable[Change]) -> None:
-    for folder in {(run.log_directory / change.path).parent for change in changes}:
-        fs.sync_directory(folder)
+def _sync(fs: FileSystem, directories: Iterable[Path]) -> None:
+    for directory in directories:
+        fs.sync_directory(directory)
 
 
 # --- backward ---------------------------------------------------------------------------------------------
@@ -354,7 +340,7 @@ def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
             fs.remove(live)
     elif fs.status(saved, follow=False) is not None:
         fs.rename(saved, live)
-        # two names of one file: renaming one to the other leaves both
+        # rename(2) leaves both names if they are links to one file
         if fs.status(saved, follow=False) is not None:
             fs.remove(saved)
 
@@ -362,7 +348,7 @@ def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
 def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None:
     status = fs.status(saved)
     if status is None:
-        return  # the run was cut short before it came to this file
+        return  # the run was interrupted before it cut this file
     assert change.after is not None
     with fs.open(saved, "r") as tail, fs.open(live, "r+") as file:
         copy_range(tail, 0, status.size, file, change.after.size)
@@ -371,7 +357,7 @@ def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None
 
 
 def copy_bytes(fs: FileSystem, source: Path, target: Path, start: int, end: int) -> None:
-    """Copies a part of a file into a new one, durably; zeros take no room there."""
+    """Copies a part of a file into a new one, durably; pieces of zeros take no disk space."""
     with fs.open(source, "r") as reader, fs.open(target, "create") as writer:
         position = start
         for piece in pieces(reader, start, end):

@@ -1,15 +1,15 @@
-"""Making partition directories and files beside their place, and moving them there when they are whole.
+"""Makes partition directories and files beside their target and renames them when they are complete.
 
-Nothing half made ever has its final name, whatever fails, and running again works:
+Nothing incomplete ever has its final name, whatever fails, and another attempt works:
 
-1. What an earlier attempt left when it was killed goes first: it is this user's, and its lock is free.
-2. The new thing is made under a name of its own, in the same directory, for the eyes of this user alone.
-3. It is synced, given to whom it is to belong, and renamed; an empty directory of that name is replaced.
-4. What fails is removed, also where only the last sync fails: then the name is not durable, and goes again.
+1. The remains of killed attempts are removed first: those that belong to this user and whose lock is free.
+2. The new directory or file is made under a temporary name in the same directory, private to this user.
+3. It is synced, gets its final owner and mode, and is renamed; an empty directory of the final name is replaced.
+4. On failure it is removed, even if only the last sync fails: the name would not be durable.
 
-A directory in the making has a name that a starting broker passes over (`filenames.QUARANTINE_WITHIN` tells why), and
-plain files are nothing to it: in a log directory neither keeps a broker from starting. The lock is one of `flock(2)`,
-which belongs to the open file, not to the process: two threads that make things in one directory know of each other.
+A starting broker ignores the temporary name of a directory (`filenames.QUARANTINE_WITHIN` says why) and all unknown
+plain files, so neither keeps a broker from starting on a log directory. The lock is a `flock(2)` lock, which belongs to
+the open file and not to the process: two threads that work in one directory respect each other's.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from seglog.format import filenames
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
 from seglog.storage.files import remove_tree
-from seglog.storage.filesystem import PRIVATE, Access, File, FileStatus, FileSystem
+from seglog.storage.filesystem import PRIVATE, Access, File, FileSystem
 from seglog.storage.lock import DirectoryLock
 
 _IN_USE = ".in-use"
 _TRIES = 8
-_NO_LOCKS_HERE = (errno.EBADF, errno.ENOTSUP)  # a file system in memory
+_LOCKS_UNSUPPORTED = (errno.EBADF, errno.ENOTSUP)  # by a file system in memory
 
 _logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
-    """A directory to fill that becomes `target` when the block ends well. Its parent is made when it is missing.
+    """Yields a directory to fill that becomes `target` if the block succeeds. Makes its parent if needed.
 
-    What is filled in is the caller's to sync. A directory that is there already must be empty, and lends its owner and
-    mode; in a log directory the new one gets the broker's. RefusedError when `target` holds something.
+    The caller syncs the contents. An existing target must be empty; the new directory takes over its owner and mode. In
+    a log directory a new one gets the broker's. Raises RefusedError if `target` is not empty.
     """
     target = links.resolve(target)
     fs.make_directory(target.parent, parents=True)
@@ -54,7 +54,7 @@ def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
         fs.make_directory(place, access=access)
         yield place
         fs.sync_directory(place)
-        _named(fs, place, target)
+        _rename(fs, place, target)
     finally:
         try:
             discard_staging(fs, staging)
@@ -62,14 +62,14 @@ def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
             lock.close()
 
 
-def _named(fs: FileSystem, place: Path, target: Path) -> None:
-    """Renames, durably: a name that is not goes again, and an empty directory that it took comes back."""
+def _rename(fs: FileSystem, place: Path, target: Path) -> None:
+    """Renames durably. If the sync fails, reverts the rename and restores an empty directory that it replaced."""
     replaced = fs.status(target)
     fs.rename(place, target)
     try:
         fs.sync_directory(target.parent)
     except BaseException:
-        with suppress(OSError):  # the error that led here is the one to report
+        with suppress(OSError):  # the sync's error is the one to report
             fs.rename(target, place)
             if replaced is not None:
                 fs.make_directory(target, access=Access.of(replaced))
@@ -77,51 +77,55 @@ def _named(fs: FileSystem, place: Path, target: Path) -> None:
 
 
 def discard_staging(fs: FileSystem, staging: Path) -> None:
-    """Removes the directory in which something was made. One that cannot be removed is logged."""
+    """Removes a temporary directory; logs a warning if that fails."""
     try:
         remove_tree(fs, staging)
     except OSError as error:
         _logger.warning(
-            "%s stays (%s): brokers pass over it, and the next command that makes something beside it removes it",
+            "%s cannot be removed (%s): brokers ignore it, and the next command that writes beside it removes it",
             staging,
             error.strerror or error,
         )
 
 
 def require_free(fs: FileSystem, target: Path) -> None:
-    """RefusedError when `target` holds something. What attempts left that were killed, also after the rename, goes."""
+    """Raises RefusedError if `target` is not empty. First removes the remains of killed attempts."""
     target = links.resolve(target)
     remove_unfinished(fs, target.parent)
     found = fs.status(target)
     if found is not None and (not found.is_directory or fs.list(target)):
         raise RefusedError(
-            f"{target} is there already and not empty. Nothing half made has that name: if a run before this one made"
-            " it, it is whole. Name another place, or move it away, to make it again"
+            f"{target} is there already and not empty. Nothing incomplete has that name: if an earlier run made it, it"
+            " is complete. Choose another place, or move it away to make it again"
         )
 
 
 def remove_unfinished(fs: FileSystem, parent: Path) -> None:
-    """Removes the directories that attempts of this user left in `parent` that were killed."""
+    """Removes the temporary directories that this user's killed attempts left in `parent`."""
     if fs.status(parent) is not None:
-        _settle(fs, parent, filenames.UNFINISHED_PREFIX, filenames.UNFINISHED_SUFFIX)
+        _remove_unused(fs, parent, filenames.UNFINISHED_PREFIX, filenames.UNFINISHED_SUFFIX)
 
 
 class NewFile:
-    """A file to write that becomes `target` when it is `kept`. A file that is there already lends owner and mode.
+    """A file to write that becomes `target` on `keep`, with the owner and mode of a file that it replaces.
 
-    RefusedError when it is there, unless `replace`, and for what is not a regular file. A link that may be followed is
-    (`storage.links`): what it leads to is replaced.
+    Raises RefusedError if the target exists, unless `replace` is set, and if it is not a regular file. Replaces the
+    target of a link that may be followed (`storage.links`).
     """
 
     def __init__(self, fs: FileSystem, target: Path, *, replace: bool = False) -> None:
         self._fs, self.target = fs, links.resolve(target)
         prefix, suffix = f".{self.target.name[:150]}.seglog-", ".part"
-        _settle(fs, self.target.parent, prefix, suffix)
+        _remove_unused(fs, self.target.parent, prefix, suffix)
         found = fs.status(self.target)
-        if found is not None:
-            _require_file(self.target, found)
-            if not replace:
-                raise RefusedError(f"{target} exists already; --replace replaces it")
+        if found is not None and found.is_directory:
+            raise RefusedError(f"{self.target} is a directory; name a file")
+        if found is not None and found.is_special:
+            raise RefusedError(
+                f"{self.target} is not a regular file but a device, a pipe or a socket; write to - and redirect that"
+            )
+        if found is not None and not replace:
+            raise RefusedError(f"{target} exists already; --replace replaces it")
         self.path = self.target.with_name(f"{prefix}{os.urandom(4).hex()}{suffix}")
         self.file = fs.open(self.path, "create_new")
         try:
@@ -134,7 +138,7 @@ class NewFile:
             raise
 
     def keep(self) -> None:
-        """The file is whole: it gets its name, durably."""
+        """Gives the complete file its name, durably."""
         self.file.sync()
         if self._access is not None:
             self.file.give(self._access)
@@ -143,14 +147,14 @@ class NewFile:
         try:
             self._fs.sync_directory(self.target.parent)
         except BaseException:
-            if not replaces:  # what it replaces is gone
+            if not replaces:  # a replaced file is gone, so the new one keeps its name
                 with suppress(OSError):
                     self._fs.rename(self.target, self.path)
             raise
         self.file.close()
 
     def discard(self) -> None:
-        """It never was, unless it is kept. What cannot be removed goes with the next attempt."""
+        """Removes the file unless it was kept. If that fails, the next attempt removes it."""
         self.file.close()
         with suppress(OSError):
             if self._fs.status(self.path, follow=False) is not None:
@@ -158,7 +162,7 @@ class NewFile:
 
 
 def is_log_directory(fs: FileSystem, path: Path) -> bool:
-    """Whether there are partitions or a broker's checkpoints in this directory."""
+    """True if a directory holds partitions or a broker's checkpoints."""
     try:
         return resolve_path(fs, path).kind is TargetKind.LOG_DIRECTORY
     except NotALogError:
@@ -166,13 +170,13 @@ def is_log_directory(fs: FileSystem, path: Path) -> bool:
 
 
 def log_directory_lock(fs: FileSystem, target: Path) -> AbstractContextManager[object]:
-    """Holds the lock of the log directory that `target` is to be made in, if it is one. LockedError on entering."""
+    """Holds the lock of `target`'s parent if that is a log directory. Raises LockedError on entry if it is taken."""
     around = links.resolve(target).parent
     return DirectoryLock(around) if is_log_directory(fs, around) else nullcontext()
 
 
 def access_for(fs: FileSystem, target: Path) -> Access | None:
-    """What a directory gets that becomes `target`: an empty one's, or in a log directory what the broker has."""
+    """Returns owner and mode for a directory: those of an existing one or, in a log directory, the broker's."""
     found = fs.status(target)
     if found is not None:
         return Access.of(found)
@@ -180,17 +184,8 @@ def access_for(fs: FileSystem, target: Path) -> Access | None:
     return Access.within(parent) if parent is not None and is_log_directory(fs, target.parent) else None
 
 
-def _require_file(path: Path, found: FileStatus) -> None:
-    if found.is_directory:
-        raise RefusedError(f"{path} is a directory; name a file")
-    if found.is_special:
-        raise RefusedError(
-            f"{path} is not a regular file but a device, a pipe or a socket; write to - and redirect that"
-        )
-
-
 def _new_staging(fs: FileSystem, parent: Path) -> tuple[Path, File]:
-    """Makes a directory with its lock held; again when somebody took it for a left-over before it was locked."""
+    """Makes a temporary directory and locks it; tries again if another process removed it before it was locked."""
     for _ in range(_TRIES):
         staging = parent / f"{filenames.UNFINISHED_PREFIX}{os.urandom(4).hex()}{filenames.UNFINISHED_SUFFIX}"
         fs.make_directory(staging, access=PRIVATE)
@@ -205,11 +200,11 @@ def _new_staging(fs: FileSystem, parent: Path) -> tuple[Path, File]:
         if fs.status(staging / _IN_USE, follow=False) is not None:
             return staging, lock
         lock.close()
-    raise FileNotFoundError(errno.ENOENT, "Somebody removes what is made here again and again", str(parent))
+    raise FileNotFoundError(errno.ENOENT, "Another process keeps removing temporary directories", str(parent))
 
 
-def _settle(fs: FileSystem, parent: Path, prefix: str, suffix: str) -> None:
-    """Removes what attempts of this user left that were killed."""
+def _remove_unused(fs: FileSystem, parent: Path, prefix: str, suffix: str) -> None:
+    """Removes this user's temporary files and directories whose lock is free: their makers were killed."""
     for name in fs.list(parent):
         if not (name.startswith(prefix) and name.endswith(suffix)):
             continue
@@ -231,9 +226,9 @@ def _is_in_use(fs: FileSystem, path: Path) -> bool:
 
 
 def lock_open_file(file: File) -> bool:
-    """Locks an open file; False when another one of it is locked, or the file system cannot tell."""
+    """Locks an open file; False if it is locked elsewhere. True as well if the file system has no locks."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return error.errno in _NO_LOCKS_HERE
+        return error.errno in _LOCKS_UNSUPPORTED
     return True

@@ -1,19 +1,19 @@
-"""The journal of a run that changes files: JSON lines, each on stable storage before the step that it tells of.
+"""The journal of a run that changes files: JSON lines, each on stable storage before the step that it describes.
 
-    {"step":"start", …}      which log directory, when, by what command
-    {"step":"prepared", …}   every change with the facts before and after; all new contents are staged and synced
-    {"step":"change","index":0}   about to make that change
-    {"step":"applied"}       all are made
-    {"step":"finished"}      the result was verified
-    {"step":"undoing"}       about to take everything back; from here on the run only goes backwards
-    {"step":"undone"}
+    {"step":"start", …}           the log directory, the time, the command
+    {"step":"prepared", …}        every change with the facts before and after; all new contents are staged and synced
+    {"step":"change","index":0}   about to make the changes from this index on
+    {"step":"applied"}            all changes are made
+    {"step":"finished"}           the result is verified
+    {"step":"undoing"}            about to take everything back; from now on the run only goes backwards
+    {"step":"undone"}             everything is taken back
 
-A journal is obeyed only if it and its folder are this user's (or root's) and nobody else may write them; its paths
-are names in the log directory and in the run's folder, nothing else. Whoever owns the log directory could otherwise
-have root move files anywhere.
+A journal is trusted only if it and its folder belong to this user (or root) and nobody else can write to them. Its
+paths must be names in the log directory and in the run's folder. Otherwise the owner of the log directory could make
+root move files anywhere.
 
-The last step that is there decides what a crash left: before `prepared` nothing was changed, after it the run can
-be finished, after `undoing` it can be undone. A torn last line was never acted on.
+The last step decides how to go on after a crash: before `prepared` nothing was changed, after it the run can be
+finished, after `undoing` it must be undone. A torn last line was never acted on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ChangeKind = Literal["replace", "cut", "remove", "move"]
 
 
 class RunState(Enum):
-    """How far a run came."""
+    """How far a run has got."""
 
     STARTED = "started"
     PREPARED = "prepared"
@@ -64,7 +64,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a file was or will be: `size` in bytes, `crc` the CRC-32C of its contents, then what `stat` says."""
+    """A file's state before or after a change: `size` in bytes, `crc` (CRC-32C of the contents), and `stat` fields."""
 
     size: int
     crc: int
@@ -76,13 +76,13 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file's change. Paths are relative: `path` and `source` to the log directory, `staged` and `saved` to the
-    run's folder.
+    """One file's change. `path` and `source` are relative to the log directory, `staged` and `saved` to the run's
+    folder.
 
-    `replace`: `staged` takes the place of `path`, whose old file goes to `saved`. `cut`: `path` is cut to
-    `after.size` bytes, `saved` keeps the tail. `remove`: `path` goes to `saved`. `move`: `source` becomes `path`.
-    None of `before` (`after`) means that there was (will be) no file. `group` is a segment's base offset, whose
-    files are replaced together; -1 for others.
+    `replace`: `staged` replaces `path`, whose old file moves to `saved`. `cut`: `path` is cut to `after.size` bytes,
+    and `saved` keeps the tail. `remove`: `path` moves to `saved`. `move`: `source` becomes `path`. `before` (`after`)
+    of None means that there was (will be) no file. `group` is the base offset of the segment whose files are replaced
+    together, -1 for other files.
     """
 
     kind: ChangeKind
@@ -107,11 +107,11 @@ class Change:
         group: int = -1,
         reason: str = "",
     ) -> Change:
-        """A change with the places that its files have in the run's folder."""
+        """Returns a change with its files' places in the run's folder filled in."""
         return cls(kind, path, before, after, *_places(kind, path, before), source, group, reason)
 
     def require_sense(self) -> None:
-        """ValueError unless the change stays within the log directory and the run's folder."""
+        """Raises ValueError unless the change stays within the log directory and the run's folder."""
         facts = [facts for facts in (self.before, self.after) if facts is not None]
         counts = [value for facts in facts for value in asdict(facts).values()]
         makes_sense = (
@@ -124,7 +124,7 @@ class Change:
             and all(each.size >= 0 for each in facts)
         )
         if not makes_sense:
-            raise ValueError(f"a change that no run makes: {self.kind!r} of {self.path!r}")
+            raise ValueError(f"an impossible change: {self.kind!r} of {self.path!r}")
 
 
 class Journal:
@@ -134,10 +134,11 @@ class Journal:
         self.path = folder / JOURNAL_FILE
         self._fs = fs
         status = fs.status(self.path)
-        self._position = 0 if status is None else _whole_bytes(fs, self.path)
+        # appending overwrites a torn last line
+        self._position = 0 if status is None else fs.read_bytes(self.path).rfind(b"\n") + 1
 
     def append(self, step: str, **fields: Any) -> None:
-        """Writes a step."""
+        """Appends a step."""
         line = json.dumps({"step": step, **fields}, separators=(",", ":")).encode() + b"\n"
         known = self._fs.status(self.path) is not None
         with self._fs.open(self.path, "r+" if known else "create_new") as file:
@@ -151,7 +152,7 @@ class Journal:
         self._position += len(line)
 
     def prepared(self, changes: list[Change]) -> None:
-        """Writes the step that makes the run one to be finished."""
+        """Appends the step from which on the run can be finished. Raises ValueError for an impossible change."""
         for change in changes:
             change.require_sense()
         self.append("prepared", changes=[asdict(change) for change in changes])
@@ -159,7 +160,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a journal tells. `start` holds the fields of its first line."""
+    """A run as its journal describes it. `start` has the fields of the first line."""
 
     folder: Path
     state: RunState
@@ -172,7 +173,7 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        """What `undo` takes."""
+        """The run's name, as `undo` takes it."""
         return self.folder.name
 
     @property
@@ -181,18 +182,21 @@ class RunRecord:
 
 
 def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
-    """The run in `folder`.
+    """Reads the journal of the run in `folder`.
 
-    CorruptionError when its journal cannot be read or names other files than a run may change, UnsupportedError for a
-    later version, RefusedError when others than this user and root can have written it.
+    Raises CorruptionError if it is unreadable or names files that a run may not change, UnsupportedError for a later
+    version, RefusedError if anybody but this user and root can have written it.
     """
     path = folder / JOURNAL_FILE
     found = fs.status(folder, follow=False)
     if found is not None:
         require_trust(folder, found)
+    data = read_trusted(fs, path)
+    if data is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     state, start, changes = None, {}, []
     try:
-        for line in _lines(fs, path):
+        for line in data.splitlines(keepends=True):
             if not line.endswith(b"\n"):
                 break
             record = json.loads(line)
@@ -212,15 +216,8 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
     return RunRecord(folder, state, start, tuple(changes))
 
 
-def _lines(fs: FileSystem, path: Path) -> list[bytes]:
-    data = read_trusted(fs, path)
-    if data is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    return data.splitlines(keepends=True)
-
-
 def is_absolute(path: object) -> bool:
-    """Whether this is the text of an absolute path, without `..`."""
+    """True if `path` is the text of an absolute path without `..`."""
     return isinstance(path, str) and "\0" not in path and Path(path).is_absolute() and ".." not in Path(path).parts
 
 
@@ -232,12 +229,12 @@ def _change(fields: dict[str, Any]) -> Change:
 
 
 def _places(kind: ChangeKind, path: str, before: FileFacts | None) -> tuple[str, str]:
-    """(`staged`, `saved`) of a change."""
+    """Returns (`staged`, `saved`) of a change."""
     return f"{NEW}/{path}" if kind == "replace" else "", f"{OLD}/{path}" if before is not None else ""
 
 
 def group_of(name: str) -> int:
-    """The group of a partition's file: the base offset of the segment that it is of, -1 where it is of none."""
+    """Returns the group of a partition's file: the base offset of its segment, -1 if it belongs to none."""
     parsed = parse_file_name(name)
     if parsed is None or parsed.state is not FileState.LIVE or parsed.kind not in (*SEGMENT_KINDS, FileKind.LOG_07):
         return -1
@@ -245,12 +242,8 @@ def group_of(name: str) -> int:
 
 
 def _is_name_below(path: object) -> bool:
-    """Whether this names a file of a log directory or of one of its partitions."""
+    """True if `path` names a file in a log directory or in one of its partitions."""
     if not isinstance(path, str) or "\0" in path:
         return False
     parts = path.split("/")
     return 1 <= len(parts) <= 2 and not {"", ".", ".."} & set(parts)
-
-
-def _whole_bytes(fs: FileSystem, path: Path) -> int:
-    return fs.read_bytes(path).rfind(b"\n") + 1

@@ -1,4 +1,4 @@
-"""Preparing a run: room on the disk, a folder in the quarantine, its journal, and all new contents staged in it."""
+"""Prepares a run: checks disk space, makes its folder in the quarantine and its journal, and stages new contents."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def prepare_run(
     way_out: str = "",
     **facts: Any,
 ) -> tuple[RunRecord, Journal]:
-    """A run that can be applied: `stage` gets its folder, fills it durably, and returns the changes to be made.
+    """Returns a run that is ready to apply, and its journal; the log itself is unchanged.
 
-    `facts` are kept in the journal's first line; `way_out` is what to do where there is no room. Nothing of the log has
-    changed. RefusedError when there is no place for a quarantine, or not enough disk space; what fails while staging
-    leaves no folder.
+    `stage` receives the run's folder, fills it durably, and returns the changes to make. `facts` go into the journal's
+    first line; `way_out` is the advice if disk space is short. Raises RefusedError if there is no place for a
+    quarantine or not enough disk space. A failure during staging leaves no folder.
     """
     check_space(fs, log_directory, bytes_needed, log_directory, way_out)
     folder = new_run(fs, clock, log_directory, quarantine)
@@ -51,13 +51,16 @@ def prepare_run(
         _make_durable(fs, log_directory, changes)
         journal.prepared(changes)
     except BaseException:
-        _forget(fs, folder)
+        discard_staged(fs, folder)
+        failed = read_journal(fs, folder)
+        if failed.state is RunState.STARTED:
+            purge_run(fs, failed)
         raise
     return read_journal(fs, folder), journal
 
 
 def _make_durable(fs: FileSystem, log_directory: Path, changes: Sequence[Change]) -> None:
-    """Files are as the journal tells of them also after a power cut: whoever wrote them may not have synced them."""
+    """Syncs the files that will change: their writer may not have, and the journal must hold after a power cut."""
     paths = {log_directory / name for each in changes for name in (each.path, each.source) if name}
     for path in sorted(paths):
         if fs.status(path) is not None:
@@ -67,21 +70,13 @@ def _make_durable(fs: FileSystem, log_directory: Path, changes: Sequence[Change]
         fs.sync_directory(directory)
 
 
-def _forget(fs: FileSystem, folder: Path) -> None:
-    """Removes the folder of a run that changed nothing."""
-    discard_staged(fs, folder)
-    run = read_journal(fs, folder)
-    if run.state is RunState.STARTED:
-        purge_run(fs, run)
-
-
 def require_one_file_system(fs: FileSystem, log_directory: Path, partitions: Sequence[Path]) -> None:
-    """RefusedError for a partition on another one: a run moves files between its folder and all of them."""
+    """Raises RefusedError for a partition on another file system: a run moves files between it and its folder."""
     own = fs.status(log_directory)
     for path in partitions:
         found = fs.status(path)
         if found is not None and own is not None and found.device != own.device:
             raise RefusedError(
                 f"{path} is on another file system than {log_directory}, and a run moves files between them; work on a"
-                " copy, or salvage it (seglog salvage)"
+                " copy, or use seglog salvage"
             )

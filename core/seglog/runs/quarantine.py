@@ -1,14 +1,17 @@
-"""Where runs keep what they took out: `<quarantine>/<run>/` with `journal.jsonl`, `old/` and, while they work, `new/`.
+"""The quarantine, where runs keep removed data: `<quarantine>/<run>/` holds `journal.jsonl`, `old/` and, during the
+run, `new/`.
 
-The default is `.seglog-quarantine` beside the log directory: the same file system, so that moving a file costs no
-copy, and outside `log.dirs`, where a broker refuses to start over a directory that is no partition. Where the log
-directory is a mount point, it is the one directory within that a broker passes over (`filenames.QUARANTINE_WITHIN`).
-A run in progress is named by the file `.seglog-run` in its log directory (a broker ignores plain files there);
-whichever command writes next finds it and finishes or undoes it. Until then no broker starts: it would serve a part of
-what the run makes, and write after it. So the empty directory `seglog-run-unfinished` lies there, too, over which every
-broker ends with an error that names it.
+The default quarantine is `.seglog-quarantine` beside the log directory: on the same file system, so that moving a file
+copies nothing, and outside `log.dirs`, in which a broker refuses to start if a directory is not a partition. If the log
+directory is a mount point, the default is the one directory inside it that a broker ignores
+(`filenames.QUARANTINE_WITHIN`).
 
-Quarantines and runs are for the eyes of the user who made them. Marker and journal are obeyed only if nobody else can
+The file `.seglog-run` in a log directory names the run in progress (a broker ignores plain files there); the next
+command that writes finds it and finishes or undoes the run. Until then no broker may start, since it would serve and
+extend a half-made log. The empty directory `seglog-run-unfinished` prevents that: every broker stops with an error that
+names it.
+
+Quarantines and runs are readable only by the user who made them. Marker and journal are trusted only if nobody else can
 have written them (`journal`, `storage.trust`).
 """
 
@@ -49,34 +52,32 @@ _BROKER_FILES = (
 
 
 def quarantine_of(fs: FileSystem, log_directory: Path, chosen: Path | None = None) -> Path:
-    """The quarantine for a log directory: `chosen`, or the default. RefusedError when it cannot be there."""
+    """Returns a log directory's quarantine: `chosen`, or the default. Raises RefusedError if it cannot be there."""
     within = log_directory / filenames.QUARANTINE_WITHIN
     if chosen is not None:
         root = links.resolve(chosen)
-    elif _device_of(fs, log_directory.parent) == _device_of(fs, log_directory):
+    elif _status(fs, log_directory.parent).device == _status(fs, log_directory).device:
         root = log_directory.parent / QUARANTINE
     else:
         root = within
     if root != within and (root == log_directory or log_directory in root.parents):
-        raise RefusedError(
-            f"{root} lies inside the log directory {log_directory}, and a broker would not start with it"
-        )
+        raise RefusedError(f"{root} is inside the log directory {log_directory}, and a broker would not start with it")
     for parent in (root, *root.parents):
         is_own = parent == log_directory and root == within
         if not is_own and any(fs.status(parent / name) is not None for name in _BROKER_FILES):
             raise RefusedError(f"{root}: {parent} is a log directory itself; choose another with --quarantine DIR")
     existing = next(parent for parent in (root, *root.parents) if fs.status(parent) is not None)
-    if _device_of(fs, existing) != _device_of(fs, log_directory):
+    if _status(fs, existing).device != _status(fs, log_directory).device:
         raise _elsewhere(root, log_directory)
     _require_safe(fs, root, log_directory)
     return root
 
 
 def new_run(fs: FileSystem, clock: Clock, log_directory: Path, chosen: Path | None = None) -> Path:
-    """Makes the folder of a new run in the quarantine `chosen` or the default one; nobody else can read or write it.
+    """Makes a private folder for a new run in the quarantine `chosen`, or in the default one.
 
-    The default is within the log directory where files cannot be moved to the place beside it, or nothing be made
-    there. RefusedError when there is no place. The caller holds the log directory's lock.
+    Falls back to the default inside the log directory if the one beside it cannot be written, or if files cannot be
+    moved there. Raises RefusedError if there is no place. The caller holds the log directory's lock.
     """
     quarantine, within = quarantine_of(fs, log_directory, chosen), log_directory / filenames.QUARANTINE_WITHIN
     is_last = chosen is not None or quarantine == within
@@ -106,10 +107,9 @@ def new_run(fs: FileSystem, clock: Clock, log_directory: Path, chosen: Path | No
 def _new_folder(fs: FileSystem, quarantine: Path, clock: Clock) -> Path:
     moment = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     fs.make_directory(quarantine, parents=True, access=PRIVATE)
-    while True:
+    folder = quarantine / f"{moment}-{os.urandom(2).hex()}"
+    while fs.status(folder, follow=False) is not None:
         folder = quarantine / f"{moment}-{os.urandom(2).hex()}"
-        if fs.status(folder, follow=False) is None:
-            break
     fs.make_directory(folder, access=PRIVATE)
     fs.sync_directory(quarantine)
     fs.sync_directory(quarantine.parent)
@@ -117,7 +117,7 @@ def _new_folder(fs: FileSystem, quarantine: Path, clock: Clock) -> Path:
 
 
 def _moves(fs: FileSystem, folder: Path, log_directory: Path) -> bool:
-    """Whether files can be moved from a run's folder to the log directory: two mounts of one device say no."""
+    """True if files can be moved from a run's folder to the log directory; not so between two mounts of one device."""
     probe, moved = folder / _PROBE, log_directory / _PROBE
     fs.open(probe, "create_new").close()
     try:
@@ -134,13 +134,13 @@ def _moves(fs: FileSystem, folder: Path, log_directory: Path) -> bool:
 
 def _elsewhere(root: Path, log_directory: Path) -> RefusedError:
     return RefusedError(
-        f"{root} is not on the file system of {log_directory}, so that files cannot be moved there: choose a place that"
-        f" is with --quarantine DIR, such as {log_directory / filenames.QUARANTINE_WITHIN}, which brokers pass over"
+        f"{root} is not on the file system of {log_directory}, so files cannot be moved there: choose a place that is"
+        f" with --quarantine DIR, such as {log_directory / filenames.QUARANTINE_WITHIN}, which brokers ignore"
     )
 
 
 def _require_safe(fs: FileSystem, root: Path, log_directory: Path) -> None:
-    """Others must not be able to move runs out of a quarantine that is there already."""
+    """Raises RefusedError if other users could move runs out of an existing quarantine."""
     found, owner = fs.status(root), _status(fs, log_directory).owner
     if found is None:
         return
@@ -150,12 +150,12 @@ def _require_safe(fs: FileSystem, root: Path, log_directory: Path) -> None:
         reason = "may be written by other users"
     else:
         return
-    raise RefusedError(f"{root} {reason}, who could take away what is kept there; choose another with --quarantine DIR")
+    raise RefusedError(f"{root} {reason}, who could remove the data kept there; choose another with --quarantine DIR")
 
 
 def runs_in(fs: FileSystem, quarantine: Path) -> Iterator[RunRecord | Exception]:
-    """The runs that a quarantine holds, oldest first; an error, not raised, for one that cannot be read, or of which
-    only the folder is left.
+    """Yields the runs in a quarantine, oldest first, and in place of a run an error if it cannot be read or if only its
+    empty folder is left.
     """
     if fs.status(quarantine) is None:
         return
@@ -165,29 +165,28 @@ def runs_in(fs: FileSystem, quarantine: Path) -> Iterator[RunRecord | Exception]
                 yield read_journal(fs, quarantine / name)
             elif _is_left_over(fs, quarantine / name):
                 remedy = f"seglog quarantine purge {name} --yes removes it"
-                yield NotALogError(quarantine / name, f"empty: a purge that was cut short left it, and {remedy}")
+                yield NotALogError(quarantine / name, f"empty: an interrupted purge left it, and {remedy}")
         except (CorruptionError, RefusedError, UnsupportedError, OSError) as error:
             yield error
 
 
 def find_run(fs: FileSystem, run: str, places: list[Path]) -> RunRecord:
-    """The run of this name in one of the quarantines `places`, or at this path. NotALogError when it is nowhere."""
+    """Returns the run of this name in one of the quarantines `places`, or at this path. Raises NotALogError if none."""
     for folder in (*(place / run for place in places), Path(run)):
         if fs.status(folder / JOURNAL_FILE) is not None:
             return read_journal(fs, links.resolve(folder))
-    looked = ", ".join(map(str, places))
-    raise NotALogError(Path(run), f"no run of this name in {looked}")
+    raise NotALogError(Path(run), f"no run of this name in {', '.join(map(str, places))}")
 
 
 def purge_run(fs: FileSystem, run: RunRecord) -> int:
-    """Removes a run's folder for good; returns the bytes freed. RefusedError while it is unfinished."""
+    """Removes a run's folder for good; returns the bytes freed. Raises RefusedError if the run is unfinished."""
     if pending_run(fs, run.log_directory) == run.folder:
         raise RefusedError(f"{run.name} is unfinished; it must be finished or undone first")
     return remove_tree(fs, run.folder, last=JOURNAL_FILE)
 
 
 def purge_left_over(fs: FileSystem, run: str, places: list[Path]) -> Path | None:
-    """Removes the empty folder that a purge of this run left when it was cut short; returns its path, or None."""
+    """Removes the empty folder that an interrupted purge of this run left; returns its path, or None."""
     for folder in (*(place / run for place in places), Path(run)):
         if _is_left_over(fs, folder):
             fs.remove_directory(folder)
@@ -196,13 +195,14 @@ def purge_left_over(fs: FileSystem, run: str, places: list[Path]) -> Path | None
 
 
 def _is_left_over(fs: FileSystem, folder: Path) -> bool:
+    if not _RUN_NAME.fullmatch(folder.name):
+        return False
     found = fs.status(folder, follow=False)
-    is_run = _RUN_NAME.fullmatch(folder.name) and found is not None and found.is_directory
-    return bool(is_run) and not fs.list(folder)
+    return found is not None and found.is_directory and not fs.list(folder)
 
 
 def saved_bytes(fs: FileSystem, folder: Path) -> int:
-    """Bytes in all files below a folder."""
+    """Returns the bytes in all files below a folder, 0 if there is none."""
     total = 0
     for name in fs.list(folder) if fs.status(folder) is not None else ():
         status = fs.status(folder / name, follow=False)
@@ -212,7 +212,7 @@ def saved_bytes(fs: FileSystem, folder: Path) -> int:
 
 
 def discard_staged(fs: FileSystem, folder: Path) -> None:
-    """Removes what a run staged and no longer needs."""
+    """Removes a run's staged files."""
     found = fs.status(folder / NEW, follow=False)
     if found is not None and found.is_directory:
         remove_tree(fs, folder / NEW)
@@ -222,24 +222,24 @@ def discard_staged(fs: FileSystem, folder: Path) -> None:
 
 
 def mark_pending(fs: FileSystem, log_directory: Path, folder: Path) -> None:
-    """Names the run in the log directory and bars brokers from it; durable on return. Both stay this user's.
+    """Names the run in the log directory and bars brokers from it; durable on return. Both files stay this user's.
 
-    The name comes first: a barrier alone would be lifted by nobody.
+    The name comes first: nothing would remove a barrier alone.
     """
-    # A run that is taken back is marked already: it may be a full disk that it failed on.
+    # A run to take back is marked already; it may have failed on a full disk, so its mark is not written again.
     if fs.status(log_directory / PENDING_FILE, follow=False) is None or pending_run(fs, log_directory) != folder:
         write_atomically(fs, log_directory / PENDING_FILE, os.fsencode(f"{folder}\n"), access=PRIVATE)
     barrier = log_directory / BARRIER
     found = fs.status(barrier, follow=False)
     if found is not None and not found.is_directory:
-        raise RefusedError(f"{barrier} is not a directory; remove it, so that one can bar brokers while files change")
+        raise RefusedError(f"{barrier} is not a directory; remove it: a directory must bar brokers while files change")
     if found is None:
         fs.make_directory(barrier, access=PRIVATE)
         fs.sync_directory(log_directory)
 
 
 def clear_pending(fs: FileSystem, log_directory: Path) -> None:
-    """The run is over: brokers may start."""
+    """Removes the run's mark and the barrier: brokers may start again."""
     found = fs.status(log_directory / BARRIER, follow=False)
     if found is not None and found.is_directory:
         fs.remove_directory(log_directory / BARRIER)
@@ -250,16 +250,16 @@ def clear_pending(fs: FileSystem, log_directory: Path) -> None:
 
 
 def clear_probe(fs: FileSystem, log_directory: Path) -> None:
-    """Removes what was left of a run that was cut short before it was marked. The caller holds the directory's lock."""
+    """Removes the probe file of a run that was interrupted before its mark. The caller holds the directory's lock."""
     if fs.status(log_directory / _PROBE, follow=False) is not None:
         fs.remove(log_directory / _PROBE)
 
 
 def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
-    """The folder of the run that was cut short in this log directory, or None.
+    """Returns the folder of the unfinished run in a log directory, or None.
 
-    RefusedError for a marker that others can have written, or that names no folder: whoever owns the log directory
-    could make one.
+    Raises RefusedError for a marker that another user, such as the log directory's owner, can have written, or that
+    names no folder.
     """
     path = log_directory / PENDING_FILE
     marker = read_trusted(fs, path, _MARKER_BYTES)
@@ -267,7 +267,7 @@ def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
         return None
     folder = os.fsdecode(marker).removesuffix("\n")
     if not is_absolute(folder):
-        raise RefusedError(f"{path} does not name the folder of a run; remove it and {BARRIER} to go on without it")
+        raise RefusedError(f"{path} does not name the folder of a run; remove it and {BARRIER} to continue without it")
     return Path(folder)
 
 
@@ -275,20 +275,19 @@ def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
 
 
 def facts_of(fs: FileSystem, path: Path, crc: int | None = None) -> FileFacts | None:
-    """Size, checksum (read from the file unless given) and attributes; None when there is no such file.
+    """Returns a file's size, checksum (read from the file unless given) and attributes; None if it does not exist.
 
-    UNKNOWN_CRC is for a file that moves as it is, and may be too large to be read for that.
+    UNKNOWN_CRC is for a file that moves unchanged and may be too large to read for that.
     """
     status = fs.status(path)
     if status is None:
         return None
-    if crc is None:
-        crc = crc_of(fs, path)
+    crc = crc_of(fs, path) if crc is None else crc
     return FileFacts(status.size, crc, status.modified_ns, status.mode, status.owner, status.group)
 
 
 def crc_of(fs: FileSystem, path: Path, start: int = 0, end: int | None = None, value: int = 0) -> int:
-    """CRC-32C of a file's bytes from `start` to `end`, continuing from `value`."""
+    """Returns the CRC-32C of a file's bytes from `start` to `end`, continuing from `value`."""
     with fs.open(path, "r") as file:
         for piece in pieces(file, start, file.size() if end is None else end):
             value = checksum.crc32c(piece, value)
@@ -296,14 +295,10 @@ def crc_of(fs: FileSystem, path: Path, start: int = 0, end: int | None = None, v
 
 
 def same_contents(facts: FileFacts | None, found: FileFacts | None) -> bool:
-    """Whether size and checksum, where it is known, agree (or there is no file, both times)."""
+    """True if sizes and known checksums agree, or if there is no file either time."""
     if facts is None or found is None:
         return facts is found
     return facts.size == found.size and (facts.crc == found.crc or UNKNOWN_CRC in (facts.crc, found.crc))
-
-
-def _device_of(fs: FileSystem, path: Path) -> int:
-    return _status(fs, path).device
 
 
 def _status(fs: FileSystem, path: Path) -> FileStatus:

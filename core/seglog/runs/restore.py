@@ -1,4 +1,4 @@
-"""Copying what a run took out to another place, without touching the log."""
+"""Copies the old files of a run to another place without touching the log (`seglog quarantine restore`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seglog.storage.filesystem import FileSystem
 
 
 def restore_run(fs: FileSystem, run: RunRecord, target: Path) -> list[Path]:
-    """Copies the old files of a run below `target`, with their attributes; all of them, or none. Returns them.
+    """Copies the old files of a run below `target`, with their attributes; all or none. Returns their new paths.
 
-    RefusedError when `target` holds something, or when the front of a file that was cut is no longer there.
+    Raises RefusedError if `target` is not empty, or if the front of a file that the run cut has changed.
     """
     restored, made = [], InheritingFileSystem(fs)
     with new_directory(fs, target) as place:
@@ -42,7 +42,7 @@ def _join(fs: FileSystem, run: RunRecord, change: Change, path: Path) -> None:
     front = change.after.size
     status = fs.status(live)
     if status is None or status.size < front or crc_of(fs, live, 0, front) != change.after.crc:
-        raise RefusedError(f"{live} no longer begins as {run.name} left it; the tail that was cut is {saved}")
+        raise RefusedError(f"{live} no longer begins as {run.name} left it; the tail that it cut is {saved}")
     copy_bytes(fs, live, path, 0, front)
     with fs.open(saved, "r") as tail, fs.open(path, "r+") as file:
         copy_range(tail, 0, change.before.size - front, file, front)

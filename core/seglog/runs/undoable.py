@@ -1,13 +1,13 @@
-"""Work that takes data out of a log (recovery, truncation), done as a run that `undo` takes back.
+"""Does work that removes data from a log (recovery, truncation) as a run that `undo` takes back.
 
-1. The work runs on an overlay: what it decides there is what will be done, as in a dry run.
-2. How the partition's files differ then is staged in the run's folder and written down in its journal: tails that are
-   cut, files that go, files that take the place of others.
-3. The changes are made by `apply`: what goes is in the run's folder before it leaves the log.
-4. The checkpoints of the log directory follow. They are no part of the run, as other partitions share them: entries
-   that a run taken back leaves behind lie below what they were, which costs a broker time and no data.
+1. The work runs on an overlay, as in a dry run; its result there is carried out.
+2. The differences in the partition's files are staged in the run's folder and recorded in its journal: tails to cut,
+   files to remove, files to replace.
+3. `apply` makes the changes; the run's folder holds removed data before it leaves the log.
+4. The log directory's checkpoints follow. They are not part of the run because other partitions share them. After
+   `undo` their entries may be lower than before, which costs a broker time but no data.
 
-Nothing here reads a `.log` that goes as a whole, however large: it moves. Kafka keeps nothing of what it cuts.
+A `.log` that is removed whole is moved without being read, however large. Kafka itself keeps nothing of what it cuts.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def undoable(
     work: Callable[[FileSystem], T],
     quarantine: Path | None = None,
 ) -> tuple[T, RunRecord | None]:
-    """Does `work` to the log in `partition`; returns its result and the run, None when no file changed.
+    """Does `work` on the log in `partition`; returns its result and the run, None if no file changed.
 
-    The caller holds the log directory's lock and has no file of the log open. RefusedError when there is no place for
-    a quarantine, or not enough disk space for what is kept: then, as with every error, the log is as it was.
+    The caller holds the log directory's lock and has no file of the log open. Raises RefusedError if there is no place
+    for a quarantine or not enough disk space for the saved data. After any error the log is as it was.
     """
     overlay, log_directory = OverlayFileSystem(fs), partition.parent
     result = work(overlay)
@@ -65,7 +65,7 @@ def undoable(
         partitions=[partition.name],
         bytes_needed=plan.bytes_needed,
         quarantine=quarantine,
-        way_out=_without_room(partition, command, plan.lost_bytes),
+        way_out=_way_out(partition, command, plan.lost_bytes),
         unclean=not CleanShutdownMarker(fs, log_directory).found,
     )
     try:
@@ -78,14 +78,14 @@ def undoable(
     return result, read_journal(fs, run.folder)
 
 
-def _without_room(partition: Path, command: str, lost: int) -> str:
-    """What is left to do where the disk is full and nothing else can go."""
+def _way_out(partition: Path, command: str, lost: int) -> str:
+    """Returns advice for a full disk on which nothing else can be deleted."""
     if command == "truncate":
-        return f"--no-keep needs no room for what it cuts: {lost} bytes of the log are gone then, as with a broker"
+        return f"--no-keep needs no room for what it cuts: {lost} bytes of the log are then lost, as with a broker"
     unkept = shlex.join(["seglog", "recover", "--no-keep", str(partition)])
     return (
         f"{salvaging(partition)}; `{unkept}` then needs no room for what it cuts: up to {lost} bytes of the log are"
-        " gone, as with a broker"
+        " lost, as with a broker"
     )
 
 
@@ -97,10 +97,10 @@ def _checkpoints(fs: FileSystem, overlay: OverlayFileSystem, log_directory: Path
 
 
 class _Plan:
-    """How a partition's files differ between an overlay and what is below it: `changes`, in the order to make them.
+    """The `changes` that turn a partition into its overlaid version, in the order in which to make them.
 
-    What comes after a cut goes before it, the newest segment first: a crash leaves a shorter log, never a hole.
-    `bytes_needed` is the disk space that staging and keeping take.
+    Segments after a cut are removed before it, the newest first: a crash leaves a shorter log, never a hole.
+    `bytes_needed` is the disk space for staged and saved data.
     """
 
     def __init__(self, fs: FileSystem, overlay: OverlayFileSystem, partition: Path) -> None:
@@ -109,18 +109,24 @@ class _Plan:
         self.bytes_needed = 0
         mine = [path for path in overlay.changed if path.parent == partition]
         changes = [change for path in mine if (change := self._changed(path)) is not None]
-        gone = [path for path in overlay.gone if path.parent == partition and path not in self._moved]
-        changes += [change for path in gone if (change := self._removed(path)) is not None]
+        for path in overlay.gone:
+            before = facts_of(fs, path, UNKNOWN_CRC)
+            if path.parent == partition and path not in self._moved and before is not None:
+                changes.append(self._change("remove", path, before, None))
         self.changes = sorted(changes, key=_order)
 
     @property
     def lost_bytes(self) -> int:
         """Bytes of `.log` files that leave the log."""
-        logs = [each for each in self.changes if each.path.endswith(".log") and each.before is not None]
-        return sum(_size(each.before) - (_size(each.after) if each.kind == "cut" else 0) for each in logs)
+        lost = 0
+        for change in self.changes:
+            if change.path.endswith(".log") and change.before is not None:
+                left = change.after.size if change.kind == "cut" and change.after is not None else 0
+                lost += change.before.size - left
+        return lost
 
     def stage(self, folder: Path) -> list[Change]:
-        """Writes all new contents into the run's folder, durably; returns the changes with all their facts."""
+        """Writes all new contents into the run's folder, durably; returns the changes with complete facts."""
         fs, place = self._fs, folder / NEW / self._partition.name
         fs.make_directory(place, parents=True)
         staged = [self._staged(change, folder) for change in self.changes]
@@ -135,7 +141,8 @@ class _Plan:
         if source == path and before is not None:
             if derived.size == before.size:
                 return None
-            self.bytes_needed += min(before.size - derived.size, _allocated(fs, path))
+            status = fs.status(path)
+            self.bytes_needed += min(before.size - derived.size, 0 if status is None else status.allocated)
             return self._change("cut", path, before, replace(before, size=derived.size))
         whole = None if source is None else facts_of(fs, source, UNKNOWN_CRC)
         if source is not None and whole is not None and whole.size == derived.size and source.parent == path.parent:
@@ -145,10 +152,6 @@ class _Plan:
             return None
         self.bytes_needed += derived.size
         return self._change("replace", path, before, None)
-
-    def _removed(self, path: Path) -> Change | None:
-        before = facts_of(self._fs, path, UNKNOWN_CRC)
-        return None if before is None else self._change("remove", path, before, None)
 
     def _change(
         self, kind: ChangeKind, path: Path, before: FileFacts | None, after: FileFacts | None, source: str = ""
@@ -188,8 +191,8 @@ class _Plan:
 
 
 def _order(change: Change) -> tuple[int, int, int, str]:
-    """Swaps that go, as their names are needed; segments that go, the newest first; the others, whose files belong
-    together; then what speaks of all.
+    """Sorts removed `.swap` files first, as their names are needed; then removed segments, the newest first; then
+    changed segments, each with its indexes; then the files that concern the whole partition.
     """
     name = Path(change.path).name
     parsed = parse_file_name(name)
@@ -200,12 +203,3 @@ def _order(change: Change) -> tuple[int, int, int, str]:
     assert parsed is not None
     kind = SEGMENT_KINDS.index(parsed.kind) if parsed.kind in SEGMENT_KINDS else 0
     return (0, -change.group, kind, name) if change.kind == "remove" else (1, change.group, kind, name)
-
-
-def _size(facts: FileFacts | None) -> int:
-    return 0 if facts is None else facts.size
-
-
-def _allocated(fs: FileSystem, path: Path) -> int:
-    status = fs.status(path)
-    return 0 if status is None else status.allocated

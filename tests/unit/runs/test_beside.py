@@ -206,7 +206,7 @@ def test_what_somebody_took_for_left_over_is_made_again(tmp_path: Path, before: 
         (place / "file").touch()
     assert names_in(tmp_path / "t-0") == ["file"]
     with (
-        pytest.raises(FileNotFoundError, match="again and again"),
+        pytest.raises(FileNotFoundError, match="keeps removing"),
         new_directory(Rivals(FS, 8, before=before), tmp_path / "t-1"),
     ):
         pytest.fail("nothing can be made")

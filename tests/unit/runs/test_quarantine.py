@@ -193,7 +193,7 @@ def test_a_marker_that_names_the_run_of_another_log_directory_is_not_obeyed(data
     assert files(other) == before
     renamed = run.folder.rename(run.folder.with_name("20990101T000000Z-beef"))
     mark_pending(FS, data, renamed)
-    with pytest.raises(RefusedError, match=f"remove it and {BARRIER} to go on without it"):
+    with pytest.raises(RefusedError, match=f"remove it and {BARRIER} to continue without it"):
         settle_pending(FS, data)
 
 
@@ -245,7 +245,7 @@ def test_paths_that_leave_the_log_directory_or_the_run_are_no_journals(
             continue
         tampered(run, **(own | {"kind": kind, field: escape}))
         for use in uses(run, tmp_path / "restored"):
-            with pytest.raises(CorruptionError, match="a change that no run makes"):
+            with pytest.raises(CorruptionError, match="an impossible change"):
                 use()
     journal = run.folder / JOURNAL_FILE
     journal.write_bytes(before[str(journal.relative_to(tmp_path))])
@@ -285,7 +285,7 @@ def test_a_journal_names_its_log_directory_by_an_absolute_path(data: Path, path:
 
 def test_a_run_is_not_prepared_with_changes_that_it_could_not_read_again(data: Path) -> None:
     run = run_of(data)
-    with pytest.raises(ValueError, match="no run makes"):
+    with pytest.raises(ValueError, match="an impossible change"):
         Journal(FS, run.folder).prepared([replace(run.changes[0], path="../x")])
     assert Change is type(run.changes[0])
 
@@ -352,11 +352,11 @@ def test_a_planted_quarantine_is_refused_by_name(data: Path, precious: Path) -> 
     place.unlink()
     place.mkdir()
     os.chown(place, ANOTHER, ANOTHER)
-    with pytest.raises(RefusedError, match=r"belongs to the user with uid 65533, who could take away"):
+    with pytest.raises(RefusedError, match=r"belongs to the user with uid 65533, who could remove"):
         mended(data)
     os.chown(place, 0, 0)
     place.chmod(0o777)
-    with pytest.raises(RefusedError, match="may be written by other users, who could take away"):
+    with pytest.raises(RefusedError, match="may be written by other users, who could remove"):
         mended(data)
     assert files(data) == before
     assert files(precious) == {"file": b"precious"}
