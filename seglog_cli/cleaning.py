@@ -49,7 +49,7 @@ class Rounds(OptionGroup):
         self, session: Session, paths: list[Path], override_policy: bool, metadata_dir: Path | None
     ) -> CleaningOrder:
         """The cleaning that is asked for; UsageError where options do not go together."""
-        from seglog.cleaner.options import Strategy
+        from seglog.cleaner.round import Strategy
         from seglog.operations.clean import POLICIES, CleaningOrder
         from seglog.operations.workspace import Sources
         from seglog.scan.listing import resolve_paths

@@ -64,7 +64,7 @@ def run(
     """
     from dataclasses import replace
 
-    from seglog.cleaner.options import Strategy
+    from seglog.cleaner.round import Strategy
     from seglog.operations.cleaner import CleanerService
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import list_log_directory, refuse_partition

@@ -30,7 +30,7 @@ from rich.table import Table
 
 import seglog
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.clock import FixedClock, SystemClock
 from seglog.format.decoder import decode_records
 from seglog.scan.listing import list_partition, resolve_paths

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 import seglog
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.clock import SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.operations.workspace import Sources, Workspace

@@ -77,7 +77,7 @@ class Topics:
 
 
 def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
-    from seglog.cleaner.options import CleanerOptions
+    from seglog.cleaner.round import CleanerOptions
     from seglog.clock import SystemClock
     from seglog.operations.clean import Cleaned
     from seglog.scan.listing import resolve_paths
@@ -96,7 +96,7 @@ def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
 
 def alone(path: Path) -> float:
     from seglog.cleaner.cleaner import clean_log
-    from seglog.cleaner.options import CleanerOptions
+    from seglog.cleaner.round import CleanerOptions
     from seglog.clock import SystemClock
 
     begun = time.perf_counter()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.log.opening import open_partition

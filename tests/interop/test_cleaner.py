@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions

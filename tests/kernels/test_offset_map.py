@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from seglog.cleaner import offset_map as cleaners
 from seglog.cleaner.offset_map import KeyReader, OffsetMap
-from seglog.cleaner.options import OFFSET, CleanerOptions
+from seglog.cleaner.round import OFFSET, CleanerOptions
 from seglog.errors import InvalidRecordError
 from seglog.format.decoder import scan_batches
 from seglog.kernels import key_tables, offset_map, spans

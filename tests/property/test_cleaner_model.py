@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.cleaner.options import Strategy
+from seglog.cleaner.round import Strategy
 from seglog.model import NO_SEQUENCE, Compression, Header, Record
 from tests.support.cleaning import append, clean, compacted_log, contents
 from tests.support.open_logs import START_MS

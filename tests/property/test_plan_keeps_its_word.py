@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.cleaner.options import CleanerOptions, Strategy
+from seglog.cleaner.round import CleanerOptions, Strategy
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.clock import SystemClock
 from seglog.operations.clean import Cleaned
 from seglog.scan.listing import resolve_paths

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.operations import clean as requested
 from seglog.scan.listing import resolve_paths

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.model import TopicPartition
 from seglog.operations import clean as requested
 from seglog.operations.fetch import fetch

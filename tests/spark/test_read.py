@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.errors import SeglogError
 from seglog.model import TopicPartition
 from seglog.spark.schema import VIEWS, arrow_schema, default_projection, projection_of

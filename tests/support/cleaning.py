@@ -12,7 +12,7 @@ import pytest
 
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.cleaner.stats import CleaningResult
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity

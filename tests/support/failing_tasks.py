@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.format.tier_names import COMMITTED
 from seglog.scan.listing import resolve_paths
 from seglog.spark import cleaning, jobs

@@ -23,8 +23,7 @@ import numpy as np
 
 from seglog.cleaner import chunks, offset_map, record_filter
 from seglog.cleaner.cleaner import foresee_round
-from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy, StrategyKind
-from seglog.cleaner.round import plan_round
+from seglog.cleaner.round import OFFSET, CleanerOptions, Strategy, StrategyKind, plan_round
 from seglog.configuration.keys import LogConfig
 from seglog.dump import render_records, rendering
 from seglog.dump.dump import DumpOptions, dump

@@ -29,7 +29,7 @@ from seglog.api.surroundings import (
     workspace_of,
 )
 from seglog.arguments import flag, instance, integer
-from seglog.cleaner.options import Strategy
+from seglog.cleaner.round import Strategy
 from seglog.configuration.settings import DirectorySettings
 from seglog.format.filenames import parse_topic_partition
 from seglog.log.loader import RecoveryReport

@@ -17,7 +17,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.cleaner.opened_payloads import OpenedPayloads
-from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
+from seglog.cleaner.round import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined

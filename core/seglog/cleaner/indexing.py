@@ -13,10 +13,10 @@ Of what was indexed, stretches of which no record survives are dead: the copy pa
 
 from __future__ import annotations
 
+import heapq
 import threading
-from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -32,16 +32,15 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
-from seglog.cleaner.offset_map import KeyReader, KeyTable, OffsetMap
+from seglog.cleaner.offset_map import DECIDED_ELSEWHERE, DeadStretch, IndexedChunks, KeyReader, KeyTable, OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
-from seglog.cleaner.round import CleaningRound, RoundPlan
+from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
-from seglog.cleaner.transactions import TransactionTracker
 from seglog.kernels import filter_slots, superseding
-from seglog.kernels.bits import any_bit
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.filtering import Place
 from seglog.kernels.records import RECORDS_VALID
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.markers import read_markers
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
@@ -49,7 +48,6 @@ from seglog.ordered_pool import Account, in_order
 from seglog.scan.segment_scan import Chunk, ScanMemory
 
 _MAP_BESIDE_LARGE = 16 << 20  # bytes of a map for which there is room while a large batch is copied
-_DECIDED_ELSEWHERE = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK  # not by its records alone
 _NO_BITS = np.zeros(1, dtype=np.uint8)
 _KEY_BYTES_AHEAD = 4 << 20  # of a chunk's tables that are filled before its turn: all of most chunks
 
@@ -361,10 +359,90 @@ def _filter_settings(round_: CleaningRound, indexing: OffsetIndexing) -> np.ndar
     return settings
 
 
+# --- transactions
+
+
+class TransactionTracker:
+    """Which transactional batches and markers a round may drop (Kafka: CleanedTransactionMetadata).
+
+    Batches and markers are given in log order:
+
+    1. Aborted transactions that have begun by a batch's last offset become ongoing, one a producer.
+    2. A data batch of an ongoing aborted transaction is discarded, and the transaction counts as observed.
+    3. An ABORT marker ends it: when a batch was observed the marker stays and its entry goes to the new transaction
+       index, otherwise the marker may go. A COMMIT marker may go when no data batch of its transaction was seen.
+
+    "Seen" means read, as in Kafka, so that a marker outlives its batches by a round. A round that expires markers
+    passes `remains`, and only batches that it writes count.
+
+    This is the state between batches. `remains(base_offset)` tells whether a data batch counts as seen.
+
+    `observed` and `committed` are the producers of which a batch of an aborted, or of another, transaction was seen
+    and no marker yet.
+    """
+
+    def __init__(self, remains: Callable[[int], bool] | None = None) -> None:
+        self._remains = remains
+        self._upcoming: list[tuple[int, int, AbortedTransaction]] = []
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self.observed: set[int] = set()
+        self.committed: set[int] = set()
+        self._added = 0
+        self.kept_aborted: list[AbortedTransaction] = []
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Announces aborted transactions; the same one may be announced again until its marker was read."""
+        for transaction in transactions:
+            heapq.heappush(self._upcoming, (transaction.first_offset, self._added, transaction))
+            self._added += 1
+
+    def on_batch(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        """Whether a transactional data batch belongs to an aborted transaction."""
+        self._begin(last_offset)
+        seen = self._remains is None or self._remains(base_offset)
+        if producer_id in self._aborted:
+            if seen:
+                self.observed.add(producer_id)
+            return True
+        if seen:
+            self.committed.add(producer_id)
+        return False
+
+    def on_marker(self, producer_id: int, last_offset: int, aborted: bool) -> bool:
+        """Whether a COMMIT or ABORT marker has no batch left; a kept ABORT is added to `kept_aborted`."""
+        self._begin(last_offset)
+        if not aborted:
+            seen = producer_id in self.committed
+            self.committed.discard(producer_id)
+            return not seen
+        transaction = self._aborted.pop(producer_id, None)
+        if transaction is None or producer_id not in self.observed:
+            return True
+        self.observed.remove(producer_id)
+        self.kept_aborted.append(transaction)
+        return False
+
+    def take_kept_aborted(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers were kept since the last call."""
+        taken, self.kept_aborted = self.kept_aborted, []
+        return taken
+
+    def take_state(self, other: TransactionTracker) -> None:
+        """Goes on from where `other`, which is not used any more, has come to."""
+        self._upcoming, self._aborted, self._added = other._upcoming, other._aborted, other._added
+        self.observed, self.committed = other.observed, other.committed
+
+    def _begin(self, last_offset: int) -> None:
+        while self._upcoming and self._upcoming[0][0] <= last_offset:
+            transaction = heapq.heappop(self._upcoming)[2]
+            if transaction.producer_id not in self._aborted:
+                self._aborted[transaction.producer_id] = transaction
+
+
 def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[int, bool]]:
     """(batch, whether it may go) for every transactional or control batch of the chunk, in order."""
     batches = chunk.batches
-    if not attributes_met(batches) & _DECIDED_ELSEWHERE:
+    if not attributes_met(batches) & DECIDED_ELSEWHERE:
         return
     attributes = batches["attributes"]
     modern = batches["magic"] >= 2
@@ -384,69 +462,3 @@ def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[i
             yield i, count == 0
         else:
             yield i, tracker.on_marker(producer_id, last_offset, marker.aborted)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadStretch:
-    """Whole batches [`position`, `end`) of a segment, in bytes of its file, with the records that they have."""
-
-    position: int
-    end: int
-    batches: int
-    records: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.position
-
-
-class IndexedChunks:
-    """The chunks that the index has met, for the copy to ask which of them are dead.
-
-    Their bits say that each of their records has a later one. A topic of few keys, as `__consumer_offsets` is, consists
-    of such stretches nearly everywhere, and its round reads the log once in place of twice. Kafka reads it twice.
-
-    What decides on a batch besides its records keeps a chunk out: transactions and markers, messages of magic 0 and 1,
-    a batch that stays as a header (the last one of a producer, or of the round).
-    """
-
-    def __init__(self, plan: RoundPlan) -> None:
-        self._plan = plan
-        self._last_offsets = np.sort(plan.last_records.offsets)
-        self._columns: dict[int, array[int]] = {}
-
-    def by_records_alone(self, chunk: Chunk) -> bool:
-        """Whether nothing but its records says what stays of a chunk, all of which were indexed."""
-        batches = chunk.batches
-        first, last = int(batches["base_offset"][0]), int(batches["last_offset"][-1])
-        if (batches["magic"] < 2).any() or attributes_met(batches) & _DECIDED_ELSEWHERE:
-            return False
-        if first < self._plan.first_mapped_offset or last + 1 >= self._plan.first_uncleanable_offset:
-            return False
-        before, until = np.searchsorted(self._last_offsets, (first, last + 1))
-        return bool(before == until)
-
-    def note(self, base_offset: int, chunk: Chunk, batches: int, ordinal: int, records: int) -> None:
-        """Takes a chunk of the segment at `base_offset`, in log order, that is decided on by its records alone.
-
-        `ordinal` is that of its first record. Of the chunk only place and size are looked at.
-        """
-        columns = self._columns.setdefault(base_offset, array("q"))
-        columns.extend((chunk.position, chunk.size, batches, ordinal, records))
-
-    def dead(self, base_offset: int, survivors: np.ndarray) -> Iterator[DeadStretch]:
-        """The stretches of the segment at `base_offset` without a bit in `survivors` (uint8), in order and apart."""
-        found: DeadStretch | None = None
-        columns = self._columns.get(base_offset, array("q"))
-        for i in range(0, len(columns), 5):
-            position, size, batches, ordinal, records = columns[i : i + 5]
-            if records and any_bit(survivors, ordinal, records):
-                continue
-            if found is not None and found.end == position:
-                found = DeadStretch(found.position, position + size, found.batches + batches, found.records + records)
-                continue
-            if found is not None:
-                yield found
-            found = DeadStretch(position, position + size, batches, records)
-        if found is not None:
-            yield found

@@ -27,12 +27,17 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
-from seglog.cleaner.indexing import DeadStretch, OffsetIndexing, make_room_for_large, place_of, track_batches
+from seglog.cleaner.indexing import (
+    DeadStretch,
+    OffsetIndexing,
+    TransactionTracker,
+    make_room_for_large,
+    place_of,
+    track_batches,
+)
 from seglog.cleaner.legacy_filter import filter_legacy
-from seglog.cleaner.options import CHUNK_BYTES
-from seglog.cleaner.round import CleaningRound
+from seglog.cleaner.round import CHUNK_BYTES, CleaningRound
 from seglog.cleaner.stats import CleanerStats
-from seglog.cleaner.transactions import TransactionTracker
 from seglog.errors import CorruptRecordError
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compressed_pieces

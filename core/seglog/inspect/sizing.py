@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from seglog.cleaner.manager import LogToClean, log_to_clean
-from seglog.cleaner.options import KAFKA_BYTES_PER_ENTRY
+from seglog.cleaner.round import KAFKA_BYTES_PER_ENTRY
 from seglog.clock import FixedClock
 from seglog.configuration.keys import CleanerConfig, LogConfig
 from seglog.log.log import Log

@@ -55,7 +55,7 @@ HASH_MASK = 1  # -1; tests weaken the hash with it
 VERSION = 2  # BY_*
 SETTINGS_SLOTS = 3
 
-# Which record of a key is the latest (`cleaner.options.StrategyKind`).
+# Which record of a key is the latest (`cleaner.round.StrategyKind`).
 BY_OFFSET = 0
 BY_TIMESTAMP = 1
 BY_HEADER = 2

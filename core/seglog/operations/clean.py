@@ -29,8 +29,7 @@ from seglog.cleaner.cleaner import (
     untold,
 )
 from seglog.cleaner.manager import CleanerManager, LogToClean, log_to_clean
-from seglog.cleaner.options import CleanerOptions, Strategy
-from seglog.cleaner.round import RoundPlan, plan_round
+from seglog.cleaner.round import CleanerOptions, RoundPlan, Strategy, plan_round
 from seglog.cleaner.stats import CleaningHistory, CleaningResult, state_directory
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT

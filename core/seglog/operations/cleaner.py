@@ -27,7 +27,7 @@ from typing import Protocol
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.manager import CleanerManager, LogToClean, Uncleanable, fingerprint_of
-from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy
+from seglog.cleaner.round import OFFSET, CleanerOptions, Strategy
 from seglog.cleaner.stats import CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig

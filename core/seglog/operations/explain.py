@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from seglog.cleaner.manager import LogToClean, log_to_clean
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.cleaner.cleaner import roll_as_planned
 from seglog.cleaner.manager import CleanerManager, LogToClean
-from seglog.cleaner.options import CleanerOptions, StrategyKind
-from seglog.cleaner.round import RoundPlan, plan_round
+from seglog.cleaner.round import CleanerOptions, RoundPlan, StrategyKind, plan_round
 from seglog.clock import Clock
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import SeglogError, UnsupportedError

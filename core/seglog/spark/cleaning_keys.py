@@ -14,7 +14,7 @@ import numpy as np
 
 from seglog.cleaner.chunks import invalid_records
 from seglog.cleaner.offset_map import KeyReader, KeyTable, OffsetMap
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.kernels import key_exchange
 from seglog.scan.segment_scan import Chunk
 from seglog.spark.cleaning_blobs import Keys

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seglog.cleaner.cleaner import apply_plan, roll_as_planned
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import RoundPlan, plan_round
+from seglog.cleaner.round import CleanerOptions, RoundPlan, plan_round
 from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.settings import DirectorySettings

@@ -23,16 +23,20 @@ import numpy as np
 
 from seglog import layout
 from seglog.cleaner.chunks import check_chunk, read_chunks
-from seglog.cleaner.cleaner import cleaned_segments, index_round
-from seglog.cleaner.copying import check_complete, copy_group, count_without_key, filter_of
-from seglog.cleaner.indexing import OffsetIndexing, track_batches
+from seglog.cleaner.cleaner import (
+    check_complete,
+    cleaned_segments,
+    copy_group,
+    count_without_key,
+    filter_of,
+    index_round,
+)
+from seglog.cleaner.indexing import OffsetIndexing, TransactionTracker, track_batches
 from seglog.cleaner.offset_map import OffsetMap
-from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import GroupOutput
 from seglog.cleaner.record_filter import RecordFilter
-from seglog.cleaner.round import CleaningRound
+from seglog.cleaner.round import CleanerOptions, CleaningRound
 from seglog.cleaner.stats import CleanerStats, RoundCounts
-from seglog.cleaner.transactions import TransactionTracker
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
 from seglog.format.log_manifest import ManifestSegment

@@ -95,7 +95,7 @@ def _clean_into(
 def _ordered(
     work: Workspace, targets: Sequence[Target], policy: str | None, strategy: str, roll: bool, expire: bool
 ) -> CleaningOrder:
-    from seglog.cleaner.options import Strategy
+    from seglog.cleaner.round import Strategy
     from seglog.operations.clean import POLICIES, CleaningOrder
 
     sources = Sources({"cleanup.policy": policy})

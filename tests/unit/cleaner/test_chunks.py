@@ -9,7 +9,7 @@ import pytest
 
 from seglog.cleaner import chunks
 from seglog.cleaner.chunks import check_chunk, open_parts, read_chunks
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.compression import compress
 from seglog.layout import CODEC_MASK, INT64_MAX, LAST_OFFSET_DELTA_OFFSET, RECORD_BATCH_OVERHEAD

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import CleanableOffsets, cleanable_offsets, plan_round, round_down
+from seglog.cleaner.round import CleanableOffsets, CleanerOptions, cleanable_offsets, plan_round, round_down
 from seglog.configuration.keys import LogConfig
 from seglog.log.segments import LogSegments
 from tests.support.manual_clock import ManualClock

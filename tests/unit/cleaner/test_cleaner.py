@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from seglog.cleaner.cleaner import ForeseenRound, apply_plan, clean_log, foresee_round
-from seglog.cleaner.options import CleanerOptions, Strategy
-from seglog.cleaner.round import plan_round
+from seglog.cleaner.round import CleanerOptions, Strategy, plan_round
 from seglog.cleaner.stats import CleaningResult
 from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log

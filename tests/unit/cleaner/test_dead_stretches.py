@@ -9,9 +9,8 @@ import pytest
 
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import apply_plan, foresee_round
-from seglog.cleaner.indexing import DeadStretch, IndexedChunks
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import plan_round
+from seglog.cleaner.offset_map import DeadStretch, IndexedChunks
+from seglog.cleaner.round import CleanerOptions, plan_round
 from seglog.kernels import filter_slots
 from seglog.layout import BATCH
 from seglog.log.log import Log

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.cleaner.stats import MOST_ROUNDS, CleaningHistory, CleaningResult, state_directory
 from seglog.model import TopicPartition
 from tests.support.compacted_directories import FS, broker_directory, opened

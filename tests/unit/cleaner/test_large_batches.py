@@ -12,8 +12,7 @@ import pytest
 
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
-from seglog.cleaner.options import CleanerOptions, Strategy
-from seglog.cleaner.round import plan_round
+from seglog.cleaner.round import CleanerOptions, Strategy, plan_round
 from seglog.errors import CorruptRecordError, InvalidRecordError, UnsupportedError
 from seglog.format.compression import compress
 from seglog.kernels import filtering

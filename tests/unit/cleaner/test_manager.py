@@ -8,7 +8,7 @@ import pytest
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.manager import CleanerManager, Uncleanable, log_to_clean
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptCheckpointError, CorruptRecordError, RefusedError
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory

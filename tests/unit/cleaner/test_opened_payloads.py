@@ -11,11 +11,10 @@ import pytest
 from seglog import layout
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
-from seglog.cleaner.indexing import IndexedChunks
+from seglog.cleaner.offset_map import IndexedChunks
 from seglog.cleaner.opened_payloads import OpenedPayloads, Stretch
-from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.record_filter import FilteredPiece, RecordFilter, _ChosenPiece
-from seglog.cleaner.round import plan_round
+from seglog.cleaner.round import CleanerOptions, plan_round
 from seglog.kernels import filtering
 from seglog.model import Compression, Record
 from seglog.scan.segment_scan import Chunk

@@ -13,9 +13,8 @@ import pytest
 from seglog import layout
 from seglog.cleaner.cleaner import index_round
 from seglog.cleaner.indexing import OffsetIndexing
-from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.record_filter import ChunkTask, FilteredChunk, RecordFilter
-from seglog.cleaner.round import CleaningRound, plan_round
+from seglog.cleaner.round import CleanerOptions, CleaningRound, plan_round
 from seglog.cleaner.stats import CleanerStats
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.decoder import decode_records

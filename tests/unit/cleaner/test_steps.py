@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.model import Record, TopicPartition
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS, opened_log

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.clock import Clock
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import load_settings

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.operations import clean as requested

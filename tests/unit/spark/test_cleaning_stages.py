@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import plan_round
+from seglog.cleaner.round import CleanerOptions, plan_round
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptRecordError, IncompleteError
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.model import Record, TopicPartition

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.directory import LogDirectory
