@@ -11,23 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Unpack
 
-from seglog.api.surroundings import (
-    Location,
-    LookingSurroundings,
-    Surroundings,
-    local_path,
-    local_paths_of,
-    looked_at,
-    optional_integer,
-    optional_path,
-    paths_of,
-    settings_of,
-    targets_of,
-    text_list,
-    warn,
-    warn_of_runs,
-    workspace_of,
-)
 from seglog.arguments import flag, instance, integer
 from seglog.cleaner.round import Strategy
 from seglog.configuration.settings import DirectorySettings
@@ -46,7 +29,26 @@ from seglog.operations.repair import PlannedRepair, Repaired
 from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailure, RetentionRequest
 from seglog.operations.undo import named_run, remember_run
 from seglog.operations.undo import undo as undo_run
-from seglog.operations.workspace import Sources, Workspace, policy_misuse
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    ReadArguments,
+    Sources,
+    Workspace,
+    local_path,
+    local_paths_of,
+    looked_at,
+    optional_integer,
+    optional_path,
+    paths_of,
+    policy_misuse,
+    settings_of,
+    targets_of,
+    text_list,
+    warn,
+    warn_of_runs,
+    workspace_of,
+)
 from seglog.remote.routing import parse_location
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.runs.journal import RunRecord
@@ -70,10 +72,10 @@ def plan_clean(
     expire: bool = False,
     override_policy: bool = False,
     metadata_directory: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> list[CleanOutcome]:
     """What `clean` would do now, worked out to the byte; see there."""
-    work = workspace_of(surroundings)
+    work = workspace_of(common)
     sources = _sources({"cleanup.policy": policy}, override_policy, metadata_directory)
     return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=True)
 
@@ -86,7 +88,7 @@ def clean(
     expire: bool = False,
     override_policy: bool = False,
     metadata_directory: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> list[CleanOutcome]:
     """Compacts logs as Kafka's log cleaner does: a named partition whatever its dirty ratio, of a log directory what a
     broker would clean now. What became of each comes back; a failure leaves its partition as it was.
@@ -108,7 +110,7 @@ def clean(
     True 1
     [b'new']
     """
-    work = workspace_of(surroundings)
+    work = workspace_of(common)
     sources = _sources({"cleanup.policy": policy}, override_policy, metadata_directory)
     return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=False)
 
@@ -153,10 +155,10 @@ def plan_retain(
     policy: str | None = None,
     override_policy: bool = False,
     metadata_directory: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> list[RetainOutcome]:
     """What `retain` would delete now, and why every other segment stays; see there."""
-    work, rules = workspace_of(surroundings), _rules(retention_ms, retention_bytes, policy)
+    work, rules = workspace_of(common), _rules(retention_ms, retention_bytes, policy)
     sources = _sources(rules, override_policy, metadata_directory)
     request = RetentionRequest(True, _ruled(rules), _space(free))
     return _retained(work, paths, policy, sources, request)
@@ -171,7 +173,7 @@ def retain(
     delay_ms: int | None = None,
     override_policy: bool = False,
     metadata_directory: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> list[RetainOutcome]:
     """Deletes old segments as a broker does: below the log start, over `retention_bytes`, older than `retention_ms`.
 
@@ -190,7 +192,7 @@ def retain(
     ...     [[gone.base_offset for gone in each.plan.removed] for each in (plan, done)]
     [[0, 1, 2], [0, 1, 2]]
     """
-    work, rules = workspace_of(surroundings), _rules(retention_ms, retention_bytes, policy)
+    work, rules = workspace_of(common), _rules(retention_ms, retention_bytes, policy)
     sources = _sources(rules, override_policy, metadata_directory)
     space, delay = _space(free), optional_integer("delay_ms", delay_ms, 0)
     if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
@@ -244,10 +246,10 @@ def plan_repair(
     policy: RepairPolicy = "smallest-loss",
     only: str | Sequence[str] | None = None,
     quarantine: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> list[PlannedRepair]:
     """What `repair` would do now, a plan a log directory; see there."""
-    work, options = workspace_of(surroundings), _repair_options(policy, only, quarantine)
+    work, options = workspace_of(common), _repair_options(policy, only, quarantine)
     located = paths_of(paths)
     warn_of_runs(work, located)
     jobs = repairing.repair_jobs(work.fs, located)
@@ -259,7 +261,7 @@ def repair(
     policy: RepairPolicy = "smallest-loss",
     only: str | Sequence[str] | None = None,
     quarantine: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> list[Repaired]:
     """Verifies partitions or log directories and repairs what is wrong, as `seglog verify --repair`.
 
@@ -286,7 +288,7 @@ def repair(
     [b'first', b'third']
     'undone'
     """
-    work, options = workspace_of(surroundings), _repair_options(policy, only, quarantine)
+    work, options = workspace_of(common), _repair_options(policy, only, quarantine)
     done = []
     for job in repairing.repair_jobs(work.fs, local_paths_of(paths)):
         one = repairing.repair_job(work, job, settings_of(work, job.log_directory), options)
@@ -297,14 +299,14 @@ def repair(
 
 
 def undo(
-    run: RunRecord | Location, *, quarantine: Location | None = None, **surroundings: Unpack[Surroundings]
+    run: RunRecord | Location, *, quarantine: Location | None = None, **common: Unpack[CommonArguments]
 ) -> RunRecord:
     """Takes a repair, recovery or truncation back: every file as it was. `run` is its record, its folder or its name.
 
     RefusedError when a file that it changed has changed again since. NotALogError for a name that is nowhere. The
     examples of `repair` and `recover` show it.
     """
-    work = workspace_of(surroundings)
+    work = workspace_of(common)
     if not isinstance(run, RunRecord):
         run = named_run(work.fs, work.environment, str(parse_location(run)), optional_path(quarantine))
     return undo_run(work.fs, run)
@@ -325,10 +327,10 @@ def _remember(work: Workspace, folder: Path) -> None:
 
 
 def plan_recover(
-    path: Location, *, recovery_point: int | None = None, **surroundings: Unpack[Surroundings]
+    path: Location, *, recovery_point: int | None = None, **common: Unpack[CommonArguments]
 ) -> list[RecoveryReport]:
     """What `recover` would do now; see there."""
-    work, target, settings = _one(surroundings, path)
+    work, target, settings = _one(common, path)
     warn_of_runs(work, [target.path])
     options = RecoveryOptions(optional_integer("recovery_point", recovery_point, 0), dry_run=True)
     return list(recover_target(work.fs, work.clock, target, settings, options))
@@ -340,7 +342,7 @@ def recover(
     recovery_point: int | None = None,
     keep: bool = True,
     quarantine: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> list[RecoveryReport]:
     """Recovers a partition, or all of a log directory, as a broker that starts after a crash; one report each.
 
@@ -364,7 +366,7 @@ def recover(
     (1, 1, 147)
     'undone'
     """
-    work, target, settings = _one(surroundings, local_path(path))
+    work, target, settings = _one(common, local_path(path))
     keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path(quarantine))
     point = optional_integer("recovery_point", recovery_point, 0)
     options = RecoveryOptions(point, on_loss=keeper.on_loss if flag("keep", keep) else None)
@@ -380,10 +382,10 @@ def plan_truncate(
     *,
     to_offset: int | None = None,
     to_time_ms: int | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> Truncated:
     """What `truncate` would do now; see there."""
-    return _truncated(surroundings, partition, to_offset, to_time_ms, None, dry_run=True, keep=True)
+    return _truncated(common, partition, to_offset, to_time_ms, None, dry_run=True, keep=True)
 
 
 def truncate(
@@ -393,7 +395,7 @@ def truncate(
     to_time_ms: int | None = None,
     keep: bool = True,
     quarantine: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> Truncated:
     """Cuts off the end of a log, whole batches: `to_offset` and everything after it, or from the first record of
     `to_time_ms` (epoch milliseconds) or later on. With `keep` it goes to the quarantine first, and `undo` gives it
@@ -411,11 +413,11 @@ def truncate(
     ...     (done.cut.end_before, done.cut.end_offset), seglog.undo(done.run).state.value
     ((3, 1), 'undone')
     """
-    return _truncated(surroundings, partition, to_offset, to_time_ms, quarantine, dry_run=False, keep=keep)
+    return _truncated(common, partition, to_offset, to_time_ms, quarantine, dry_run=False, keep=keep)
 
 
 def _truncated(
-    surroundings: Surroundings,
+    common: CommonArguments,
     partition: Location,
     to_offset: int | None,
     to_time_ms: int | None,
@@ -427,7 +429,7 @@ def _truncated(
     offset, moment = optional_integer("to_offset", to_offset, 0), optional_integer("to_time_ms", to_time_ms)
     if (offset is None) == (moment is None):
         raise ValueError("give to_offset or to_time_ms: it says where to cut")
-    work, path = workspace_of(surroundings), local_path(partition)
+    work, path = workspace_of(common), local_path(partition)
     settings = settings_of(work, links.resolve(path).parent)
     keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path(quarantine))
     done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=flag("keep", keep))
@@ -445,7 +447,7 @@ def convert(
     *,
     magic: Literal[0, 1, 2] = 2,
     codec: Compression | str | None = None,
-    **surroundings: Unpack[LookingSurroundings],
+    **common: Unpack[ReadArguments],
 ) -> Converted:
     """Rewrites a partition with another record format or codec into the new partition directory `output`.
 
@@ -464,7 +466,7 @@ def convert(
         raise ValueError(f"magic: {magic!r} is not 0, 1 or 2")
     options = ConvertOptions(magic, None if codec is None else member(Compression, codec))
     target = links.resolve(local_path(output))
-    work, (source,) = looked_at(surroundings, [partition])
+    work, (source,) = looked_at(common, [partition])
     if parse_topic_partition(target.name) is None:
         raise ValueError(f"output: {target.name} is not of the form topic-partition")
     listing = convertible(work.fs, source)
@@ -475,8 +477,8 @@ def convert(
 # --- shared
 
 
-def _one(surroundings: Surroundings, path: Location) -> tuple[Workspace, Target, DirectorySettings]:
-    work = workspace_of(surroundings)
+def _one(common: CommonArguments, path: Location) -> tuple[Workspace, Target, DirectorySettings]:
+    work = workspace_of(common)
     target = resolve_path(work.fs, parse_location(path))
     return work, target, settings_of(work, log_directory_of(target))
 

@@ -6,15 +6,6 @@ from collections.abc import Iterator
 from typing import Literal, Unpack
 
 from seglog import layout
-from seglog.api.surroundings import (
-    Location,
-    LookingSurroundings,
-    looked_at,
-    optional_integer,
-    optional_path,
-    settings_of,
-    warn,
-)
 from seglog.arguments import flag, number, one_of, within
 from seglog.configuration.settings import DirectorySettings
 from seglog.dump.selection import Selection
@@ -25,7 +16,16 @@ from seglog.model import Isolation
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
 from seglog.operations.explain import Explanation, explain_partition
 from seglog.operations.stats import MeasuredPartition, PartitionStatistics, kept_rounds
-from seglog.operations.workspace import Sources
+from seglog.operations.workspace import (
+    Location,
+    ReadArguments,
+    Sources,
+    looked_at,
+    optional_integer,
+    optional_path,
+    settings_of,
+    warn,
+)
 from seglog.prognosis.doctor import Doctor
 from seglog.scan.listing import list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.storage import links
@@ -35,7 +35,7 @@ LevelName = Literal["header", "crc", "record", "index", "semantic"]
 DiffLevel = Literal["bytes", "batches", "view"]
 
 
-def partitions(*paths: Location, **surroundings: Unpack[LookingSurroundings]) -> list[PartitionOverview]:
+def partitions(*paths: Location, **common: Unpack[ReadArguments]) -> list[PartitionOverview]:
     """The partitions that the paths name, as `seglog ls` lists them: sizes, offsets, times, segments, leftovers.
 
     Raises the error of the first that cannot be read (OSError, NotALogError).
@@ -49,7 +49,7 @@ def partitions(*paths: Location, **surroundings: Unpack[LookingSurroundings]) ->
     [('clicks-0', 0, 1), ('clicks-1', 0, 1)]
     """
     listed = []
-    work, shown = looked_at(surroundings, paths)
+    work, shown = looked_at(common, paths)
     for found in overview(work.fs, resolve_paths(work.fs, shown)):
         if isinstance(found, Unlisted):
             raise found.error
@@ -63,7 +63,7 @@ def verify(
     live: bool = False,
     sample: float | None = None,
     max_duration_s: float | None = None,
-    **surroundings: Unpack[LookingSurroundings],
+    **common: Unpack[ReadArguments],
 ) -> Verification:
     """What is wrong with the segments, partitions or log directories at `paths`: iterate over the findings. `summary`
     is whole afterwards, or looks by itself where nobody iterated.
@@ -92,13 +92,13 @@ def verify(
     seconds = None if max_duration_s is None else number("max_duration_s", max_duration_s)
     if seconds is not None and not seconds >= 0:
         raise ValueError(f"max_duration_s: {max_duration_s} is less than 0")
-    work, shown = looked_at(surroundings, paths)
+    work, shown = looked_at(common, paths)
     options = VerifyOptions(wanted, flag("live", live), work.threads, share, max_duration_s=seconds)
     return Verification(work.fs, resolve_paths(work.fs, shown), options, work.clock)
 
 
 def stats(
-    *paths: Location, sizing: bool = False, write_rate: int | None = None, **surroundings: Unpack[LookingSurroundings]
+    *paths: Location, sizing: bool = False, write_rate: int | None = None, **common: Unpack[ReadArguments]
 ) -> Iterator[PartitionStatistics]:
     """What is in each partition that the paths name: records, keys, sizes, codecs, and the last cleaning rounds.
 
@@ -116,7 +116,7 @@ def stats(
     rate, sized = optional_integer("write_rate", write_rate, 1), flag("sizing", sizing)
     if rate is not None and not sized:
         raise ValueError("write_rate is for sizing: give sizing=True with it")
-    work, shown = looked_at(surroundings, paths)
+    work, shown = looked_at(common, paths)
     for target in resolve_paths(work.fs, shown):
         log_directory = log_directory_of(target)
         settings = settings_of(work, log_directory)
@@ -128,7 +128,7 @@ def stats(
                 yield partition.measured(work.fs, work.clock.now_ms(), sizing=sized, write_rate=rate)
 
 
-def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpack[LookingSurroundings]) -> Doctor:
+def doctor(*log_directories: Location, quick: bool = False, **common: Unpack[ReadArguments]) -> Doctor:
     """Would a Kafka broker start on these log directories, and what would it do to the data? Iterate over the
     diagnoses. `summary` is whole afterwards, or looks by itself where nobody iterated; its `loads` is the answer.
 
@@ -143,7 +143,7 @@ def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpa
     ...     [row.code for row in diagnosis if row.gravity.value == "blocker"], diagnosis.summary.loads
     ([], True)
     """
-    work, shown = looked_at(surroundings, log_directories, tell_of_runs=False)
+    work, shown = looked_at(common, log_directories, tell_of_runs=False)
     return Doctor(work.fs, shown, work.clock, work.settings, deep=not flag("quick", quick))
 
 
@@ -154,7 +154,7 @@ def diff(
     to_offset: int | None = None,
     limit: int | None = None,
     memory_bytes: int = 256 << 20,
-    **surroundings: Unpack[LookingSurroundings],
+    **common: Unpack[ReadArguments],
 ) -> Iterator[tuple[str, Difference]]:
     """How copies of a partition differ, or of all partitions where log directories are given: (name, difference).
 
@@ -183,7 +183,7 @@ def diff(
     options = ViewOptions(
         within("memory_bytes", memory_bytes, 1 << 20, layout.INT64_MAX), selection, 10_000 if most is None else most
     )
-    work, shown = looked_at(surroundings, copies)
+    work, shown = looked_at(common, copies)
     for name, directories in copies_by_partition(work.fs, shown):
         for found in differences(work.fs, directories, chosen, options, most):
             yield name, found
@@ -194,7 +194,7 @@ def explain(
     *,
     quick: bool = False,
     metadata_directory: Location | None = None,
-    **surroundings: Unpack[LookingSurroundings],
+    **common: Unpack[ReadArguments],
 ) -> Explanation:
     """Why a partition is not cleaned, not deleted, or not readable past an offset, and what would help.
 
@@ -209,7 +209,7 @@ def explain(
     ...     found.reading, [segment.cleaning for segment in found.segments]
     (('offsets 0 to 0 are in the log',), ['active: not cleaned before it is rolled'])
     """
-    work, (path,) = looked_at(surroundings, [partition])
+    work, (path,) = looked_at(common, [partition])
     sources = Sources(metadata_directory=optional_path(metadata_directory))
     settings: DirectorySettings = settings_of(work, links.resolve(path).parent, sources)
     return explain_partition(work, path, settings, sources, quick=flag("quick", quick))

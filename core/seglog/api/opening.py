@@ -83,7 +83,7 @@ def open_log(
             yield log
         return
     if is_tiered or _may_be_tier(fs, path):
-        from seglog.api.surroundings import looked_at
+        from seglog.operations.workspace import looked_at
 
         work, (path,) = looked_at(
             {"fs": fs, "local": local, "tier_keys": tier_keys, "remote_metadata": remote_metadata}, [path]

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from seglog.api.surroundings import Location, Surroundings, workspace_of
 from seglog.arguments import flag, instance, integer, mapping, several
 from seglog.operations import rebuild as rebuilding
 from seglog.operations import restore as restoring
 from seglog.operations.rebuild import RebuildRequest
 from seglog.operations.restore import RestorePlan
+from seglog.operations.workspace import CommonArguments, Location, workspace_of
 from seglog.reconstruction.plan import RebuildPlan
 from seglog.remote.routing import parse_location
 
@@ -26,7 +26,7 @@ def plan_rebuild(
     cluster_id: str | None = None,
     features: Mapping[str, int] | None = None,
     allow_missing: bool = False,
-    **surroundings: Unpack[Surroundings],
+    **common: Unpack[CommonArguments],
 ) -> RebuildPlan:
     """The cluster whose brokers' log directories these are, put together from them and from what can still be read of
     its metadata: `topics` with their partitions, `features`, `notes` on what is not known.
@@ -44,7 +44,7 @@ def plan_rebuild(
     ...     [(topic.name, topic.partitions[0].log_end) for topic in plan.topics], made[0].name
     ([('clicks', 1)], 'bootstrap.checkpoint')
     """
-    work = workspace_of(surroundings)
+    work = workspace_of(common)
     given_nodes = mapping("nodes", nodes, "a mapping from log directories to node ids")
     levels = mapping("features", features, "a mapping from names to levels")
     request = RebuildRequest(
@@ -58,29 +58,29 @@ def plan_rebuild(
     return rebuilding.plan_rebuild(work.fs, work.clock, request)
 
 
-def rebuild(plan: RebuildPlan, output: Location, **surroundings: Unpack[Surroundings]) -> list[Path]:
+def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArguments]) -> list[Path]:
     """Makes the new directory `output` with the plan's `bootstrap.checkpoint`, with which the metadata log of a new
     controller begins, and the small files that log directories lack; returns the files. The log directories stay as
     they are. RefusedError when `output` holds something.
     """
-    work = workspace_of(surroundings)
+    work = workspace_of(common)
     made = instance("plan", plan, RebuildPlan, "what plan_rebuild gives")
     return rebuilding.write_rebuilt(work.fs, work.clock, made, parse_location(output))
 
 
-def plan_restore(*sources: Location, output: Location, **surroundings: Unpack[Surroundings]) -> RestorePlan:
+def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonArguments]) -> RestorePlan:
     """The partitions that directories of `sources` become in `output`: those that a broker set aside (`-delete`,
     `-stray`, `-future`), what a run took out (its folder in the quarantine), copies of a partition's directory.
 
     Parts of one partition are joined; `partitions[i].joined` has its offsets, `damage` and `missing`. RefusedError, or
     Obstacles, for parts that contradict each other. Nothing is changed.
     """
-    work = workspace_of(surroundings)
+    work = workspace_of(common)
     paths = [parse_location(path) for path in sources]
     return restoring.plan_restore(work.fs, paths, parse_location(output))
 
 
-def restore(plan: RestorePlan, **surroundings: Unpack[Surroundings]) -> list[Path]:
+def restore(plan: RestorePlan, **common: Unpack[CommonArguments]) -> list[Path]:
     """Makes the partitions of a plan, each whole or not at all, and returns their directories.
 
     >>> import os, tempfile, seglog
@@ -95,5 +95,5 @@ def restore(plan: RestorePlan, **surroundings: Unpack[Surroundings]) -> list[Pat
     ...         [record.value for record in log.records()]
     [b'value']
     """
-    work = workspace_of(surroundings)
+    work = workspace_of(common)
     return restoring.restore(work.fs, work.clock, instance("plan", plan, RestorePlan, "what plan_restore gives"))

@@ -1,29 +1,46 @@
-"""What an operation needs of its surroundings: files, clock, threads, and where configuration comes from.
+"""The workspace of an operation: files, clock, threads, and the sources of configuration.
 
-A command of the command line makes one of its common options, the library of a function's keyword arguments.
+A command makes one of its common options. The library and Spark make one of keyword arguments, which all their
+functions share, and take paths, tiers and targets from the caller by the functions here.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, cast
 
+from seglog.arguments import acting_as, described, integer, mapping, several
 from seglog.clock import Clock, SystemClock
+from seglog.configuration.keys import text_of
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.ordered_pool import available_threads
-from seglog.remote.routing import machine_files
-from seglog.scan.listing import Target, TargetKind
+from seglog.remote.routing import machine_files, parse_location, require_local
+from seglog.scan.listing import Target, TargetKind, resolve_paths
+from seglog.scan.view import unfinished_runs
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.tiers.recognition import recognise
+
+if TYPE_CHECKING:
+    from seglog.tiers.partition import TierOptions
+
+Location = str | os.PathLike[str]
+
+_logger = logging.getLogger("seglog")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What a verb's own options say of configuration: values by Kafka's key (None where an option was not given),
-    whether the user insists on what goes against the cluster's, and the log directory with the cluster's metadata."""
+    """Configuration from a command's own options.
+
+    `chosen` are values by Kafka's key, None for an option that was not given. With `override_policy` the user insists
+    on values that contradict the cluster's. `metadata_directory` is the log directory with the cluster's metadata.
+    """
 
     chosen: Mapping[str, object] = field(default_factory=dict)
     override_policy: bool = False
@@ -32,8 +49,11 @@ class Sources:
 
 @dataclass(frozen=True)
 class Workspace:
-    """`overrides` (`KEY=VALUE`) and `config_file` are the options --set and --config, `jobs` --jobs (None: all cores);
-    `environment` has SEGLOG_CONFIG and the variables of single keys."""
+    """The files, clock, threads and configuration sources of an operation.
+
+    `overrides` (`KEY=VALUE`) are the options --set, `config_file` is --config, `jobs` is --jobs (None: all cores).
+    `environment` holds SEGLOG_CONFIG and the variables of single keys.
+    """
 
     fs: FileSystem = field(default_factory=machine_files)
     clock: Clock = field(default_factory=SystemClock)
@@ -44,11 +64,11 @@ class Workspace:
 
     @property
     def threads(self) -> int:
-        """How many threads an operation may use."""
+        """Number of threads that an operation may use."""
         return self.jobs or available_threads()
 
     def given_settings(self) -> Settings:
-        """The sources that hold for every log directory. ConfigError for an unknown key or impossible value."""
+        """Returns the sources for every log directory. Raises ConfigError for an unknown key or a bad value."""
         return load_settings(
             self.fs,
             overrides=self.overrides,
@@ -58,7 +78,7 @@ class Workspace:
         )
 
     def settings(self, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
-        """The configuration of each topic in a log directory. ConfigError as above."""
+        """Returns the configuration of each topic in a log directory. Raises ConfigError as `given_settings` does."""
         said = sources or Sources()
         chosen = {key: value for key, value in said.chosen.items() if value is not None}
         if said.metadata_directory is not None:
@@ -67,13 +87,13 @@ class Workspace:
         return DirectorySettings(self.fs, log_directory, given, chosen, override_policy=said.override_policy)
 
     def given_options(self) -> list[str]:
-        """The options of the command line that say the same, for commands that are advised."""
+        """Returns --set and --config as on the command line, for the commands that messages suggest."""
         options = [part for override in self.overrides for part in ("--set", override)]
         return [*options, *(["--config", str(self.config_file)] if self.config_file is not None else [])]
 
 
 def policy_misuse(name: str, policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> str:
-    """What is wrong with a policy that the user gives for `targets` by the option `name`; empty where nothing is."""
+    """Returns an error message for a policy given for `targets` with the option `name`, or "" if it is valid."""
     if policy is None:
         return ""
     if policy not in policies:
@@ -81,3 +101,170 @@ def policy_misuse(name: str, policy: str | None, policies: Sequence[str], target
     if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
         return f"{name} is only for named partitions, not for a whole log directory"
     return ""
+
+
+# --- keyword arguments of the library and of Spark
+
+
+class CommonArguments(TypedDict, total=False):
+    """Keyword arguments of every function; all are optional.
+
+    `config`: configuration values by Kafka's key, as --set takes them. They take precedence over SEGLOG_CONFIG, the
+    environment and ./seglog.yaml, which count as on the command line. `config_file`: a YAML file, as --config.
+    `threads`: the largest number of threads (default: all cores). `clock`: replaces the current time. `fs`: replaces
+    the machine's files.
+    """
+
+    config: Mapping[str, object] | None
+    config_file: Location | None
+    threads: int
+    clock: Clock
+    fs: FileSystem
+
+
+def workspace_of(given: CommonArguments) -> Workspace:
+    """Returns the workspace that the arguments describe. Raises TypeError or ValueError, which names the argument."""
+    known = CommonArguments.__annotations__
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{name!r} is not an argument; every function also takes {', '.join(known)}")
+    config = mapping("config", given.get("config"), "a mapping from Kafka's keys to values")
+    fs, clock = given.get("fs"), given.get("clock")
+    file, threads = given.get("config_file"), given.get("threads")
+    if threads is not None and integer("threads", threads) < 1:
+        raise ValueError(f"threads: {threads} is less than 1")
+    return Workspace(
+        machine_files() if fs is None else acting_as("fs", fs, FileSystem),
+        SystemClock() if clock is None else acting_as("clock", clock, Clock),
+        tuple(f"{key}={text_of(value)}" for key, value in config.items()),
+        None if file is None else parse_location(file),
+        threads,
+    )
+
+
+def local_path(location: Location) -> Path:
+    """Returns a path of this machine, to write to. Raises ConfigError for a URL."""
+    path = parse_location(location)
+    require_local(path)
+    return path
+
+
+def local_paths_of(locations: Iterable[Location]) -> list[Path]:
+    """Returns paths of this machine, to write to. Raises ConfigError for a URL, TypeError if there is no path."""
+    found = paths_of(locations)
+    for path in found:
+        require_local(path)
+    return found
+
+
+def paths_of(locations: Iterable[Location]) -> list[Path]:
+    """Returns the paths. Raises TypeError if there is none, or for a value that is not a path."""
+    found = [parse_location(location) for location in locations]
+    if not found:
+        raise TypeError("name at least one path: a file, a partition directory or a log directory")
+    return found
+
+
+def targets_of(work: Workspace, locations: Iterable[Location]) -> list[Target]:
+    """Returns the partitions and log directories that the paths name. Raises NotALogError if there is no log."""
+    return resolve_paths(work.fs, paths_of(locations))
+
+
+def settings_of(work: Workspace, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
+    """Returns the configuration of a log directory's topics. Sends its warnings to the logger `seglog`."""
+    found = work.settings(log_directory, sources)
+    warn(*found.resolve(None).warnings, *found.problems)
+    return found
+
+
+def warn(*sentences: str) -> None:
+    """Sends sentences to the logger `seglog` as warnings; skips empty ones."""
+    for sentence in filter(None, sentences):
+        _logger.warning("%s", sentence)
+
+
+def warn_of_runs(work: Workspace, paths: Iterable[Path]) -> None:
+    """Warns of log directories around the paths in which a run that changes logs is unfinished."""
+    warn(*unfinished_runs(work.fs, paths))
+
+
+def optional_path(location: Location | None) -> Path | None:
+    """Returns the path, or None if none is given."""
+    return None if location is None else parse_location(location)
+
+
+def optional_integer(name: str, value: int | None, least: int | None = None) -> int | None:
+    """Returns the integer, or None if none is given. Raises TypeError for another type, ValueError below `least`."""
+    found = None if value is None else integer(name, value)
+    if found is not None and least is not None and found < least:
+        raise ValueError(f"{name}: {found} is less than {least}")
+    return found
+
+
+def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:
+    """Returns the items of a comma-separated text or of a sequence of texts, or None if none is given."""
+    if given is None or isinstance(given, str):
+        return None if given is None else [part.strip() for part in given.split(",")]
+    found = several(name, given, "text or a list of it")
+    for each in found:
+        if not isinstance(each, str):
+            raise TypeError(f"{name} holds text, not {described(each)}")
+    return found
+
+
+class ReadArguments(CommonArguments, total=False):
+    """Keyword arguments of functions that only read; all are optional.
+
+    The additional ones are for paths in tiered storage. `local`: the log directory with their local part. `tier_keys`:
+    private key files (PEM) by key pair id; the id "" stands for every other pair. `remote_metadata`: partitions of
+    `__remote_log_metadata`, or log directories that hold them. ValueError if one is given and no path is in a tier.
+    """
+
+    local: Location | None
+    tier_keys: Mapping[str, Location] | None
+    remote_metadata: Sequence[Location] | None
+
+
+_TIER_OPTIONS = tuple(ReadArguments.__annotations__.keys() - CommonArguments.__annotations__.keys())
+
+
+def looked_at(
+    given: ReadArguments, locations: Iterable[Location], *, tell_of_runs: bool = True
+) -> tuple[Workspace, list[Path]]:
+    """Returns the workspace and the paths to read, which show paths in tiered storage as partition directories.
+
+    Warns through the logger `seglog` about a tier when it is first read, and with `tell_of_runs` about unfinished runs
+    that change logs. Raises NotALogError, OSError, and the error of a key file that cannot be read.
+    """
+    plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
+    work, paths = workspace_of(cast(CommonArguments, plain)), paths_of(locations)
+    if tell_of_runs:
+        local = optional_path(given.get("local"))
+        warn_of_runs(work, [*paths, *filter(None, (local,))])
+    named = [name for name in _TIER_OPTIONS if given.get(name) is not None]
+    options = _options(work.fs, given) if named else None
+    recognised = recognise(work.fs, paths)
+    if not any(found.is_tier for found in recognised):
+        for name in named:
+            raise ValueError(f"{name} is only for paths in tiered storage, and none of these is one")
+        return work, paths
+    from seglog.tiers.view import show_tiers  # imports everything that reads a tier
+
+    fs, shown = show_tiers(work.fs, recognised, options, lambda remark: warn(str(remark)))
+    return replace(work, fs=fs), shown
+
+
+def _options(fs: FileSystem, given: ReadArguments) -> TierOptions:
+    from seglog.tiers.metadata import read_remote_logs
+    from seglog.tiers.partition import TierOptions
+    from seglog.tiers.segments import Keys, read_private_key
+
+    keys = mapping("tier_keys", given.get("tier_keys"), "a mapping from ids of key pairs to files")
+    pairs = {key_id: read_private_key(fs, parse_location(file)) for key_id, file in keys.items()}
+    metadata, locations = None, given.get("remote_metadata")
+    if locations is not None:
+        metadata = read_remote_logs(fs, paths_of(several("remote_metadata", locations, "a list of paths")))
+        warn(*metadata.problems)
+        if metadata.unreadable > len(metadata.problems):
+            warn(f"{metadata.unreadable - len(metadata.problems)} more records or batches cannot be read")
+    return TierOptions(optional_path(given.get("local")), Keys(pairs), metadata)

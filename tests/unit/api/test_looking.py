@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "sample: 5 is not above 0": (ValueError, lambda p: seglog.verify(p, sample=5)),
     "name at least one path": (TypeError, lambda _: seglog.verify()),
     "a path is text or a pathlib.Path, not 5": (TypeError, lambda _: seglog.partitions(5)),  # type: ignore
-    "'jobs' is not an argument; besides a verb's own there are config": (
+    "'jobs' is not an argument; every function also takes config": (
         TypeError, lambda p: seglog.verify(p, jobs=3),  # type: ignore
     ),
     "threads is an integer, not '3'": (TypeError, lambda p: seglog.verify(p, threads="3")),  # type: ignore
