@@ -28,7 +28,6 @@ from seglog.cleaner.chunks import (
     read_chunks,
 )
 from seglog.cleaner.indexing import (
-    DeadStretch,
     OffsetIndexing,
     TransactionTracker,
     make_room_for_large,
@@ -36,6 +35,7 @@ from seglog.cleaner.indexing import (
     track_batches,
 )
 from seglog.cleaner.legacy_filter import filter_legacy
+from seglog.cleaner.offset_map import DeadStretch
 from seglog.cleaner.round import CHUNK_BYTES, CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.errors import CorruptRecordError
