@@ -11,7 +11,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
-    from seglog.cleaner.stats import CleaningResult
+    from seglog.cleaner.output import CleaningResult
     from seglog.configuration.precedence import Contradiction
     from seglog.operations.clean import Cleaned, CleaningFailure, Outcome
 
@@ -99,7 +99,7 @@ def summary_lines(console: Console, result: CleaningResult) -> list[str]:
 
 def _tell_phases(console: Console, result: CleaningResult) -> None:
     """With -v, seconds by what they were spent on, over all threads, and what the copy was spared."""
-    from seglog.cleaner.stats import PHASES
+    from seglog.cleaner.output import PHASES
 
     phases = result.stats.phases
     if phases:

@@ -12,7 +12,7 @@ from seglog_cli.views.retention import retention_record
 
 if TYPE_CHECKING:
     from seglog.cleaner.manager import Uncleanable
-    from seglog.cleaner.stats import CleaningResult
+    from seglog.cleaner.output import CleaningResult
     from seglog.log.retention import RetentionPlan
     from seglog.operations.cleaner import CleanerService, PassOutcome
     from seglog_cli.session import Session
@@ -22,7 +22,7 @@ class Reporter:
     """The service's listener. Rounds go to stdout as they end, everything else to stderr."""
 
     def __init__(self, session: Session, log_directory: Path, prometheus: Path | None) -> None:
-        from seglog.cleaner.stats import CleaningHistory, state_directory
+        from seglog.operations.workspace import CleaningHistory, state_directory
 
         self.service: CleanerService | None = None
         self._session, self._console, self._prometheus = session, session.console, prometheus

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.output import CleanerStats
 from seglog.model import TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog_cli.views.cleaning import _REASONS

@@ -12,8 +12,8 @@ import pytest
 
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import clean_log
+from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions
-from seglog.cleaner.stats import CleaningResult
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record

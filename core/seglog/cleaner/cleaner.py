@@ -33,10 +33,17 @@ from typing import Generic, TypeAlias
 
 from seglog import layout
 from seglog.cleaner.indexing import OffsetIndexing, Step, TransactionTracker, build_offset_map
-from seglog.cleaner.output import CleanedOutput, GroupOutput, NullOutput, OutputT, SegmentSummary
+from seglog.cleaner.output import (
+    CleanedOutput,
+    CleanerStats,
+    CleaningResult,
+    GroupOutput,
+    NullOutput,
+    OutputT,
+    SegmentSummary,
+)
 from seglog.cleaner.record_filter import FilteredChunk, RecordFilter, held_by
 from seglog.cleaner.round import CleanerOptions, CleaningRound, RoundPlan, plan_round, rolled_segments
-from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
 from seglog.errors import IncompleteError, RefusedError
 from seglog.kernels import filter_slots

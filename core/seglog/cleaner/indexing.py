@@ -34,8 +34,8 @@ from seglog.cleaner.chunks import (
 )
 from seglog.cleaner.offset_map import DECIDED_ELSEWHERE, DeadStretch, IndexedChunks, KeyReader, KeyTable, OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
+from seglog.cleaner.output import CleanerStats
 from seglog.cleaner.round import CleaningRound
-from seglog.cleaner.stats import CleanerStats
 from seglog.kernels import filter_slots, superseding
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.filtering import Place

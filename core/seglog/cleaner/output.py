@@ -1,61 +1,43 @@
-"""Where a round's batches go: into `.cleaned` segments, or, for a dry run, nowhere.
+"""What a round writes and what it counts: its output segments, its statistics, and its result.
 
-Both keep the same account (bytes, batches, index entries), so that a dry run says exactly what a run would write. A
-group of segments becomes one, unless that would be larger than a segment can be (`GroupOutput`).
+Batches go into `.cleaned` segments (`CleanedOutput`), or nowhere in a dry run (`NullOutput`). Both keep the same
+account of bytes, batches and index entries, so a dry run says exactly what a run would write. A group of segments
+becomes one segment, unless that would be larger than a segment can be (`GroupOutput`).
+
+`CleanerStats` are Kafka's, plus what became of every record. The counts of parts of a round add up, such as groups of
+segments that were copied side by side or in Spark tasks. `CleaningResult.text` is the block in the broker's log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from seglog import layout
+from seglog.cleaner.round import RoundPlan, SegmentBounds
+from seglog.clock import Clock
+from seglog.escaping import escaped
 from seglog.format.filenames import FileState
-from seglog.kernels import indexing
+from seglog.kernels import filter_slots, indexing
 from seglog.log.indexes import AbortedTransaction, closing_time_entry, index_entries_for, new_index_state
 from seglog.log.segment import LogSegment
+from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
+MEBIBYTE = 1 << 20
+
+# Seconds of each, over all threads; one thread alone reads keys where it puts them into the map.
+PHASES = ("checksum", "decompress", "keys", "map", "filter", "compress", "write", "fsync", "swap")
+
 _WRITE_OUT_BYTES = 2 << 20  # the disk begins with so many at once, while the next ones are made
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentBounds:
-    """What one segment can hold: bytes of its `.log` (FileRecords counts them in 31 bits), bytes of each index
-    (segment.index.bytes), offsets relative to its base in 31 bits."""
-
-    log_bytes: int
-    index_bytes: int
-    index_interval_bytes: int
-
-    def fitting(self, batches: np.ndarray, base_offset: int, size: int, state: np.ndarray) -> int:
-        """How many of `batches` (layout.BATCH, ascending) a segment of `size` bytes still takes, from the first on.
-
-        `state` is that of its index rule (`kernels.indexing`), and stays as it is.
-        """
-        by_bytes = np.searchsorted(np.cumsum(batches["size"], dtype=np.int64), self.log_bytes - size, side="right")
-        by_offset = np.searchsorted(batches["last_offset"] - base_offset, layout.INT32_MAX, side="right")
-        count = int(min(by_bytes, by_offset))
-        most_entries = max(int(state[indexing.OFFSET_ENTRIES]), int(state[indexing.TIME_ENTRIES])) + count
-        if most_entries < self.index_bytes // layout.TIME_INDEX_ENTRY.itemsize:  # its entries are the larger ones
-            return count
-        return self._indexable(batches[:count], state.copy())
-
-    def _indexable(self, batches: np.ndarray, state: np.ndarray) -> int:
-        """Kafka: OffsetIndex.append and TimeIndex.maybeAppend refuse a full index; a time index keeps a last entry."""
-        most_offsets = self.index_bytes // layout.OFFSET_INDEX_ENTRY.itemsize
-        most_times = self.index_bytes // layout.TIME_INDEX_ENTRY.itemsize - 1
-        for i in range(len(batches)):
-            full = state[indexing.OFFSET_ENTRIES] >= most_offsets or state[indexing.TIME_ENTRIES] >= most_times
-            if full and state[indexing.BYTES_SINCE_LAST_ENTRY] > self.index_interval_bytes:
-                return i
-            index_entries_for(batches[i : i + 1], self.index_interval_bytes, state)
-        return len(batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +208,266 @@ class GroupOutput(Generic[OutputT]):
         """Returns when every segment is on stable storage."""
         for part in self.parts:
             part.wait()
+
+
+# --- counts and result
+
+
+@dataclass(eq=False)
+class RoundCounts:
+    """What was counted of a round, or of a part of one: values that can be added and sent.
+
+    `map_*` count the index passes' first one, but `map_entries` the keys of all of them and `most_map_entries` those of
+    the fullest. `bytes_read` are those of the sources, as Kafka counts them; `bytes_unread` of them were dead
+    (`indexing`) and not read a second time. `records_read` counts records that were looked at: batches deleted
+    whole count in bytes only. `phases` are seconds, over all threads.
+    """
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    map_entries: int = 0
+    most_map_entries: int = 0
+    index_passes: int = 1
+    bytes_read: int = 0
+    bytes_unread: int = 0
+    bytes_written: int = 0
+    batches_written: int = 0
+    counters: np.ndarray = field(default_factory=lambda: np.zeros(filter_slots.COUNTER_SLOTS, dtype=np.int64))
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def add(self, part: RoundCounts) -> None:
+        """Adds what another object has counted of this round."""
+        self.map_bytes_read += part.map_bytes_read
+        self.map_records_read += part.map_records_read
+        self.map_entries += part.map_entries
+        self.most_map_entries = max(self.most_map_entries, part.most_map_entries)
+        self.index_passes = max(self.index_passes, part.index_passes)
+        self.bytes_read += part.bytes_read
+        self.bytes_unread += part.bytes_unread
+        self.bytes_written += part.bytes_written
+        self.batches_written += part.batches_written
+        self.counters += part.counters
+        for name, seconds in part.phases.items():
+            self.phases[name] = self.phases.get(name, 0.0) + seconds
+
+
+class CleanerStats(RoundCounts):
+    """The counts of one round and how long it took (Kafka: CleanerStats, plus what became of the records).
+
+    Times are monotonic seconds of the clock given.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.started = self.map_completed = self.ended = clock.monotonic()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but the lock, so that plans and results travel between processes."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+
+    def counts(self) -> RoundCounts:
+        """The counts alone."""
+        counted = RoundCounts()
+        counted.add(self)
+        return counted
+
+    def resumed(self) -> CleanerStats:
+        """The same once more, to go on from here: what is counted on one is not counted on the other."""
+        again = CleanerStats(self.clock)
+        again.add(self)
+        again.started, again.map_completed = self.started, self.map_completed
+        return again
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Adds the time spent inside to a phase."""
+        begin = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            spent = self.clock.monotonic() - begin
+            with self._lock:
+                self.phases[name] = self.phases.get(name, 0.0) + spent
+
+    def index_done(self) -> None:
+        """Ends the time that counts as indexing."""
+        self.map_completed = self.clock.monotonic()
+
+    def all_done(self) -> None:
+        """Ends the round's time."""
+        self.ended = self.clock.monotonic()
+
+    def _counter(self, slot: int) -> int:
+        return int(self.counters[slot])
+
+    @property
+    def records_read(self) -> int:
+        return self._counter(filter_slots.RECORDS_READ)
+
+    @property
+    def records_written(self) -> int:
+        return self._counter(filter_slots.RECORDS_WRITTEN)
+
+    @property
+    def invalid_records(self) -> int:
+        """Records without a key, which a compacted log cannot keep."""
+        return self._counter(filter_slots.RECORDS_WITHOUT_KEY)
+
+    @property
+    def tombstones_kept(self) -> int:
+        return self._counter(filter_slots.TOMBSTONES_KEPT)
+
+    @property
+    def index_seconds(self) -> float:
+        return self.map_completed - self.started
+
+    @property
+    def clean_seconds(self) -> float:
+        return self.ended - self.map_completed
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+    def reasons(self) -> dict[str, int]:
+        """How many records and batches were kept and dropped, by reason, in a fixed order."""
+        f = filter_slots
+        kept = self.records_written - self.tombstones_kept - self._counter(f.CONTROL_RECORDS_KEPT)
+        return {
+            "records_kept": kept,
+            "tombstones_kept": self.tombstones_kept,
+            "control_records_kept": self._counter(f.CONTROL_RECORDS_KEPT),
+            "records_superseded": self._counter(f.RECORDS_SUPERSEDED),
+            "records_without_key": self.invalid_records,
+            "tombstones_expired": self._counter(f.TOMBSTONES_EXPIRED),
+            "records_discarded": self._counter(f.RECORDS_DISCARDED),
+            "batches_discarded": self._counter(f.BATCHES_DISCARDED),
+            "batches_verbatim": self._counter(f.BATCHES_VERBATIM),
+            "batches_rebuilt": self._counter(f.BATCHES_REBUILT),
+            "batches_emptied": self._counter(f.BATCHES_EMPTIED),
+            "delete_horizons_set": self._counter(f.HORIZONS_SET),
+        }
+
+
+@dataclass(frozen=True)
+class CleaningResult:
+    """A round's outcome, predicted (`dry_run`) or done.
+
+    `segments_before` are (base offset, bytes) of the segments rewritten, `segments_after` what they became.
+    `limit_reason` says why nothing past `end_offset` was cleaned.
+    """
+
+    topic_partition: TopicPartition
+    dry_run: bool
+    first_dirty_offset: int
+    end_offset: int
+    segments_before: tuple[tuple[int, int], ...]
+    segments_after: tuple[SegmentSummary, ...]
+    map_slots: int
+    stats: CleanerStats
+    limit_reason: str = ""
+
+    @classmethod
+    def of(
+        cls, plan: RoundPlan, stats: CleanerStats, summaries: Sequence[SegmentSummary], *, dry_run: bool
+    ) -> CleaningResult:
+        return cls(
+            topic_partition=plan.topic_partition,
+            dry_run=dry_run,
+            first_dirty_offset=plan.first_dirty_offset,
+            end_offset=plan.end_offset,
+            segments_before=tuple(zip(plan.source_bases, plan.sizes, strict=True)),
+            segments_after=tuple(summaries),
+            map_slots=plan.options.map_slots,
+            stats=stats,
+            limit_reason=plan.limit_reason,
+        )
+
+    @property
+    def buffer_utilization(self) -> float:
+        """How full the dedupe buffer became, as a share of the entries that Kafka's map has in it."""
+        return self.stats.most_map_entries / max(self.map_slots, 1)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the new `.log` files."""
+        return sum(segment.size for segment in self.segments_after)
+
+    def text(self, thread: int = 0) -> str:
+        """The block that a broker logs after a round (Kafka: LogCleaner.recordStats, specification §12.10), to the
+        letter; of a dry run it says what would have been done.
+        """
+        stats = self.stats
+        read, written = stats.bytes_read / MEBIBYTE, stats.bytes_written / MEBIBYTE
+        mapped, total = stats.map_bytes_read / MEBIBYTE, stats.seconds
+        index, clean = stats.index_seconds, stats.clean_seconds
+        rewrote = "Would have cleaned" if self.dry_run else "Cleaned"
+        begin = rewrote if self.dry_run else f"Log cleaner thread {thread} cleaned"
+        section = f"[{self.first_dirty_offset}, {self.end_offset}]"
+        lines = [
+            f"{begin} log {escaped(str(self.topic_partition))} (dirty section = {section})",
+            f"{_number(read)} MB of log processed in {_number(total)} seconds ({_number(_ratio(read, total))} MB/sec).",
+            f"Indexed {_number(mapped)} MB in {_plain(index)} seconds ({_number(_ratio(mapped, index))} Mb/sec,"
+            f" {_plain(100 * _ratio(index, total))}% of total time)",
+            f"Buffer utilization: {_plain(100 * self.buffer_utilization)}%",
+            f"{rewrote} {_number(read)} MB in {_plain(clean)} seconds ({_number(_ratio(read, clean))} Mb/sec,"
+            f" {_plain(100 * _ratio(clean, total))}% of total time)",
+            f"Start size: {_number(read)} MB ({stats.records_read:,} messages)",
+            f"End size: {_number(written)} MB ({stats.records_written:,} messages)",
+            f"{_plain(100 * (1 - _ratio(stats.bytes_written, stats.bytes_read)))}% size reduction"
+            f" ({_plain(100 * (1 - _ratio(stats.records_written, stats.records_read)))}% fewer messages)",
+        ]
+        return "\n" + "".join(f"\t{line}\n" for line in lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of type `cleaning` in the command line's JSON."""
+        stats = self.stats
+        return {
+            "type": "cleaning",
+            "partition": str(self.topic_partition),
+            "dry_run": self.dry_run,
+            "first_dirty_offset": self.first_dirty_offset,
+            "end_offset": self.end_offset,
+            "index_passes": stats.index_passes,
+            "map_slots": self.map_slots,
+            "map_entries": stats.map_entries,
+            "buffer_utilization": self.buffer_utilization,
+            "bytes_read": stats.bytes_read,
+            "bytes_unread": stats.bytes_unread,
+            "bytes_written": stats.bytes_written,
+            "records_read": stats.records_read,
+            "records_written": stats.records_written,
+            "batches_written": stats.batches_written,
+            "tombstones_kept": stats.tombstones_kept,
+            "reasons": stats.reasons(),
+            "segments_before": [{"base_offset": base, "size": size} for base, size in self.segments_before],
+            "segments_after": [{"base_offset": s.base_offset, "size": s.size} for s in self.segments_after],
+            "index_seconds": stats.index_seconds,
+            "clean_seconds": stats.clean_seconds,
+            "phase_seconds": dict(stats.phases),
+        }
+
+
+def _ratio(part: float, whole: float) -> float:
+    """As Java divides doubles: x/0 is infinite, 0/0 not a number."""
+    if whole == 0:
+        return math.nan if part == 0 else math.copysign(math.inf, part)
+    return part / whole
+
+
+def _number(value: float) -> str:
+    return _plain(value) if not math.isfinite(value) else f"{value:,.1f}"
+
+
+def _plain(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return f"{value:.1f}"

@@ -36,8 +36,8 @@ from seglog.cleaner.indexing import (
 )
 from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.offset_map import DeadStretch
+from seglog.cleaner.output import CleanerStats
 from seglog.cleaner.round import CHUNK_BYTES, CleaningRound
-from seglog.cleaner.stats import CleanerStats
 from seglog.errors import CorruptRecordError
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compressed_pieces

@@ -32,10 +32,10 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.output import SegmentBounds
 from seglog.clock import Clock
 from seglog.errors import ConfigError, RefusedError
-from seglog.log.indexes import AbortedTransaction
+from seglog.kernels import indexing
+from seglog.log.indexes import AbortedTransaction, index_entries_for
 from seglog.log.log import Log
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
@@ -139,6 +139,40 @@ class CleanerOptions:
     def most_chunk_bytes(self) -> int:
         """Largest chunk for so many threads."""
         return max(_CHUNKS_BYTES // self.jobs, 64 << 10)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBounds:
+    """What one segment can hold: bytes of its `.log` (FileRecords counts them in 31 bits), bytes of each index
+    (segment.index.bytes), offsets relative to its base in 31 bits."""
+
+    log_bytes: int
+    index_bytes: int
+    index_interval_bytes: int
+
+    def fitting(self, batches: np.ndarray, base_offset: int, size: int, state: np.ndarray) -> int:
+        """How many of `batches` (layout.BATCH, ascending) a segment of `size` bytes still takes, from the first on.
+
+        `state` is that of its index rule (`kernels.indexing`), and stays as it is.
+        """
+        by_bytes = np.searchsorted(np.cumsum(batches["size"], dtype=np.int64), self.log_bytes - size, side="right")
+        by_offset = np.searchsorted(batches["last_offset"] - base_offset, layout.INT32_MAX, side="right")
+        count = int(min(by_bytes, by_offset))
+        most_entries = max(int(state[indexing.OFFSET_ENTRIES]), int(state[indexing.TIME_ENTRIES])) + count
+        if most_entries < self.index_bytes // layout.TIME_INDEX_ENTRY.itemsize:  # its entries are the larger ones
+            return count
+        return self._indexable(batches[:count], state.copy())
+
+    def _indexable(self, batches: np.ndarray, state: np.ndarray) -> int:
+        """Kafka: OffsetIndex.append and TimeIndex.maybeAppend refuse a full index; a time index keeps a last entry."""
+        most_offsets = self.index_bytes // layout.OFFSET_INDEX_ENTRY.itemsize
+        most_times = self.index_bytes // layout.TIME_INDEX_ENTRY.itemsize - 1
+        for i in range(len(batches)):
+            full = state[indexing.OFFSET_ENTRIES] >= most_offsets or state[indexing.TIME_ENTRIES] >= most_times
+            if full and state[indexing.BYTES_SINCE_LAST_ENTRY] > self.index_interval_bytes:
+                return i
+            index_entries_for(batches[i : i + 1], self.index_interval_bytes, state)
+        return len(batches)
 
 
 # --- the plan

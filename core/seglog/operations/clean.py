@@ -29,8 +29,8 @@ from seglog.cleaner.cleaner import (
     untold,
 )
 from seglog.cleaner.manager import CleanerManager, LogToClean, log_to_clean
+from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions, RoundPlan, Strategy, plan_round
-from seglog.cleaner.stats import CleaningHistory, CleaningResult, state_directory
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import POLICY, ResolvedConfig
@@ -44,7 +44,7 @@ from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
-from seglog.operations.workspace import Workspace
+from seglog.operations.workspace import CleaningHistory, Workspace, state_directory
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem

@@ -27,8 +27,8 @@ from typing import Protocol
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.manager import CleanerManager, LogToClean, Uncleanable, fingerprint_of
+from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import OFFSET, CleanerOptions, Strategy
-from seglog.cleaner.stats import CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.configuration.precedence import ResolvedConfig

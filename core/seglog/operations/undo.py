@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from seglog.cleaner.stats import state_directory
 from seglog.format.filenames import QUARANTINE_WITHIN
+from seglog.operations.workspace import state_directory
 from seglog.remote.routing import require_name
 from seglog.runs.apply import settle_pending, undo_run
 from seglog.runs.journal import RunRecord, RunState, read_journal

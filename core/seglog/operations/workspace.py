@@ -1,4 +1,4 @@
-"""The workspace of an operation: files, clock, threads, and the sources of configuration.
+"""The workspace of an operation: files, clock, threads, configuration sources, and seglog's own state.
 
 A command makes one of its common options. The library and Spark make one of keyword arguments, which all their
 functions share, and take paths, tiers and targets from the caller by the functions here.
@@ -6,12 +6,14 @@ functions share, and take paths, tiers and targets from the caller by the functi
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from seglog.arguments import acting_as, described, integer, mapping, several
 from seglog.clock import Clock, SystemClock
@@ -23,15 +25,27 @@ from seglog.remote.routing import machine_files, parse_location, require_local
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.view import unfinished_runs
 from seglog.storage import links
+from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.recognition import recognise
 
 if TYPE_CHECKING:
+    from seglog.cleaner.output import CleaningResult
     from seglog.tiers.partition import TierOptions
 
 Location = str | os.PathLike[str]
 
 _logger = logging.getLogger("seglog")
+
+MOST_ROUNDS = 500  # of a log directory's cleaning history
+
+# The numbers that readers of the history rely on.
+_FIGURES = (
+    *("time", "first_dirty_offset", "end_offset", "bytes_read", "bytes_written", "records_read", "records_written"),
+    *("buffer_utilization", "index_passes", "index_seconds", "clean_seconds"),
+)
+
+Round = dict[str, Any]  # a round in the cleaning history
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,62 @@ def policy_misuse(name: str, policy: str | None, policies: Sequence[str], target
     if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
         return f"{name} is only for named partitions, not for a whole log directory"
     return ""
+
+
+# --- what seglog remembers
+
+
+def state_directory(environment: Mapping[str, str]) -> Path:
+    """Returns the directory of seglog's own state: `$XDG_STATE_HOME/seglog`, or the same below `~/.local/state`."""
+    home = environment.get("XDG_STATE_HOME") or str(Path(environment.get("HOME") or "/") / ".local" / "state")
+    return Path(home) / "seglog"
+
+
+class CleaningHistory:
+    """Past cleaning rounds of the partitions in `log_directory`, in the file `path`, never in the log directory.
+
+    Each log directory has one file, `cleaning/<digest of its path>.jsonl`, with a JSON object per round, newest last.
+    Only the newest `MOST_ROUNDS` are kept. Only the process that holds the directory's lock writes the file. An
+    unreadable line is skipped: history is a convenience and never blocks cleaning.
+    """
+
+    def __init__(self, fs: FileSystem, state: Path, log_directory: Path) -> None:
+        self._fs, self.log_directory = fs, links.resolve(log_directory)
+        digest = hashlib.sha256(str(self.log_directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self.path = state / "cleaning" / f"{digest}.jsonl"
+
+    def rounds(self) -> list[Round]:
+        """Returns the rounds in the file, oldest first. Raises OSError if it cannot be read."""
+        if self._fs.status(self.path) is None:
+            return []
+        found = map(_parsed, self._fs.read_bytes(self.path).splitlines())
+        return [round_ for round_ in found if round_ is not None]
+
+    def add(self, results: Iterable[CleaningResult], now_ms: int) -> None:
+        """Adds rounds that ended at `now_ms` (epoch milliseconds). Raises OSError if the file cannot be written."""
+        new = []
+        for result in results:
+            facts = result.to_json()
+            for name in ("segments_before", "segments_after"):
+                facts[name] = {"count": len(facts[name]), "size": sum(segment["size"] for segment in facts[name])}
+            new.append({"time": now_ms, "directory": str(self.log_directory), **facts})
+        if new:
+            kept = [*self.rounds(), *new][-MOST_ROUNDS:]
+            self._fs.make_directory(self.path.parent, parents=True)
+            lines = (json.dumps(round_, separators=(",", ":")) + "\n" for round_ in kept)
+            write_atomically(self._fs, self.path, "".join(lines).encode())
+
+
+def _parsed(line: bytes) -> Round | None:
+    """Returns the round in a line of the history, or None if the line is not one."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("partition"), str):
+        return None
+    figures = (found.get(name) for name in _FIGURES)
+    return found if all(isinstance(each, int | float) and 0 <= each < 2**63 for each in figures) else None
 
 
 # --- keyword arguments of the library and of Spark

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seglog.cleaner.cleaner import apply_plan, roll_as_planned
+from seglog.cleaner.output import CleanerStats, CleaningResult
 from seglog.cleaner.round import CleanerOptions, RoundPlan, plan_round
-from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import RefusedError

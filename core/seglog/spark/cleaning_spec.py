@@ -12,9 +12,8 @@ from typing import cast
 import numpy as np
 
 from seglog import errors
-from seglog.cleaner.output import SegmentSummary
+from seglog.cleaner.output import CleanerStats, RoundCounts, SegmentSummary
 from seglog.cleaner.round import CleaningRound, RoundPlan
-from seglog.cleaner.stats import CleanerStats, RoundCounts
 from seglog.clock import FixedClock
 from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.filenames import segment_file_name

@@ -33,10 +33,9 @@ from seglog.cleaner.cleaner import (
 )
 from seglog.cleaner.indexing import OffsetIndexing, TransactionTracker, track_batches
 from seglog.cleaner.offset_map import OffsetMap
-from seglog.cleaner.output import GroupOutput
+from seglog.cleaner.output import CleanerStats, GroupOutput, RoundCounts
 from seglog.cleaner.record_filter import RecordFilter
 from seglog.cleaner.round import CleanerOptions, CleaningRound
-from seglog.cleaner.stats import CleanerStats, RoundCounts
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
 from seglog.format.log_manifest import ManifestSegment

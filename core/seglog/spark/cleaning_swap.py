@@ -16,9 +16,8 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from seglog.cleaner.output import SegmentSummary
+from seglog.cleaner.output import CleanerStats, CleaningResult, SegmentSummary
 from seglog.cleaner.round import RoundPlan
-from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
 from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import FileState

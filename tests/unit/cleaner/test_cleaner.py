@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from seglog.cleaner.cleaner import ForeseenRound, apply_plan, clean_log, foresee_round
+from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions, Strategy, plan_round
-from seglog.cleaner.stats import CleaningResult
 from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log
 from seglog.model import Compression, Header, Record

@@ -9,8 +9,8 @@ import pytest
 
 from seglog import layout
 from seglog.cleaner.cleaner import apply_plan, foresee_round
-from seglog.cleaner.output import GroupOutput, NullOutput, SegmentBounds
-from seglog.cleaner.round import CleanerOptions, plan_round
+from seglog.cleaner.output import GroupOutput, NullOutput
+from seglog.cleaner.round import CleanerOptions, SegmentBounds, plan_round
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity

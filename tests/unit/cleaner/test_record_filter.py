@@ -13,9 +13,9 @@ import pytest
 from seglog import layout
 from seglog.cleaner.cleaner import index_round
 from seglog.cleaner.indexing import OffsetIndexing
+from seglog.cleaner.output import CleanerStats
 from seglog.cleaner.record_filter import ChunkTask, FilteredChunk, RecordFilter
 from seglog.cleaner.round import CleanerOptions, CleaningRound, plan_round
-from seglog.cleaner.stats import CleanerStats
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.decoder import decode_records
 from seglog.kernels import filter_slots

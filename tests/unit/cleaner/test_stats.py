@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.cleaner.stats import PHASES, CleanerStats, CleaningResult
+from seglog.cleaner.output import PHASES, CleanerStats, CleaningResult
 from seglog.kernels import filter_slots
 from seglog.model import Compression, TopicPartition
 from tests.support.cleaning import append, clean, compacted_log, many

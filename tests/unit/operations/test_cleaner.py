@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.manager import Uncleanable
-from seglog.cleaner.stats import CleaningResult
+from seglog.cleaner.output import CleaningResult
 from seglog.configuration.keys import CleanerConfig
 from seglog.errors import ConfigError
 from seglog.log.retention import RetentionPlan
