@@ -1,7 +1,7 @@
-"""What the KRaft controller wrote of topics and brokers into `__cluster_metadata-0`.
+"""Topics, partitions and configuration in the KRaft controller's log, `__cluster_metadata-0`.
 
-Of the metadata records these matter here: TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, CONFIG_RECORD,
-REMOVE_TOPIC_RECORD. `metadata_log` gives them in order; `inspect.metadata_image` takes all the others as well.
+This module reads TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, CONFIG_RECORD and REMOVE_TOPIC_RECORD.
+`metadata_log` yields the records in order; `inspect.metadata_image` reads all the others as well.
 
 Kafka: ConfigurationsDelta, TopicsDelta, PartitionRegistration; generated messages ConfigRecord, TopicRecord,
 PartitionRecord, PartitionChangeRecord, RemoveTopicRecord.
@@ -30,7 +30,7 @@ REMOVE_TOPIC_RECORD = 9
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-CLUSTER_DEFAULT = ""  # the name of the broker resource that every broker inherits
+CLUSTER_DEFAULT = ""  # the name of the broker resource that all brokers inherit
 METADATA_PARTITION = f"{CLUSTER_METADATA_TOPIC}-0"
 
 _KINDS = (TOPIC_RECORD, CONFIG_RECORD, REMOVE_TOPIC_RECORD)
@@ -42,7 +42,7 @@ _NO_DIRECTORY = {None, *(format_uuid(UUID(int=number)) for number in range(3))}
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """A configuration value, and the record that set it: a file and an offset in the metadata log."""
+    """A configuration value, and the record that set it: its file and offset in the metadata log."""
 
     value: str
     path: Path
@@ -51,10 +51,10 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where the controller wants a partition: brokers by id, and beside each replica the id of its log directory.
+    """The controller's assignment of a partition: broker ids, and for each replica the id of its log directory.
 
-    `directories` is empty where the controller's log knows none (before metadata version 3.7); `leader` is -1
-    without one.
+    `directories` is empty if the controller's log has none (before metadata version 3.7). `leader` is -1 if there is
+    no leader.
     """
 
     replicas: tuple[int, ...]
@@ -63,19 +63,19 @@ class Assignment:
     directories: tuple[str, ...] = ()
 
     def directory_of(self, node_id: int) -> str | None:
-        """The id of the log directory on a broker; None where nothing says it."""
+        """Returns the id of the log directory on a broker, None if unknown."""
         named = dict(zip(self.replicas, self.directories, strict=False)).get(node_id)
         return None if named in _NO_DIRECTORY else named
 
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """What the controller's log says of topics, their partitions and configuration.
+    """The topics, partitions and configuration in the controller's log.
 
-    `topics` maps a topic to its own values by Kafka's key, `brokers` a broker id as text (CLUSTER_DEFAULT: all brokers)
-    to its dynamic values. `topic_ids` maps names of existing topics to their ids, as Kafka writes them; `partitions` an
-    id to the assignments of the topic's partitions, by number, if these were asked for. `end_offset` is the offset
-    after the last record taken, `problems` are sentences about what could not be read.
+    `topics` maps a topic to its own values by Kafka's key; `brokers` maps a broker id as text (CLUSTER_DEFAULT: all
+    brokers) to its dynamic values. `topic_ids` maps the names of existing topics to their ids, as Kafka writes them.
+    `partitions` maps a topic id to the assignments of its partitions by number, if requested. `end_offset` is the
+    offset after the last record applied; `problems` are messages about what could not be read.
     """
 
     directory: Path
@@ -88,35 +88,34 @@ class ClusterMetadata:
 
     @property
     def knows_topics(self) -> bool:
-        """Whether it was read whole and names any topic: then what it does not name does not exist."""
+        """True if it was read completely and names any topic; then topics it does not name do not exist."""
         return bool(self.topic_ids) and not self.problems
 
     def assignment(self, topic_id: str, partition: int) -> Assignment | None:
-        """Where a partition belongs; None for one that does not exist."""
+        """Returns the assignment of a partition, None if the partition does not exist."""
         return self.partitions.get(topic_id, {}).get(partition)
 
     def assigned_to(self, node_id: int) -> Iterator[tuple[TopicPartition, str, Assignment]]:
-        """The partitions that have a replica on a broker, with their topic's id."""
+        """Yields the partitions that have a replica on a broker, with their topic's id."""
         for topic, topic_id in sorted(self.topic_ids.items()):
             for number, found in sorted(self.partitions.get(topic_id, {}).items()):
                 if node_id in found.replicas:
                     yield TopicPartition(topic, number), topic_id, found
 
     def topic_values(self, topic: str) -> dict[str, StoredValue]:
-        """The topic's own values; empty when it has none."""
+        """Returns the topic's own values; empty if it has none."""
         return self.topics.get(topic, {})
 
     def broker_values(self, node_id: int | None = None) -> dict[str, StoredValue]:
-        """Dynamic values of one broker, or with None those that all brokers inherit."""
+        """Returns the dynamic values of one broker, or with None those that all brokers inherit."""
         return self.brokers.get(CLUSTER_DEFAULT if node_id is None else str(node_id), {})
 
 
 def read_cluster_metadata(fs: FileSystem, log_directory: Path, *, assignments: bool = False) -> ClusterMetadata | None:
-    """What `log_directory`'s own metadata log says; None when it has no such log.
+    """Reads the metadata log in `log_directory`. Returns None if there is none.
 
-    `partitions` stays empty without `assignments`: a large cluster has many more of these than of all other records.
-    Nothing is created or locked. Damage, and what the operating system does not let read, is reported in `problems`,
-    never raised.
+    `partitions` stays empty without `assignments`: in a large cluster those are most of the records. Nothing is created
+    or locked. Damage and read errors are reported in `problems`, never raised.
     """
     directory = log_directory / METADATA_PARTITION
     status = fs.status(directory)
@@ -130,7 +129,7 @@ def read_cluster_metadata(fs: FileSystem, log_directory: Path, *, assignments: b
 
 
 class _Changes:
-    """Applies records to what is known so far."""
+    """Applies records to the metadata."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self.metadata = metadata
@@ -152,11 +151,11 @@ class _Changes:
             self._remove_topic(data["topicId"])
 
     def _change_partition(self, data: Mapping[str, Any]) -> None:
-        """What a change does not mention stays (Kafka: PartitionRegistration.merge)."""
+        """Applies a change; what it does not mention stays (Kafka: PartitionRegistration.merge)."""
         partitions = self.metadata.partitions.get(data["topicId"], {})
         before = partitions.get(int(data["partitionId"]))
         if before is None:
-            return  # of a topic that is gone: the controller would refuse the record
+            return  # the topic is gone; the controller would refuse the record
         changed: dict[str, Any] = {}
         for name in ("replicas", "isr", "directories"):
             if data.get(name) is not None:
@@ -166,11 +165,11 @@ class _Changes:
         partitions[int(data["partitionId"])] = replace(before, **changed)
 
     def _configure(self, record: MetadataRecord, data: Mapping[str, Any]) -> None:
-        """A null value takes the key back."""
+        """Sets a configuration value; null removes it."""
         owners = {TOPIC_RESOURCE: self.metadata.topics, BROKER_RESOURCE: self.metadata.brokers}
         values_of = owners.get(data["resourceType"])
         if values_of is None:
-            return  # another kind of resource: nothing here asks for it
+            return  # another kind of resource, which nothing here uses
         values = values_of.setdefault(data["resourceName"], {})
         if data["value"] is None:
             values.pop(data["name"], None)

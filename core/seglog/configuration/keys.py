@@ -1,11 +1,11 @@
-"""Kafka's configuration keys and the frozen values the engine works with.
+"""Kafka's configuration keys, and the frozen configuration values of the engine.
 
-Kafka: LogConfig, TopicConfig, ServerLogConfigs, CleanerConfig. `KEYS` is the one table: for each key its
-field, how its text is read, what a value must satisfy, what a broker would insist on, and the broker-level
-names that mean the same. Defaults are those of the dataclass fields. `remote.price.*` are seglog's own.
+Kafka: LogConfig, TopicConfig, ServerLogConfigs, CleanerConfig. `KEYS` has for each key its field, its parser, the
+range of its values, the minimum that a broker requires, and its broker-level synonyms. Defaults are those of the
+dataclass fields. `remote.price.*` are seglog's own.
 
-Within one source the topic-level name wins over broker synonyms, and milliseconds over minutes over hours.
-A value that a broker refuses but a log can have (`segment.bytes` under 1 MiB) is taken, with a warning.
+Within one source the topic-level name wins over broker synonyms, and milliseconds over minutes over hours. A value that
+a broker refuses but a log can have (`segment.bytes` under 1 MiB) is accepted, with a warning.
 """
 
 from __future__ import annotations
@@ -71,8 +71,10 @@ class LogConfig:
     min_insync_replicas: int = 1
 
     def __post_init__(self) -> None:
-        """Values of a fixed set may be given as text, as Kafka writes them; ConfigError for another text. TypeError and
-        ValueError name the field of a value that has another type, or does not fit 64 bits.
+        """Converts the values. Those of a fixed set may be text, as Kafka writes them.
+
+        Raises ConfigError for another text; TypeError and ValueError, with the field's name, for a value that has
+        another type or does not fit 64 bits.
         """
         for each in fields(self):
             if each.name not in _CHOICES:
@@ -84,37 +86,37 @@ class LogConfig:
                 raise ConfigError(f"{field}: {error}") from error
 
     def __repr__(self) -> str:
-        """The values that are not Kafka's defaults."""
+        """Shows the values that differ from Kafka's defaults."""
         own = (f"{each.name}={value!r}" for each in fields(self) if (value := getattr(self, each.name)) != each.default)
         return f"LogConfig({', '.join(own)})"
 
     @property
     def compact(self) -> bool:
-        """Whether the log is compacted (alone or with deletion)."""
+        """True if the log is compacted (alone or with deletion)."""
         return COMPACT in self.cleanup_policy
 
     @property
     def delete(self) -> bool:
-        """Whether old segments are deleted by time and size (alone or with compaction)."""
+        """True if old segments are deleted by time and size (alone or with compaction)."""
         return DELETE in self.cleanup_policy
 
     @property
     def codec(self) -> Compression | None:
-        """The codec batches are stored with; None keeps what the producer chose."""
+        """The codec of stored batches; None keeps the producer's."""
         return _CODECS[self.compression_type]
 
     @property
     def contradictions(self) -> tuple[str, ...]:
-        """Sentences about values that a broker takes one by one but not together."""
+        """Messages about values that a broker accepts one by one but not together."""
         if self.min_compaction_lag_ms <= self.max_compaction_lag_ms:
             return ()
         return (
             f"min.compaction.lag.ms: a broker refuses {self.min_compaction_lag_ms},"
-            f" more than max.compaction.lag.ms ({self.max_compaction_lag_ms}); taken as it is",
+            f" more than max.compaction.lag.ms ({self.max_compaction_lag_ms}); seglog accepts it",
         )
 
     def compression_level(self, codec: Compression) -> int | None:
-        """The configured level of a codec; None for those that have none."""
+        """Returns the configured level of a codec, None for codecs without levels."""
         levels = {
             Compression.GZIP: self.compression_gzip_level,
             Compression.LZ4: self.compression_lz4_level,
@@ -124,9 +126,11 @@ class LogConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
-        """Builds it from Kafka's keys or their broker synonyms, values as text, numbers, booleans or lists.
+        """Builds the configuration from Kafka's keys or their broker synonyms. Values are text, numbers, booleans or
+        lists.
 
-        ConfigError for an unknown key or an impossible value; what a broker would refuse is reported in `warnings`.
+        Raises ConfigError for an unknown key or an impossible value. Values that a broker would refuse are reported in
+        `warnings`.
         """
         given = mapping("values", values, "a mapping from Kafka's keys to values")
         config = cls(**_read_mapping(cls, given, warnings))
@@ -149,13 +153,13 @@ class CleanerConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
-        """As `LogConfig.from_mapping`, for the cleaner's keys."""
+        """Does the same as `LogConfig.from_mapping`, for the cleaner's keys."""
         return cls(**_read_mapping(cls, values, warnings))
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Other broker-level configuration that a log directory needs. Durations in milliseconds, sizes in bytes."""
+    """Other broker-level configuration of a log directory. Durations in milliseconds, sizes in bytes."""
 
     log_dirs: tuple[str, ...] = ()
     metadata_log_dir: str = ""
@@ -171,7 +175,7 @@ class BrokerConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
-        """As `LogConfig.from_mapping`, for the broker's keys."""
+        """Does the same as `LogConfig.from_mapping`, for the broker's keys."""
         return cls(**_read_mapping(cls, values, warnings))
 
 
@@ -202,25 +206,25 @@ class Key:
 
     @property
     def topic_level(self) -> bool:
-        """Whether a topic can have its own value."""
+        """True if a topic can have its own value."""
         return self.owner is LogConfig
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names it is known by, the one that wins first."""
+        """All names of the key, strongest first."""
         return (self.name, *self.synonyms)
 
     def is_default(self, name: str) -> bool:
-        """Whether `name` is a broker's for a key that a topic can have: it sets what holds for every topic."""
+        """True if `name` is a broker's name for a topic-level key, so that it sets the default for every topic."""
         return self.topic_level and name in self.synonyms and not name.startswith("internal.")
 
     @property
     def default(self) -> Any:
-        """Kafka's default, of a price seglog's."""
+        """Kafka's default; for a price, seglog's."""
         return _DEFAULTS[self.owner][self.field]
 
     def parse(self, text: str, name: str | None = None) -> Any:
-        """The value that `text` means under `name` (hours for `log.retention.hours`); ValueError in one sentence."""
+        """Parses `text` as a value of `name` (hours for `log.retention.hours`). Raises ValueError."""
         read = (self.synonyms.get(name) if name else None) or self.read
         try:
             value = read(text.strip())
@@ -231,9 +235,9 @@ class Key:
         return value
 
     def warning(self, value: Any) -> str | None:
-        """What a broker would object to in a value that a log can have."""
+        """Returns a message about a value that a broker refuses but a log can have."""
         if isinstance(value, (int, float)) and value < self.broker_minimum:
-            return f"{self.name}: a broker refuses {value}, less than {self.broker_minimum:.0f}; taken as it is"
+            return f"{self.name}: a broker refuses {value}, less than {self.broker_minimum:.0f}; seglog accepts it"
         return None
 
     def _range(self) -> str:
@@ -245,7 +249,7 @@ class Key:
 
 
 def _plain(name: str, value: object, default: object) -> object:
-    """A field's value in the type of its default."""
+    """Converts a field's value to the type of its default."""
     if isinstance(default, bool):
         return flag(name, value)
     return number(name, value) if isinstance(default, float) else within(name, value, -LONG_MAX - 1, LONG_MAX)
@@ -261,7 +265,7 @@ def _boolean(text: str) -> bool:
 def _policies(text: str) -> frozenset[str]:
     names = frozenset(name.strip() for name in text.split(",") if name.strip())
     if not names <= {COMPACT, DELETE}:
-        raise ValueError(f"{text[:64]!r} is not made of compact and delete, separated by a comma")
+        raise ValueError(f"{text[:64]!r} is not compact, delete or compact,delete")
     return names
 
 
@@ -306,7 +310,7 @@ def _one_of(choices: Mapping[str, Any], *, values: bool = False) -> Callable[[st
 
 
 def _rate(text: str) -> float:
-    """Bytes a second: a size, or Kafka's own notation of a double."""
+    """Parses bytes per second: a size, or a double in Kafka's notation."""
     if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", text, re.ASCII):
         return parse_share(text)
     return float(parse_size(text))
@@ -314,7 +318,7 @@ def _rate(text: str) -> float:
 
 def _price(text: str) -> float:
     if not re.fullmatch(r"\d{1,9}(?:\.\d+)?(?:[eE]-?\d{1,2})?", text, re.ASCII):
-        raise ValueError(f"{text[:64]!r} is not a price: write it as 0.0004")
+        raise ValueError(f"{text[:64]!r} is not a price such as 0.0004")
     return float(text)
 
 
@@ -420,7 +424,7 @@ _BY_NAME = {name: key for key in KEYS for name in key.names}
 
 
 def key_named(name: str) -> Key:
-    """The key that is known by `name`, its own or a broker's synonym; ConfigError with the nearest one if none."""
+    """Returns the key with this name or synonym. Raises ConfigError with the nearest name if there is none."""
     found = _BY_NAME.get(name)
     if found is None:
         nearest = difflib.get_close_matches(name, _BY_NAME, n=1)
@@ -430,7 +434,7 @@ def key_named(name: str) -> Key:
 
 
 def text_of(value: object) -> str:
-    """A value as Kafka writes it: `true`, `compact,delete`, `1048576`."""
+    """Returns a value as Kafka writes it: `true`, `compact,delete`, `1048576`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, TimestampType):
@@ -441,12 +445,12 @@ def text_of(value: object) -> str:
 
 
 def _read_mapping(owner: type[Any], values: Mapping[str, object], warnings: list[str] | None) -> dict[str, Any]:
-    """Field → value for the keys of `owner` in `values`; of several names of a key the strongest counts."""
+    """Returns field → value for the keys of `owner` in `values`; of several names of a key the strongest counts."""
     for given in values:
         if not isinstance(given, str):
             raise TypeError(f"a configuration key is text, not {described(given)}")
         if key_named(given).owner is not owner:
-            raise ConfigError(f"{given} is no key of {owner.__name__}")
+            raise ConfigError(f"{given} is not a key of {owner.__name__}")
     found: dict[str, Any] = {}
     for key in KEYS:
         name = next((name for name in key.names if name in values), None)

@@ -1,11 +1,11 @@
-"""The records of a controller's metadata log in the order in which a broker applies them.
+"""Replays the records of a controller's metadata log, in the order in which a broker applies them.
 
 1. The newest complete snapshot (`<offset>-<epoch>.checkpoint`) comes first, then the log from its offset on.
-2. The records of a metadata transaction (KIP-868) are held back until it ends, and dropped when it aborts.
-3. A batch that is damaged, or offsets that are missing, end the replay, and `problems` says so: what came before still
-   counts, but what it does not say may have been said later.
+2. The records of a metadata transaction (KIP-868) are held until it ends, and dropped if it aborts.
+3. A damaged batch or a gap in the offsets ends the replay and becomes a problem. The records before it count, but later
+   ones may have changed what they say.
 
-Kafka: MetadataLoader, MetadataBatchLoader; the records are those of `format.coordinator`.
+Kafka: MetadataLoader, MetadataBatchLoader. `format.coordinator` decodes the records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from seglog import layout
 from seglog.format.columns import Records
 from seglog.format.coordinator import decode_metadata_record
 from seglog.format.wire import FRAME_VERSION, FramedRecord, WireError
-from seglog.scan.listing import SegmentFiles
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
@@ -33,11 +32,12 @@ ABORT_TRANSACTION_RECORD = 25
 
 _TRANSACTION = (BEGIN_TRANSACTION_RECORD, END_TRANSACTION_RECORD, ABORT_TRANSACTION_RECORD)
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_NOT_READ = "; the rest was not read"
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """A record of the metadata log: type, value as stored, and where it stands."""
+    """A record of the metadata log: its type, its stored value, and its place."""
 
     kind: int
     value: bytes
@@ -49,12 +49,11 @@ Apply = Callable[[FramedRecord, MetadataRecord], None]
 
 
 class MetadataReplay:
-    """One replay of a metadata log; `apply` gets each record that counts.
+    """One replay of a metadata log; `apply` receives each effective record.
 
-    `kinds` are the types that are wanted (None: all). `end` is the offset after the last one that may be taken.
-    Afterwards `end_offset` is the offset after the last record read, `snapshot` the file that the replay began with,
-    `open_transaction` the offset of a transaction that has no end yet. `problems` are sentences about what could not
-    be read.
+    `kinds` are the requested types (None: all). `end` is the offset after the last record to replay. Afterwards
+    `end_offset` is the offset after the last record read, `snapshot` the file that the replay began with, and
+    `open_transaction` the offset of a transaction without an end. `problems` are messages about what could not be read.
     """
 
     def __init__(self, apply: Apply, kinds: Collection[int] | None = None, end: int | None = None) -> None:
@@ -67,23 +66,23 @@ class MetadataReplay:
         self.problems: list[str] = []
 
     def read(self, fs: FileSystem, directory: Path) -> None:
-        """Replays the metadata log's `directory`; nothing is created or locked, damage and OSError are problems."""
+        """Replays the metadata log in `directory`. Creates and locks nothing; damage and OSError become problems."""
         try:
             with PartitionView(fs, directory) as view:
                 self._read_view(view, directory)
         except OSError as error:
             reason = error.strerror or str(error)
-            self.problems.append(f"{error.filename or directory}: {reason}; what follows was not read")
+            self.problems.append(f"{error.filename or directory}: {reason}{_NOT_READ}")
         if self._end is not None and self.end_offset < self._end and not self.problems:
-            reached = f"the records that are there end with offset {self.end_offset - 1}"
-            self.problems.append(f"{directory}: offset {self._end - 1} was asked for; {reached}")
+            last = f"the last existing record has offset {self.end_offset - 1}"
+            self.problems.append(f"{directory}: offset {self._end - 1} was requested, but {last}")
 
     def read_snapshot(self, fs: FileSystem, path: Path) -> None:
-        """Replays one snapshot alone."""
+        """Replays a single snapshot."""
         try:
             self._read_file(fs, path, 0)
         except OSError as error:
-            self.problems.append(f"{path}: {error.strerror or error}; what follows was not read")
+            self.problems.append(f"{path}: {error.strerror or error}{_NOT_READ}")
 
     def _read_view(self, view: PartitionView, directory: Path) -> None:
         newest = newest_snapshot(view.fs, directory, self._end)
@@ -98,43 +97,32 @@ class MetadataReplay:
                 continue
             if self._end is not None and self.end_offset >= self._end:
                 break
-            growing = view.is_written(segment)
-            if not (self._follows(segment) and self._read_file(view.fs, segment.log, start, growing)):
+            if segment.base_offset > self.end_offset:  # a metadata log has no gaps
+                missing = f"offsets {self.end_offset} to {segment.base_offset - 1} are missing before this segment"
+                self._problem(segment.log, 0, missing)
+                break
+            if not self._read_file(view.fs, segment.log, start, view.is_written(segment)):
                 break
 
     def _read_file(self, fs: FileSystem, path: Path, start: int, growing: bool = False) -> bool:
-        """Replays the records of `path` from offset `start` on; False where damage ended it.
+        """Replays the records of `path` from offset `start`. Returns False if damage ended it.
 
-        A `growing` one may end within a batch, which a controller is writing.
+        A `growing` file may end within a batch that a controller is writing.
         """
         scan = SegmentScan(fs, path)
         for chunk in scan:
             valid = chunk.checksums_valid()
             for record in self._records(chunk, valid, start):
                 self._take(record)
-            if not self._whole(chunk, valid):
+            if not valid.all():
+                position = int(chunk.batches["position"][np.argmin(valid)])
+                self._problem(chunk.path, position, "the checksum of the batch is wrong")
                 return False
         torn = growing and scan.end is not None and scan.end.reason is EndReason.TRAILING
         if scan.end is not None and scan.end.reason is not EndReason.COMPLETE and not torn:
             self._problem(path, scan.end.position, scan.end.reason.value)
             return False
         return True
-
-    def _follows(self, segment: SegmentFiles) -> bool:
-        """False, and a problem noted, when offsets before the segment are missing: a metadata log has no gaps."""
-        if segment.base_offset <= self.end_offset:
-            return True
-        missing = f"offsets {self.end_offset} to {segment.base_offset - 1} are missing before it"
-        self._problem(segment.log, 0, missing)
-        return False
-
-    def _whole(self, chunk: Chunk, valid: np.ndarray) -> bool:
-        """False, and a problem noted, when a batch of the chunk fails its checksum."""
-        if valid.all():
-            return True
-        position = int(chunk.batches["position"][np.argmin(valid)])
-        self._problem(chunk.path, position, "the batch fails its checksum")
-        return False
 
     def _records(self, chunk: Chunk, valid: np.ndarray, start: int) -> Iterator[MetadataRecord]:
         good = len(valid) if valid.all() else int(np.argmin(valid))
@@ -147,10 +135,10 @@ class MetadataReplay:
             if records.status.any() and not records.rows_before:
                 position = int(records.batches["position"][np.argmax(records.status != 0)])
                 self._problem(chunk.path, position, "the records of the batch cannot be decoded")
-            yield from self._wanted(records, chunk.path, start)
+            yield from self._requested(records, chunk.path, start)
 
-    def _wanted(self, records: Records, path: Path, start: int) -> Iterator[MetadataRecord]:
-        """The records of the wanted types, from offset `start` on; types below 128 take one byte."""
+    def _requested(self, records: Records, path: Path, start: int) -> Iterator[MetadataRecord]:
+        """Yields the records of the requested types from offset `start`; types below 128 take one byte."""
         rows, arena = records.rows, records.arena
         wanted = rows["offset"] >= start
         if self._end is not None:
@@ -188,11 +176,11 @@ class MetadataReplay:
         self._apply(decoded, record)
 
     def _problem(self, path: Path, position: int, reason: str) -> None:
-        self.problems.append(f"{path}: position {position}: {reason}; what follows was not read")
+        self.problems.append(f"{path}: position {position}: {reason}{_NOT_READ}")
 
 
 def newest_snapshot(fs: FileSystem, directory: Path, end: int | None) -> tuple[Path, int] | None:
-    """The newest finished snapshot and the offset it stands for, at most `end`; `.part` files are unfinished."""
+    """Returns the newest complete snapshot up to `end`, and its offset; `.part` files are incomplete."""
     found = [(match[1], match[2], name) for name in fs.list(directory) if (match := _SNAPSHOT.fullmatch(name))]
     fitting = [one for one in found if end is None or int(one[0]) <= end]
     if not fitting:

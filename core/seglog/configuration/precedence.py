@@ -1,23 +1,23 @@
-"""Which of several sources decides a configuration key, and where that goes against the cluster.
+"""Decides which source sets a configuration key, and finds contradictions with the cluster.
 
-Kafka's rule is kept for every key that a topic can have: a topic's own value beats every broker's default, wherever
-either was written. Strongest first:
+Kafka's rule holds for every key that a topic can have: a topic's own value beats any broker default, wherever either
+is set. Strongest first:
 
-| rank | what is said of the topic itself | rank | what is said of every topic |
+| rank | values of the topic itself | rank | defaults for every topic |
 |---|---|---|---|
 | 1 | an option of the command (`--policy`, `--retention-ms`) | 6 | the metadata's value for this broker |
 | 2 | `--set`, the environment, by the topic's key (`retention.ms`) | 7 | the metadata's value for all brokers |
 | 3 | the file's entry for the topic | 8 | `--set`, the environment, by a broker's name (`log.retention.hours`) |
 | 4 | the topic's own value in the cluster's metadata | 9 | the file's top level |
-| 5 | what Kafka itself gives its own topics | 10 | Kafka's default |
+| 5 | Kafka's own values for its internal topics | 10 | Kafka's default |
 
-Ranks 8 and 9 stand for a broker's server.properties, which dynamic values (6, 7) beat (Kafka: DynamicBrokerConfig,
-KafkaConfig.extractLogConfigMap, ServerTopicConfigSynonyms). Keys that only a broker has (`log.cleaner.threads`) concern
-the run at hand: options, environment and file come before the metadata there.
+Ranks 8 and 9 correspond to a broker's server.properties, which dynamic values (6, 7) override (Kafka:
+DynamicBrokerConfig, KafkaConfig.extractLogConfigMap, ServerTopicConfigSynonyms). Keys that only a broker has
+(`log.cleaner.threads`) concern the current run, so options, environment and file override the metadata there.
 
-Ranks 1 to 3 may say what the cluster denies. Where following them lets more records go than the cluster's own value
-would, that is a `Contradiction`, which is shown. Where it could cost the last value of a key, or records that are not
-due, whoever deletes or cleans refuses it unless the user insists (`--override-policy`).
+Ranks 1 to 3 may contradict the cluster. If they remove more records than the cluster's own value would, that is a
+`Contradiction`, which is shown. If it could cost the last value of a key, or records that are not due, commands that
+delete or clean refuse it without `--override-policy`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OVERRIDE_OPTION = "--override-policy"
 _KAFKAS_OWN = "Kafka's own topic"
 _COMPACTED = {POLICY: COMPACT}
 _KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}
-# What brokers create their own topics with (Kafka: GroupCoordinatorConfig, TransactionLogConfig,
+# The configuration of topics that brokers create (Kafka: GroupCoordinatorConfig, TransactionLogConfig,
 # ShareCoordinatorConfig, TopicBasedRemoteLogMetadataManager).
 KAFKAS_OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
     "__consumer_offsets": _COMPACTED,
@@ -57,8 +57,8 @@ KAFKAS_OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
     "__share_group_state": _COMPACTED,
     "__remote_log_metadata": {POLICY: DELETE, "retention.ms": "-1"},
 }
-# Which policy a key belongs to: it decides nothing where the other one is in force. Those of compaction cost readers
-# that lag behind a tombstone or an older value, and never the last value of a key: they are shown, and not refused.
+# The policy under which a key has an effect. Keys of compaction can only cost a slow reader a tombstone or an older
+# value, never the last value of a key, so their contradictions are shown but not refused.
 _BELONGS_TO = {
     "retention.ms": DELETE,
     "retention.bytes": DELETE,
@@ -70,7 +70,7 @@ _BELONGS_TO = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value in force: as parsed, as written, and where that was (`seglog.yaml:3`, `--set`, `default`, …)."""
+    """An effective value: parsed, as written, and its origin (`seglog.yaml:3`, `--set`, `default`, …)."""
 
     key: Key
     value: Any
@@ -85,11 +85,11 @@ Stored = Mapping[str, tuple[str, str]]  # key → (value, where)
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """All that was said, by who said it. `given` and `given_defaults` are the user's, strongest first.
+    """All values by source. `given` and `given_defaults` are the user's, strongest first.
 
-    `topic`, `node` and `cluster` come from the cluster's metadata: the topic's own values, this broker's, all
-    brokers'; a key that is unusable there has the origin DEFAULT. `listed` says where the metadata lists the topic, and
-    is empty where it does not, or cannot be relied on.
+    `topic`, `node` and `cluster` come from the cluster's metadata: the topic's own values, this broker's, and all
+    brokers'. A key with an unusable value there has the origin DEFAULT. `listed` names the metadata that lists the
+    topic; it is empty if none does, or if the metadata is incomplete.
     """
 
     given: Sequence[Layer]
@@ -102,9 +102,9 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """The user's `given` lets more records go than `stated`, which the cluster says (or Kafka, of its own topics).
+    """The user's `given` value removes more records than `stated`, the cluster's (or Kafka's for its own topics).
 
-    `policies` are those it matters to: COMPACT to cleaning, DELETE to retention.
+    `policies` are those affected: COMPACT for cleaning, DELETE for retention.
     """
 
     given: Setting
@@ -113,7 +113,7 @@ class Contradiction:
 
     @property
     def refused(self) -> bool:
-        """Whether it needs the user's insistence."""
+        """True if it needs `--override-policy`."""
         return _BELONGS_TO.get(self.given.key.name) != COMPACT
 
     def __str__(self) -> str:
@@ -123,10 +123,10 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConfig:
-    """A topic's configuration. `settings` has one entry for every key, `origin` DEFAULT among them.
+    """A topic's configuration. `settings` has an entry for every key; those not set anywhere have the origin DEFAULT.
 
-    `policy_known` is False where nobody said what the cleanup policy is: then nothing may be cleaned by it. `warnings`
-    are sentences about values that a broker would refuse. `override_policy`: the user insists on `contradictions`.
+    `warnings` are messages about values that a broker would refuse. `override_policy`: the user accepts the
+    `contradictions`.
     """
 
     log: LogConfig
@@ -139,33 +139,32 @@ class ResolvedConfig:
 
     @property
     def policy_known(self) -> bool:
-        """Whether the cleanup policy was stated anywhere, or follows from what was."""
+        """True if the cleanup policy is set anywhere or can be inferred. Otherwise nothing may be cleaned."""
         return self.settings[POLICY].origin != DEFAULT
 
     @property
     def prices(self) -> Prices:
-        """What an object store asks for its answers."""
+        """The prices of an object store's requests and bytes."""
         return Prices(**_fields(self.settings, Prices))
 
     def against(self, policy: str) -> tuple[Contradiction, ...]:
-        """The contradictions that matter to cleaning (COMPACT) or to retention (DELETE)."""
+        """Returns the contradictions that affect cleaning (COMPACT) or retention (DELETE)."""
         return tuple(found for found in self.contradictions if policy in found.policies)
 
     def refusal(self, policy: str) -> str:
-        """Why cleaning (COMPACT) or retention (DELETE) must not go by this configuration; empty if it may."""
+        """Returns why cleaning (COMPACT) or retention (DELETE) must not use this configuration, "" if it may."""
         found = [one for one in self.against(policy) if one.refused]
         if self.override_policy or not found:
             return ""
-        what = "; ".join(map(str, found))
-        return (
-            f"{what}: this contradicts the cluster's configuration of the topic; {OVERRIDE_OPTION} does it nevertheless"
-        )
+        values = "; ".join(map(str, found))
+        contradicts = "this contradicts the cluster's configuration of the topic"
+        return f"{values}: {contradicts}; use {OVERRIDE_OPTION} to do it anyway"
 
 
 def resolve_layers(
     topic: str | None, layers: Layers, warnings: Sequence[str], *, override_policy: bool
 ) -> ResolvedConfig:
-    """The configuration of `topic` (None: of no topic in particular) out of everything that was said."""
+    """Returns the configuration of `topic` (None: of no particular topic) from all layers."""
     stated = (layers.topic, _kafkas_own(topic), layers.node, layers.cluster)
     inferred = {} if any(POLICY in layer for layer in (*stated, *layers.given_defaults)) else _inferred(layers.listed)
     stack = (*layers.given, *stated, *layers.given_defaults, inferred)
@@ -191,9 +190,9 @@ def _kafkas_own(topic: str | None) -> Layer:
 
 
 def _inferred(listed: str) -> Layer:
-    """The policy of a topic that the metadata lists, where nobody says what it is: the default of Kafka's brokers."""
+    """Returns the policy of a topic that the metadata lists without any policy: the default of Kafka's brokers."""
     key = key_named(POLICY)
-    origin = f"Kafka's default: {listed} lists the topic and says nothing else"
+    origin = f"Kafka's default: {listed} lists the topic without a policy"
     return {POLICY: Setting(key, key.default, text_of(key.default), origin)} if listed else {}
 
 
@@ -225,7 +224,7 @@ def _contradictions(given: Sequence[Layer], stated: Sequence[Layer], log: LogCon
 
 
 def _released(name: str, given: Any, stated: Any, log: LogConfig) -> frozenset[str]:
-    """The policies under which `given` lets records go that `stated` keeps."""
+    """Returns the policies under which `given` removes records that `stated` keeps."""
     if name == POLICY:
         return frozenset(given) - frozenset(stated)
     policy = _BELONGS_TO[name]
@@ -234,20 +233,20 @@ def _released(name: str, given: Any, stated: Any, log: LogConfig) -> frozenset[s
     if name == "remote.storage.enable":
         looser = stated and not given
     elif policy == DELETE:
-        looser = given >= 0 and (stated < 0 or given < stated)  # a negative limit is none
+        looser = given >= 0 and (stated < 0 or given < stated)  # a negative value means no limit
     else:
         looser = given < stated
     return frozenset({policy}) if looser else frozenset()
 
 
-# --- what was said, in layers
+# --- layers
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The layers that hold for every topic. Made by `load_settings`.
+    """The layers that apply to every topic, made by `load_settings`.
 
-    `options` and `environment` name a topic's keys, `option_defaults` and `environment_defaults` a broker's.
+    `options` and `environment` use a topic's keys, `option_defaults` and `environment_defaults` a broker's.
     """
 
     options: Layer = field(default_factory=dict)
@@ -270,13 +269,12 @@ class Settings:
         listed: str = "",
         override_policy: bool = False,
     ) -> ResolvedConfig:
-        """The configuration of `topic` (None: of no topic in particular).
+        """Returns the configuration of `topic` (None: of no particular topic).
 
-        `chosen` are values that options of a command give, by Kafka's key. `stored`, `stored_node` and `stored_brokers`
-        are the values of the topic, of the broker at hand and of all brokers in the cluster's metadata: key → (value,
-        where). `listed` says where the metadata lists the topic. Keys there that seglog does not know are passed over:
-        they are the cluster's, not a typing error; a value there that cannot be is passed over with a warning.
-        ConfigError for any other impossible value.
+        `chosen` are values from command options, by Kafka's key. `stored`, `stored_node` and `stored_brokers` are the
+        values of the topic, this broker and all brokers in the cluster's metadata: key → (value, origin). `listed`
+        names the metadata that lists the topic. Unknown keys in the metadata are ignored, because they are not typing
+        errors; impossible values there are ignored with a warning. Raises ConfigError for any other impossible value.
         """
         warnings = [*self.warnings]
         layers = Layers(
@@ -299,12 +297,12 @@ class Settings:
             return []
         patterns = [name for name in self.topics if fnmatch.fnmatchcase(topic, name)]
         patterns.reverse()
-        patterns.sort(key=lambda name: name != topic)  # the exact name, then the patterns from the last one on
+        patterns.sort(key=lambda name: name != topic)  # the exact name, then the patterns from last to first
         return [self.topics[name] for name in patterns]
 
 
 def layer_of(values: Iterable[Written]) -> Layer:
-    """A layer of (name, text, origin); of several names of one key the strongest counts."""
+    """Returns a layer from (name, text, origin); of several names of one key the strongest counts."""
     written: dict[str, tuple[str, str]] = {name: (text, origin) for name, text, origin in values}
     layer: dict[str, Setting] = {}
     for name in written:
@@ -319,8 +317,9 @@ def layer_of(values: Iterable[Written]) -> Layer:
 
 
 def _stored_layer(stored: Stored | None, warnings: list[str]) -> Layer:
-    """A layer out of the cluster's metadata. Of a value that cannot be nobody knows what it meant: a warning says so,
-    and the key counts as not stated, whatever weaker layers say."""
+    """Returns a layer from the cluster's metadata. An impossible value gives a warning, and its key counts as not set,
+    whatever weaker layers have.
+    """
     usable: list[Written] = []
     unusable: dict[str, Setting] = {}
     for name, (text, origin) in (stored or {}).items():
@@ -330,7 +329,7 @@ def _stored_layer(stored: Stored | None, warnings: list[str]) -> Layer:
         try:
             key.parse(text, name)
         except ValueError as error:
-            warnings.append(f"{error} ({origin}): passed over")
+            warnings.append(f"{error} ({origin}); the value is ignored")
             unusable[key.name] = Setting(key, key.default, text_of(key.default), DEFAULT)
         else:
             usable.append((name, text, origin))

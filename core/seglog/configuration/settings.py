@@ -1,14 +1,13 @@
-"""Where a configuration value comes from: `--set`, the environment, a YAML file, the cluster's metadata, the default.
+"""Reads configuration from `--set`, the environment, a YAML file and the cluster's metadata.
 
-1. Each source becomes layers: key → value, checked on its own, so that an impossible value is an error that names its
-   file and line even where a stronger source overrides it.
-2. Within a source, what is said of a topic (`retention.ms`, or anything below `topics`) is kept apart from what is said
-   of every topic by default (`log.retention.hours`, or anything at the file's top level).
-3. `precedence` stacks the layers; the first that knows a key decides. Its origin is kept for `seglog config show`.
+1. Each source becomes layers (key → value) that are checked on their own. So an impossible value is an error that names
+   its file and line, even if a stronger source overrides it.
+2. Within a source, values of a topic (`retention.ms`, or anything below `topics`) are separate from defaults for every
+   topic (`log.retention.hours`, or anything at the file's top level).
+3. `precedence` stacks the layers; the first with a key decides. The origin is kept for `seglog config show`.
 
-`load_settings` reads what the user gave. `DirectorySettings` are those of one log directory, and add what its cluster's
-metadata says (`find_metadata`).
-Kafka has no such file: its keys and their meaning are `keys.KEYS`.
+`load_settings` reads the user's sources. `DirectorySettings` are those of one log directory, with the values in its
+cluster's metadata (`find_metadata`). Kafka has no such file; `keys.KEYS` are its keys and their meaning.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ FILE_NAME = "seglog.yaml"
 TOPICS = "topics"
 
 _PREFIX = "SEGLOG_"
-# Variables that mean something else than a configuration key.
+# Variables that are not configuration keys.
 _OTHER_VARIABLES = frozenset(
     {
         CONFIG_VARIABLE,
@@ -68,12 +67,12 @@ def load_settings(
     config: Path | None = None,
     working_directory: Path,
 ) -> Settings:
-    """Reads the sources that hold for all topics.
+    """Reads the sources that apply to all topics.
 
-    `overrides` are `KEY=VALUE` (`--set`); `config` is `--config`, else `SEGLOG_CONFIG`, `seglog.yaml` in
-    the working directory or `$XDG_CONFIG_HOME/seglog/config.yaml` is read, the first that is there; none for /dev/null.
-    ConfigError names file and line; a named file that is missing is an error. RefusedError when root finds a file that
-    others may write, and that `config` does not name.
+    `overrides` are `KEY=VALUE` (`--set`). The file is `config` (`--config`), else `SEGLOG_CONFIG`, else `seglog.yaml`
+    in the working directory or `$XDG_CONFIG_HOME/seglog/config.yaml`; /dev/null means no file. Raises ConfigError with
+    file and line, also if a named file is missing. Raises RefusedError if root finds a file that others may write and
+    that `config` does not name.
     """
     path = _config_path(fs, environment, config, working_directory)
     top_level, topics = _read_file(fs, path, is_named=config is not None) if path else ({}, {})
@@ -84,7 +83,7 @@ def load_settings(
 
 
 def _by_level(values: Iterator[Written]) -> tuple[Layer, Layer]:
-    """What was said by a topic's key (or a key that only brokers have), and by a broker's name for a topic's key."""
+    """Separates values under a topic's key (or a key that only brokers have) from defaults under a broker's name."""
     own: list[Written] = []
     defaults: list[Written] = []
     for written in values:
@@ -106,7 +105,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[s
     unknown = sorted(
         name for name in environment if name.startswith(_PREFIX) and name not in names and name not in _OTHER_VARIABLES
     )
-    return written, tuple(f"{name} is set, but names no configuration key: ignored" for name in unknown)
+    return written, tuple(f"{name} is set, but is not a configuration key; it is ignored" for name in unknown)
 
 
 def _config_path(
@@ -120,7 +119,7 @@ def _config_path(
         try:
             found = fs.status(path)
         except OSError as error:  # a name that no file can have
-            raise ConfigError(f"the configuration file cannot be looked at: {error.strerror}", path) from error
+            raise ConfigError(f"the configuration file cannot be read: {error.strerror}", path) from error
         if found is None:
             raise ConfigError("the configuration file does not exist", path)
         if found.is_directory:
@@ -134,21 +133,21 @@ def _config_path(
 
 
 def _read_text(fs: FileSystem, path: Path, *, is_named: bool) -> bytes:
-    """The file, which root takes from nobody else unless it is named: it says what to delete."""
+    """Reads the file. It decides what is deleted, so root refuses another user's file unless it is named."""
     with fs.open(path, "r") as file:
         if os.geteuid() == ROOT and not is_named:
             for each, found in ((path, file.status()), (path.parent, fs.status(path.parent))):
                 reason = "" if found is None else reason_for_doubt(found)
                 if reason:
                     raise RefusedError(
-                        f"root does not take the configuration {path}, which decides what is deleted: {each} {reason}."
-                        f" Name it with --config {path}, or {os.devnull} for none, or let only root write it"
+                        f"root does not use the configuration {path}, which decides what is deleted: {each} {reason}."
+                        f" Name it with --config {path}, use --config {os.devnull} for none, or let only root write it"
                     )
         return read_whole(file, _FILE_LIMIT)
 
 
 def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, dict[str, Layer]]:
-    """The top level of a YAML file and its `topics`, in the order written."""
+    """Returns the top level of a YAML file, and its `topics` in file order."""
     try:
         text = _read_text(fs, path, is_named=is_named).decode()
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -197,7 +196,7 @@ def _file_layer(path: Path, entries: Iterator[tuple[yaml.Node, yaml.Node]], *, t
         try:
             key = key_named(name.value)
             if topic and not key.topic_level:
-                raise ConfigError(f"{name.value} is a broker's key: a topic cannot have its own")
+                raise ConfigError(f"{name.value} is a broker's key; a topic cannot set it")
             text = _text(value)
             key.parse(text, name.value)
         except (ConfigError, ValueError) as error:
@@ -219,9 +218,9 @@ def _text(value: yaml.Node) -> str:
 class DirectorySettings:
     """Topic and broker configuration for the partitions in `log_directory`.
 
-    Call it with a topic to get its LogConfig (the `config_of` of LogDirectory). `chosen` are values that
-    options of a command give, by Kafka's key. `problems` are sentences about metadata that could not be
-    read. With `override_policy` the user insists on what contradicts the metadata.
+    Call it with a topic to get its LogConfig (the `config_of` of LogDirectory). `chosen` are values from command
+    options, by Kafka's key. `problems` are messages about metadata that could not be read. With `override_policy` the
+    user accepts values that contradict the metadata.
     """
 
     def __init__(
@@ -252,7 +251,7 @@ class DirectorySettings:
         self.problems = () if self.metadata is None else tuple(self.metadata.problems)
 
     def resolve(self, topic: str | None) -> ResolvedConfig:
-        """Everything that counts for a topic, or with None for the broker alone, with its origins."""
+        """Returns the configuration of a topic, or with None of the broker alone, with its origins."""
         own = {} if self.metadata is None or topic is None else self._stored(self.metadata.topic_values(topic))
         return self._given.resolve(
             topic,
@@ -268,7 +267,7 @@ class DirectorySettings:
         return self.resolve(topic).log
 
     def _listed(self, topic: str | None) -> str:
-        """Where the metadata lists the topic: its name; empty too where part of the metadata is missing."""
+        """Returns the name of the metadata that lists the topic; "" also if part of the metadata is missing."""
         metadata = self.metadata
         if metadata is None or metadata.problems or topic not in metadata.topic_ids:
             return ""
@@ -281,12 +280,12 @@ class DirectorySettings:
         }
 
     def _name_of(self, path: Path) -> str:
-        """A path within the metadata: from the log directory on, or whole where that is another one."""
+        """Returns a path in the metadata relative to the log directory, or whole if it is in another one."""
         return str(path.relative_to(self._log_directory) if path.is_relative_to(self._log_directory) else path)
 
 
 def topic_of(target: Target) -> str | None:
-    """The topic of a partition that was named; None for a log directory."""
+    """Returns the topic of a partition target, None for a log directory."""
     if target.kind is TargetKind.LOG_DIRECTORY:
         return None
     name = name_of(target.directory)
@@ -301,11 +300,11 @@ def _directory(key: str, text: str) -> Path:
         raise ConfigError(f"{key}: {error}") from error
 
 
-# --- where the metadata lies
+# --- location of the metadata
 
 
 def identity_of(fs: FileSystem, log_directory: Path) -> dict[str, str]:
-    """`cluster.id`, `node.id`, `directory.id` … by `meta.properties`; empty where it cannot be read."""
+    """Returns `cluster.id`, `node.id`, `directory.id` … from `meta.properties`; empty if it cannot be read."""
     path = log_directory / META_PROPERTIES
     status = fs.status(path)
     if status is None or status.is_directory:
@@ -313,23 +312,23 @@ def identity_of(fs: FileSystem, log_directory: Path) -> dict[str, str]:
     try:
         return parse_properties(fs.read_bytes(path, _PROPERTIES_LIMIT))
     except (ValueError, OSError, RefusedError):
-        return {}  # the directory's own problem, which `doctor` reports
+        return {}  # `doctor` reports it
 
 
 def find_metadata(fs: FileSystem, log_directory: Path, stated: Path | None, others: Sequence[Path] = ()) -> Path | None:
-    """The log directory whose `__cluster_metadata-0` speaks for `log_directory`; None when there is none.
+    """Finds the log directory whose `__cluster_metadata-0` applies to `log_directory`. Returns None if there is none.
 
-    A broker with several `log.dirs` keeps it in only one of them (Kafka: metadata.log.dir). Looked at, in this order:
+    A broker with several `log.dirs` keeps it in only one of them (Kafka: metadata.log.dir). The search order:
 
-    1. The directory that was stated (`metadata.log.dir`, `--metadata-dir`).
+    1. The configured directory (`metadata.log.dir`, `--metadata-dir`).
     2. The log directory itself.
-    3. The other `log.dirs` that were stated, directories beside it, and those of its name beside its parent
-       (`/data1/kafka`, `/data2/kafka`): only one of the same cluster, the same node and another directory id by its
-       `meta.properties`, and owned by the log directory's owner or by root, because what it says decides what is
-       deleted.
+    3. The other configured `log.dirs`, sibling directories, and directories of the same name beside its parent
+       (`/data1/kafka`, `/data2/kafka`). Such a directory must have the same cluster, the same node and another
+       directory id in its `meta.properties`, and belong to the log directory's owner or root, because the metadata
+       decides what is deleted.
 
-    `others` are the broker's other `log.dirs`, as far as they are known. ConfigError when there is no metadata in
-    `stated`, RefusedError when it is another cluster's.
+    `others` are the broker's other known `log.dirs`. Raises ConfigError if there is no metadata in `stated`,
+    RefusedError if it is another cluster's.
     """
     if stated is not None:
         return _stated(fs, log_directory, stated)
@@ -348,9 +347,7 @@ def _stated(fs: FileSystem, log_directory: Path, stated: Path) -> Path:
         raise ConfigError(f"metadata.log.dir: there is no {METADATA_PARTITION} in {found}")
     own, theirs = (identity_of(fs, path).get("cluster.id") for path in (log_directory, found))
     if own and theirs and own != theirs:
-        raise RefusedError(
-            f"{found}: this is the metadata of cluster {theirs}, but {log_directory} belongs to cluster {own}"
-        )
+        raise RefusedError(f"{found} is the metadata of cluster {theirs}, but {log_directory} belongs to cluster {own}")
     return found
 
 
@@ -361,7 +358,7 @@ def _has_metadata(fs: FileSystem, log_directory: Path) -> bool:
 
 def _neighbours(fs: FileSystem, log_directory: Path) -> Iterator[Path]:
     parent = log_directory.parent
-    if parent != log_directory:  # nothing is beside a root or a bucket
+    if parent != log_directory:  # a root or a bucket has no siblings
         yield from (parent / name for name in _names(fs, parent))
     if parent.parent != parent:
         yield from (parent.parent / name / log_directory.name for name in _names(fs, parent.parent))

@@ -1,9 +1,8 @@
-"""Verifying the batches and records of one `.log`: quickly while all is well, in detail where it is not.
+"""Verifies the batches and records of one `.log`: fast while they are good, in detail where they are not.
 
-`clean_range` walks a range under a thread and gives up at the first thing that is not right; `SegmentVerifier`
-then goes through the segment again from that range on, in order, and says what. A healthy log is thereby read once,
-by all processors, and a damaged one of any size in bounded memory. What looks at batches as they go by (`Observer`)
-gets them from either, in log order.
+`clean_range` walks a range in a thread and stops at the first problem. `SegmentVerifier` then reads the segment again
+from that range, in order, and reports what is wrong. So a healthy log is read once, by all processors, and a damaged
+one of any size in bounded memory. Observers (`Observer`) get the batches from either, in log order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import numpy as np
 from seglog import layout
 from seglog.evidence.damage import RowRules, batch_finding, record_findings, with_damage
 from seglog.evidence.findings import Finding, place_of
-from seglog.format.columns import Records
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
@@ -31,18 +29,18 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import File, FileSystem
 
-# half of a processor's second-level cache: what was read is checksummed before it leaves
+# half of a processor's second-level cache: a chunk is checksummed while it is still there
 _CHUNK_BYTES = 1 << 19
-_LENT_BYTES = 2 << 20  # nothing is copied of these: what comes of an object has 1 MiB and a half at most
+_LENT_BYTES = 2 << 20  # lent bytes are not copied; a piece of an object has at most 1.5 MiB
 _LEAST_ENTRY = layout.LOG_OVERHEAD + layout.MESSAGE_V0_OVERHEAD
-# what a range keeps of its batches for observers before it ends early: 5 MiB of headers, and bytes
+# what a range keeps for observers before it ends early: 5 MiB of headers, and the bytes of control batches
 _KEPT_ROWS = 1 << 16
 _KEPT_BYTES = 4 << 20
 _DAMAGE = {"CRC_MISMATCH", "UNREADABLE_BYTES", "ZERO_BYTES", "TORN_TAIL", "RECORDS_INVALID"}
 
 
 class Level(IntEnum):
-    """How deep to look; each level includes those before it."""
+    """The depth of verification; each level includes those before it."""
 
     HEADER = 0
     CRC = 1
@@ -53,7 +51,7 @@ class Level(IntEnum):
 
 @dataclass(slots=True)
 class Totals:
-    """What was seen, counted up. `lost_offsets` is an upper bound; `damaged_bytes` are bytes of no good batch."""
+    """Counts of what was read. `lost_offsets` is an upper bound; `damaged_bytes` are bytes outside good batches."""
 
     bytes: int = 0
     batches: int = 0
@@ -72,10 +70,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """A range up to `end` without any finding. Offsets are -1 where it has none; they must ascend across ranges.
+    """A range up to `end` without any finding. Its offsets are -1 if it has no batch; they must ascend across ranges.
 
-    Leader epochs are the first and the largest that batches of magic 2 name: None and -1 where none does. `pieces` are
-    its batches where they were to be kept: the bytes of control batches are with them, those of others are not.
+    The leader epochs are the first and the largest in batches of magic 2, None and -1 if there are none. `pieces` are
+    its batches, if they were to be kept, with the bytes of control batches only.
     """
 
     totals: Totals
@@ -87,13 +85,13 @@ class RangeResult:
     pieces: tuple[WalkedEntries, ...] = ()
 
     def follows(self, last_offset: int, leader_epoch: int) -> bool:
-        """Whether it may come after what ends with these."""
+        """True if the range may follow batches that end with this offset and leader epoch."""
         descends = self.first_epoch is not None and self.first_epoch < leader_epoch
         return not descends and not 0 <= self.first_offset <= last_offset
 
 
 class Observer(Protocol):
-    """Looks at good batches as they go by, in log order."""
+    """Receives the good batches in log order."""
 
     def take(self, piece: WalkedEntries) -> Iterator[Finding]: ...
 
@@ -101,7 +99,7 @@ class Observer(Protocol):
 
 
 def new_state(last_offset: int = -1, leader_epoch: int = -1) -> np.ndarray:
-    """The state of `judge_batches` after a batch with these."""
+    """Returns the state of `judge_batches` after a batch with this offset and leader epoch."""
     state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
     state[validate.STATE_LAST_OFFSET], state[validate.STATE_LEADER_EPOCH] = last_offset, leader_epoch
     state[validate.STATE_FIRST_OFFSET] = -1
@@ -120,10 +118,10 @@ def clean_range(
     keep: bool = False,
     side_by_side: bool = False,
 ) -> RangeResult | None:
-    """What bytes `start` (an entry's beginning) to `end` of `path` hold, or None when anything is not right.
+    """Verifies bytes `start` (the beginning of an entry) to `end` of `path`. Returns None if anything is wrong.
 
-    With `keep` the batches are kept, and the result may end before `end`, so that they are never many. What is held
-    counts in `account`, which is closed at the end. `side_by_side`: as for `File.advise_wanted`.
+    With `keep` the batches are kept, and the result may end before `end`, which bounds their number. Held bytes count
+    in `account`, which is closed at the end. `side_by_side` is as in `File.advise_wanted`.
     """
     with account or unlimited() as own, fs.open(path, "r") as file:
         file.advise_wanted(start, end - start, side_by_side=side_by_side)
@@ -131,13 +129,13 @@ def clean_range(
             result = _clean_entries(file, _Range(fs, path, start, keep=keep), end, offsets, level)
             if result is not None:
                 return result
-            if side_by_side:  # the request may have passed the beginning
+            if side_by_side:  # the request may already be past the beginning
                 file.advise_wanted(start, end - start, side_by_side=True)
         return _clean_pieces(fs, file, _Range(fs, path, start, keep=keep), end, offsets, level, own)
 
 
 class _Range:
-    """What a range without a finding has shown so far."""
+    """The contents of a range so far, while it has no finding."""
 
     def __init__(self, fs: FileSystem, path: Path, start: int, *, keep: bool) -> None:
         self.state, self.start, self.end = new_state(), start, start
@@ -145,16 +143,16 @@ class _Range:
         self._first_epoch: int | None = None
         self._source = partial(fs.open, path, "r")
         self._pieces: list[WalkedEntries] = []
-        self._tables: list[np.ndarray] = []  # batches of whose bytes none are needed
+        self._tables: list[np.ndarray] = []  # batches whose bytes are not needed
         self._rows = self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether enough batches are kept."""
+        """True if enough batches are kept."""
         return self._rows >= _KEPT_ROWS or self._bytes >= _KEPT_BYTES
 
     def add(self, batches: np.ndarray, data: np.ndarray, end: int, *, complete: bool = True) -> None:
-        """Takes in batches that end at `end` of the file; `data` are their bytes. Both may change afterwards."""
+        """Adds batches that end at position `end`; `data` are their bytes. Copies what it keeps of both."""
         self.end = end
         if self._first_epoch is None:
             epochs = batches["leader_epoch"][batches["magic"] == 2]
@@ -171,7 +169,7 @@ class _Range:
         self._put(batches.copy(), data.copy(), complete=complete)
 
     def result(self, totals: Totals) -> RangeResult:
-        """The range, with everything that was taken in."""
+        """Returns the range with everything that was added."""
         self._flush()
         totals.bytes = self.end - self.start
         totals.batches = int(self.state[validate.STATE_BATCHES])
@@ -191,8 +189,8 @@ class _Range:
 
 
 def _clean_entries(file: File, found: _Range, end: int, offsets: PlausibleOffsets, level: Level) -> RangeResult | None:
-    """The same, one kernel call a chunk; None also for entries larger than a chunk, and, where records are
-    wanted, for such as are compressed or not of magic 2.
+    """Verifies the range with one kernel call per chunk. Returns None also for entries larger than a chunk and, from
+    level *record*, for batches that are compressed or not of magic 2.
     """
     rows = np.empty(min(_LENT_BYTES, end - found.start) // _LEAST_ENTRY + 1, dtype=layout.BATCH)
     limits = level >= Level.CRC, level >= Level.RECORD, offsets.least, offsets.most
@@ -205,7 +203,7 @@ def _clean_entries(file: File, found: _Range, end: int, offsets: PlausibleOffset
         if not right:
             return None
         least = 0
-        if consumed == 0:  # of lent bytes there may be too few for the entry
+        if consumed == 0:  # lent bytes may end within the entry
             least = declared_size(data, 0, len(data))
             if not len(data) < least <= min(_CHUNK_BYTES, chunks.stop - position):
                 return None
@@ -235,7 +233,7 @@ def _clean_pieces(
         if found.is_full:
             break
     else:
-        if found.end < end:  # the file has become shorter, and whoever asked for the rest would ask for ever
+        if found.end < end:  # the file has become shorter; the caller would ask for the rest for ever
             return None
     if level < Level.RECORD:
         totals.records = int(found.state[validate.STATE_RECORDS])
@@ -243,7 +241,7 @@ def _clean_pieces(
 
 
 def _clean_records(piece: WalkedEntries, account: Account) -> int:
-    """How many records the batches hold, or -1 when any of them is not right."""
+    """Returns the number of records in the batches, -1 if any of them is wrong."""
     count, rules = 0, RowRules()
     for records in piece.records(account=account):
         if records.status.any() or rules.judge(records).any():
@@ -253,10 +251,10 @@ def _clean_records(piece: WalkedEntries, account: Account) -> int:
 
 
 class SegmentVerifier:
-    """Goes through one `.log` in order and tells everything; `totals` grow, `last_offset` is that of the log so far.
+    """Reads one `.log` in order and reports everything. `totals` grow; `last_offset` is that of the log so far.
 
-    A `growing` one may end within a batch: a broker may be writing it. What lies before `start`, an entry's beginning,
-    is right.
+    A `growing` log may end within a batch, because a broker may be writing it. The bytes before `start` (the beginning
+    of an entry) are known to be right.
     """
 
     def __init__(
@@ -280,7 +278,7 @@ class SegmentVerifier:
 
     @property
     def last_offset(self) -> int:
-        """Last offset of the last batch whose offsets are right."""
+        """The last offset of the last batch whose offsets are right."""
         return int(self._state[validate.STATE_LAST_OFFSET])
 
     @property
@@ -289,7 +287,7 @@ class SegmentVerifier:
         return int(self._state[validate.STATE_LEADER_EPOCH])
 
     def findings(self, observers: Sequence[Observer] = ()) -> Iterator[Finding]:
-        """Everything that is wrong, in the order of the file; good batches go past the observers."""
+        """Yields everything that is wrong, in file order, and passes good batches to the observers."""
         check = self.level >= Level.CRC
         walk = LogWalk(self.fs, self.path, self.start, offsets=self.offsets, chunk_bytes=_CHUNK_BYTES, check=check)
         least = self.last_offset + 1 if self.start else self.base_offset
@@ -331,20 +329,18 @@ class SegmentVerifier:
             for broken in record_findings(records, valid, self.path):
                 self._count_damage(broken)
                 yield broken
-            self.totals.records += _readable(records, valid)
+            self.totals.records += int(np.count_nonzero(valid[records.rows["batch"]])) if len(records.rows) else 0
             good = records.batches[valid]
             if len(good) and not records.rows_after:
                 last_offset = max(last_offset, int(good["last_offset"].max()))
 
     def _rule_findings(self, batches: np.ndarray, bits: np.ndarray) -> Iterator[Finding]:
         for i in np.flatnonzero(bits).tolist():
+            row = batches[i]
+            offsets = f"offsets {int(row['base_offset'])} to {int(row['last_offset'])}, magic {int(row['magic'])}"
             for bit, (code, message) in RULES.items():
                 if bits[i] & bit:
-                    yield self._finding(code, batches[i], message)
-
-    def _finding(self, code: str, row: np.void, message: str) -> Finding:
-        offsets = f"offsets {int(row['base_offset'])} to {int(row['last_offset'])}, magic {int(row['magic'])}"
-        return batch_finding(code, self._place, f"{message} ({offsets})", row)
+                    yield batch_finding(code, self._place, f"{message} ({offsets})", row)
 
     def _count_damage(self, found: Finding) -> None:
         if found.code in _DAMAGE:
@@ -352,31 +348,27 @@ class SegmentVerifier:
             self.totals.lost_offsets += found.offsets_lost
 
 
-def _readable(records: Records, valid: np.ndarray) -> int:
-    return int(np.count_nonzero(valid[records.rows["batch"]])) if len(records.rows) else 0
-
-
 RULES: dict[int, tuple[str, str]] = {
     validate.OFFSETS_NOT_ASCENDING: (
         "OFFSETS_NOT_ASCENDING",
-        "the batch does not start after the end of the one before it",
+        "the batch starts at or below the last offset of the batch before it",
     ),
     validate.OFFSET_OUT_OF_SEGMENT: (
         "OFFSET_OUT_OF_SEGMENT",
         "the batch's offsets do not belong in this segment",
     ),
-    validate.MAGIC_UNKNOWN: ("MAGIC_UNKNOWN", "the batch's magic is none that Kafka writes"),
-    validate.CODEC_UNKNOWN: ("CODEC_UNKNOWN", "the batch names an unknown codec"),
-    validate.OFFSET_DELTA_INVALID: ("OFFSET_DELTA_INVALID", "the batch's last offset is below its first"),
-    validate.COUNT_INVALID: ("COUNT_INVALID", "the batch's record count cannot be"),
+    validate.MAGIC_UNKNOWN: ("MAGIC_UNKNOWN", "the batch has a magic that no Kafka version writes"),
+    validate.CODEC_UNKNOWN: ("CODEC_UNKNOWN", "the batch names an unknown compression codec"),
+    validate.OFFSET_DELTA_INVALID: ("OFFSET_DELTA_INVALID", "the batch's last offset is below its base offset"),
+    validate.COUNT_INVALID: ("COUNT_INVALID", "the batch's record count is impossible"),
     validate.PRODUCER_INVALID: (
         "PRODUCER_INVALID",
-        "producer id, epoch, sequence and flags do not go together",
+        "the batch's producer id, epoch, sequence and flags contradict each other",
     ),
-    validate.CONTROL_INVALID: ("CONTROL_INVALID", "a control batch with more than one record"),
+    validate.CONTROL_INVALID: ("CONTROL_INVALID", "the control batch has more than one record"),
     validate.LEADER_EPOCH_DECREASING: (
         "LEADER_EPOCH_DECREASING",
-        "the batch's leader epoch is below an earlier one",
+        "the batch's leader epoch is lower than an earlier batch's",
     ),
     validate.TIMESTAMP_NEGATIVE: ("TIMESTAMP_NEGATIVE", "the batch's maximum timestamp is negative"),
     validate.RECORD_OFFSETS_INVALID: (

@@ -1,4 +1,4 @@
-"""Checking the files around the segments: names, leftovers, checkpoints, properties, and Kafka 0.7 logs."""
+"""Verifies the files around the segments: names, leftovers, checkpoints, properties; and Kafka 0.7 logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seglog.verification.batches import Totals
 
 
 class ContradictedOffset(NamedTuple):
-    """An offset of a partition in the checkpoint `file` that its log contradicts."""
+    """A partition's offset in the checkpoint `file` that contradicts its log."""
 
     topic_partition: TopicPartition
     file: str
@@ -31,35 +31,38 @@ class ContradictedOffset(NamedTuple):
 
 
 def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool) -> Iterator[Finding]:
-    """Leftovers, orphans and strangers in a partition directory, and its `partition.metadata`.
+    """Yields findings on leftovers, orphans and strange files in a partition directory, and on `partition.metadata`.
 
-    With `live` a broker is at work, which has such files while it cleans and deletes.
+    With `live` a broker is running, which has such files while it cleans and deletes.
     """
     partition = name_of(listing.directory)
     for path in listing.leftovers:
-        # A running broker deletes `.deleted` files a minute later: they are no damage.
+        # A running broker deletes `.deleted` files after a minute, so they are not damage.
         left = path.name.endswith((".swap", ".cleaned")) and not live
         severity = Severity.WARNING if left else Severity.INFO
         message = "left by an interrupted deletion, cleaning, swap or write"
         yield finding("LEFTOVER_FILE", partition, path.name, message, severity=severity)
     for orphan in listing.orphans:
-        yield finding("ORPHAN_INDEX", partition, orphan.path.name, "there is no segment of that base offset")
+        yield finding("ORPHAN_INDEX", partition, orphan.path.name, "there is no segment with that base offset")
     for path in listing.strangers:
         yield _stranger(fs, path, partition)
     if listing.partition_metadata is not None:
-        yield from _readable(fs, listing.partition_metadata, partition)
+        try:
+            yield from (row for row in rows_of(fs, listing.partition_metadata) if isinstance(row, Finding))
+        except UnsupportedError as error:
+            yield finding("STRANGE_FILE", partition, listing.partition_metadata.name, str(error))
 
 
 def _stranger(fs: FileSystem, path: Path, partition: str) -> Finding:
-    """A broker looks at names that begin with an offset and have one of its suffixes, and at nothing else."""
+    """Returns the finding on a strange file. A broker reads only names with an offset and one of its suffixes."""
     status = fs.status(path)
     is_file = status is not None and not status.is_directory
     if is_file and path.name.endswith(NAMED_BY_OFFSET):
         numbered = is_offset(path.name.partition(".")[0])
-        message = "Kafka gives no such name" if numbered else "Kafka gives no such name, and reads no offset off it"
+        message = "Kafka never gives a file this name" + ("" if numbered else ", and it has no offset")
         severity = Severity.ERROR if path.name.endswith(".log") or not numbered else Severity.WARNING
         return finding("STRANGE_FILE", partition, path.name, message, severity=severity)
-    message = "not a file of Kafka's: a broker ignores it" if is_file else "a directory, which a broker ignores here"
+    message = f"this {'file' if is_file else 'directory'} is not Kafka's; a broker ignores it"
     return finding("STRANGE_FILE", partition, path.name, message, severity=Severity.INFO, broker_notices=Notice.NEVER)
 
 
@@ -71,16 +74,16 @@ def verify_log_directory(
     *,
     live: bool,
 ) -> Iterator[Finding]:
-    """Checkpoints, properties, and partitions that ought to be here. `extents` gives (first segment's base, log end
-    offset) of partitions that were verified; entries of others are not judged.
+    """Yields findings on checkpoints and properties, and on missing partitions. `extents` gives (base offset of the
+    first segment, log end offset) of the verified partitions; checkpoint entries of others are not checked.
     """
     for path in listing.strangers:
-        message = "a directory that is not a partition: a broker does not start with it"
+        message = "this directory is not a partition; a broker refuses to start with it"
         if path.name == filenames.SEGLOG_RUN_BARRIER:
-            message = "a run of seglog is under way or was cut short here: no broker starts before it is over"
+            message = "a run of seglog is in progress here, or was cut short; no broker starts before it is finished"
         yield finding("STRANGE_FILE", "", path.name, message, severity=Severity.ERROR)
     for path in listing.misnamed:
-        message = "no topic can have this name, but a broker takes the directory for a partition"
+        message = "no topic can have this name, but a broker treats the directory as a partition"
         yield finding("STRANGE_FILE", "", path.name, message)
     if around.meta_damage is not None:
         yield finding("CHECKPOINT_CORRUPT", "", filenames.META_PROPERTIES, str(around.meta_damage))
@@ -99,7 +102,7 @@ def verify_log_directory(
 def contradicted_offsets(
     around: Surroundings, extents: Mapping[TopicPartition, tuple[int, int]], *, live: bool
 ) -> Iterator[ContradictedOffset]:
-    """Checkpointed offsets that the logs contradict; `extents` as for `verify_log_directory`."""
+    """Yields the checkpointed offsets that contradict the logs; `extents` is as in `verify_log_directory`."""
     for key, (base, end) in sorted(extents.items()):
         offsets = {name: found[key] for name, found in around.offsets.items() if key in found}
         start = offsets.get(filenames.LOG_START_OFFSET_CHECKPOINT)
@@ -107,29 +110,20 @@ def contradicted_offsets(
         watermark = offsets.get(filenames.HIGH_WATERMARK_CHECKPOINT)
         for name, offset in offsets.items():
             if not 0 <= offset <= end:
-                message = f"offset {offset} is not within the log, which ends at {end}"
+                message = f"offset {offset} is outside the log, which ends at {end}"
                 yield ContradictedOffset(key, name, message)
             elif name == filenames.CLEANER_OFFSET_CHECKPOINT and offset < least:
                 # the log start has moved on: the cleaner begins there
-                message = f"offset {offset} is below the log's start, {least}"
+                message = f"offset {offset} is below the log start {least}"
                 yield ContradictedOffset(key, name, message, Severity.INFO)
         # a broker writes the two at different times
         if not live and start is not None and watermark is not None and start > watermark:
-            message = f"{start} is above the high watermark {watermark}"
+            message = f"the log start {start} is above the high watermark {watermark}"
             yield ContradictedOffset(key, filenames.LOG_START_OFFSET_CHECKPOINT, message)
 
 
-def _readable(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
-    try:
-        for row in rows_of(fs, path):
-            if isinstance(row, Finding):
-                yield row
-    except UnsupportedError as error:
-        yield finding("STRANGE_FILE", partition, path.name, str(error))
-
-
 def verify_07(fs: FileSystem, listing: PartitionListing, totals: Totals, file: str | None) -> Iterator[Finding]:
-    """A log of Kafka 0.7, or one `file` of it: every message's checksum and contents, and that the files join.
+    """Verifies a Kafka 0.7 log, or one `file` of it: each message's checksum and contents, and that files are adjacent.
 
     Adds messages and payloads to `totals`, as batches and records.
     """
@@ -140,12 +134,10 @@ def verify_07(fs: FileSystem, listing: PartitionListing, totals: Totals, file: s
         if file is not None and segment.log.name != file:
             continue
         if following is not None and segment.base_offset != following:
-            message = f"the file before it ends at {following}"
+            message = f"the file begins at {segment.base_offset}, but the one before it ends at {following}"
             yield finding("SEGMENT_GAP_07", partition, segment.log.name, message, first_offset=following)
         messages = Messages07(fs, segment.log, records=False)
-        for row in messages.rows():
-            if isinstance(row, Finding):
-                yield row
+        yield from (row for row in messages.rows() if isinstance(row, Finding))
         totals.bytes += segment.size
         totals.batches += messages.messages
         totals.records += messages.payloads

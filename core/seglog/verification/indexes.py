@@ -1,8 +1,8 @@
-"""Checking offset and time indexes against the batches of their log, as these go by (specification §5.1, §5.2).
+"""Checks offset and time indexes against the batches of their log during the walk (specification §5.1, §5.2).
 
-The rules are the contract, not the habit of one version: an offset entry leads to a batch's first byte, after all
-batches with lower offsets; a time entry's timestamp is reached by its offset, and nothing up to there is younger. So
-indexes of every broker since 0.8 pass. Entries that point into damage are not judged: the damage is reported already.
+The rules are Kafka's contract, not the habit of one version. An offset entry leads to the first byte of a batch, after
+all batches with lower offsets. The timestamp of a time entry is the largest up to its offset. So indexes of every
+broker since 0.8 pass. Entries that point into damage are not checked, because the damage has its own finding.
 """
 
 from __future__ import annotations
@@ -20,39 +20,22 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 
 _MOST_INDEX_BYTES = 256 << 20
-_MOST_FINDINGS = 20  # an index with more wrong entries is simply wrong
+_MOST_FINDINGS = 20  # wrong entries reported per segment
 _ENTRIES_AT_ONCE = 4096
 
 
 def _running_maximum(entries: np.ndarray | None, column: str) -> np.ndarray:
-    """The largest value of a column up to each entry. Below it lie those out of order, of which `_ascending` tells."""
+    """Returns the largest value of a column up to each entry. `_ascending` reports lower values."""
     if entries is None or not len(entries):
         return np.empty(0, dtype=np.int64)
     return np.maximum.accumulate(entries[column].astype(np.int64))
 
 
-def _is_in_good_batch(piece: WalkedEntries, position: int) -> bool:
-    """Whether the batch that begins at or before a position of the file is right: an entry may not lead into it."""
-    at = int(np.searchsorted(piece.batches["position"], position, side="right")) - 1
-    return at >= 0 and bool(piece.valid[at])
-
-
-class _Columns:
-    """What entries of an offset index are held against, of good batches after offsets up to `last_offset`."""
-
-    def __init__(self, good: np.ndarray, last_offset: int) -> None:
-        self.positions = np.ascontiguousarray(good["position"])
-        self.ends = self.positions + good["size"]
-        self.bases = np.ascontiguousarray(good["base_offset"])
-        before = np.maximum.accumulate(np.concatenate(([last_offset], good["last_offset"][:-1])))
-        # brokers before 0.10 wrote the first offset of the append, which a wrapper does not tell
-        self.below = np.where(good["magic"] >= 2, np.maximum(before, self.bases - 1), before)
-
-
 class IndexObserver:
-    """The offset and time index of one segment. `closed` says that a later segment exists, `live` that a broker is at
-    work: a padded index is one that it is building. Of a segment that `is_alone` an index may only not be shown: it is
-    not missed.
+    """Checks the offset and time index of one segment.
+
+    `closed`: a later segment exists. `live`: a broker is running, and a padded index is the one that it is writing.
+    `is_alone`: the directory cannot be listed, so a missing index is not reported.
     """
 
     def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool, is_alone: bool) -> None:
@@ -60,7 +43,8 @@ class IndexObserver:
         self._fs = fs
         self._partition = name_of(segment.log.parent)
         self._waiting: list[Finding] = []
-        self._said = 0
+        self._reported = 0
+        self._padded_times = False
         self._offsets = self._load(segment.offset_index, 8)
         self._times = self._load(segment.time_index, 12)
         self._positions = _running_maximum(self._offsets, "position")
@@ -72,8 +56,8 @@ class IndexObserver:
         self._check_shape()
 
     def take(self, piece: WalkedEntries) -> Iterator[Finding]:
-        """Judges the entries that belong to the good batches of `piece`."""
-        yield from self._remembered_findings()
+        """Checks the entries that belong to the good batches of `piece`."""
+        yield from self._waiting_findings()
         good = piece.batches[piece.valid]
         if len(good) == 0:
             return
@@ -83,53 +67,50 @@ class IndexObserver:
         self._max_timestamp = max(self._max_timestamp, int(good["max_timestamp"].max()))
 
     def finish(self) -> Iterator[Finding]:
-        """What only the end of the log can tell."""
-        yield from self._remembered_findings()
+        """Reports what only the end of the log shows."""
+        yield from self._waiting_findings()
         yield from self._missing()
         if self._times is None:
             return
         for i in range(self._next_time, len(self._times)):
             timestamp, offset = (int(value) for value in self._times[i].tolist())
             if offset > self._last_offset:
-                yield from self._wrong_time(
-                    i, f"entry {i} names offset {offset}, the log ends with {self._last_offset}"
-                )
+                message = f"entry {i} names offset {offset}, but the segment ends with {self._last_offset}"
+                yield from self._wrong_time(i, message)
             elif timestamp > self._max_timestamp:
-                yield from self._wrong_time(i, f"entry {i} has timestamp {timestamp}, no record is as young")
+                message = f"entry {i} has timestamp {timestamp}, but no record is that late"
+                yield from self._wrong_time(i, message)
         last = int(self._times["timestamp"][-1]) if len(self._times) else -1
         if self.closed and self._max_timestamp >= 0 and last < self._max_timestamp and not self._padded_times:
-            message = f"the last entry has timestamp {last}, the segment's largest is {self._max_timestamp}"
+            message = f"the last entry has timestamp {last}, but the segment's largest is {self._max_timestamp}"
             yield self._finding("TIME_INDEX_SHORT", self.segment.time_index, message)
 
     # --- loading
 
     def _load(self, path: Path | None, entry_bytes: int) -> np.ndarray | None:
-        """The entries that were written; remarks on the file's shape wait for the first step."""
-        self._padded_times = getattr(self, "_padded_times", False)
+        """Returns the written entries. Findings on the file's shape wait for the first step."""
         if path is None:
             return None
         status = self._fs.status(path)
         size = 0 if status is None else status.size
         if size > _MOST_INDEX_BYTES:
-            message = f"{size} bytes, more than any index has"
+            message = f"the file has {size} bytes, more than any index"
             self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message))
             return None
         data = self._fs.read_bytes(path, _MOST_INDEX_BYTES)
         base = self.segment.base_offset
         rows = decode_offset_index(data, base) if entry_bytes == 8 else decode_time_index(data, base)
         if len(data) % entry_bytes:
-            message = f"{len(data)} bytes are not a whole number of entries of {entry_bytes}"
+            message = f"the file has {len(data)} bytes, which is not a multiple of the entry size {entry_bytes}"
             self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message, length=len(data)))
         used = used_entries(rows, base)
         if padding := padding_entries(rows, base):
-            self._preallocated(path, padding, used * entry_bytes)
             self._padded_times |= entry_bytes == 12
+            severity = Severity.WARNING if self.closed and not self._live else Severity.INFO
+            message = f"{padding} preallocated zero entries follow the written ones"
+            where = {"severity": severity, "position": used * entry_bytes}
+            self._waiting.append(self._finding("INDEX_PREALLOCATED", path, message, **where))
         return rows[:used]
-
-    def _preallocated(self, path: Path, count: int, position: int) -> None:
-        severity = Severity.WARNING if self.closed and not self._live else Severity.INFO
-        message = f"{count} zero entries after the written ones, from preallocation; they would be rebuilt"
-        self._waiting.append(self._finding("INDEX_PREALLOCATED", path, message, severity=severity, position=position))
 
     def _check_shape(self) -> None:
         base = self.segment.base_offset
@@ -140,7 +121,8 @@ class IndexObserver:
             for i in np.flatnonzero(beyond | (self._offsets["offset"] < base))[:1].tolist():
                 offset, position = self._offsets[i].tolist()
                 message = f"entry {i} (offset {offset}, position {position}) leads outside the segment"
-                self._remember("OFFSET_INDEX_INVALID", self.segment.offset_index, message, 8 * i)
+                found = self._finding("OFFSET_INDEX_INVALID", self.segment.offset_index, message, position=8 * i)
+                self._waiting.append(found)
         if self._times is not None and len(self._times):
             self._ascending("TIME_INDEX_INVALID", self.segment.time_index, self._times, "timestamp", 12)
             self._ascending("TIME_INDEX_INVALID", self.segment.time_index, self._times, "offset", 12, strictly=False)
@@ -156,37 +138,41 @@ class IndexObserver:
     ) -> None:
         steps = np.diff(rows[column].astype(np.int64))
         for i in np.flatnonzero(steps <= 0 if strictly else steps < 0)[:1].tolist():
-            message = f"entry {i + 1}: {column} {rows[column][i + 1]} follows {rows[column][i]}"
-            self._remember(code, path, message, entry_bytes * (i + 1))
+            message = f"entry {i + 1} has {column} {rows[column][i + 1]}, after {rows[column][i]} in the entry before"
+            self._waiting.append(self._finding(code, path, message, position=entry_bytes * (i + 1)))
 
     # --- against the log
 
     def _offset_entries(self, piece: WalkedEntries, good: np.ndarray) -> Iterator[Finding]:
-        """Entries that lead into these batches. One in a gap before them, or out of order, is passed over."""
+        """Checks the entries that lead into these batches. Skips one that is in a gap before them, or out of order."""
         if self._offsets is None:
             return
-        batches = _Columns(good, self._last_offset)
-        entries_end = int(np.searchsorted(self._positions, batches.ends[-1]))
+        starts, bases = np.ascontiguousarray(good["position"]), np.ascontiguousarray(good["base_offset"])
+        below = np.maximum.accumulate(np.concatenate(([self._last_offset], good["last_offset"][:-1])))
+        # brokers before 0.10 wrote the first offset of the append, which a wrapper does not show
+        below = np.where(good["magic"] >= 2, np.maximum(below, bases - 1), below)
+        entries_end = int(np.searchsorted(self._positions, starts[-1] + good["size"][-1]))
         entries = slice(self._next_entry, max(self._next_entry, entries_end))
         self._next_entry = entries.stop
         positions = self._positions[entries]
-        at = np.minimum(np.searchsorted(batches.positions, positions), len(good) - 1)
-        right = (batches.positions[at] == positions) & (self._offsets["offset"][entries] > batches.below[at])
+        at = np.minimum(np.searchsorted(starts, positions), len(good) - 1)
+        right = (starts[at] == positions) & (self._offsets["offset"][entries] > below[at])
         judged = (positions >= piece.position) & (positions == self._offsets["position"][entries])
         for i in np.flatnonzero(judged & ~right).tolist():
             offset, position = (int(value) for value in self._offsets[entries.start + i].tolist())
-            if batches.positions[at[i]] == position:
-                begins = int(batches.bases[at[i]])
-                message = f"says offset {offset} at position {position}, where {begins} begins"
-            elif not _is_in_good_batch(piece, position):
-                continue
+            if starts[at[i]] == position:
+                message = f"puts offset {offset} at position {position}, where offset {int(bases[at[i]])} begins"
             else:
+                holder = int(np.searchsorted(piece.batches["position"], position, side="right")) - 1
+                if holder < 0 or not piece.valid[holder]:
+                    continue  # it leads into damage
                 message = f"leads to position {position}, where no batch begins"
-            yield from self._wrong_offset(entries.start + i, f"entry {entries.start + i} {message}")
+            number, path = entries.start + i, self.segment.offset_index
+            yield from self._wrong_entry("OFFSET_INDEX_INVALID", path, f"entry {number} {message}", 8 * number)
 
     def _time_entries(self, good: np.ndarray) -> Iterator[Finding]:
-        """Entries up to the last offset of these batches. One inside the last batch waits for the next piece; one
-        out of order is passed over.
+        """Checks the entries up to the last offset of these batches. An entry inside the last batch waits for the next
+        piece; one out of order is skipped.
         """
         if self._times is None:
             return
@@ -203,10 +189,8 @@ class IndexObserver:
             early, late = below[whole] > entries["timestamp"], maxima[at] < entries["timestamp"]
             for i in np.flatnonzero((early | late) & (offsets == entries["offset"])).tolist():
                 timestamp, offset = (int(value) for value in entries[i].tolist())
-                message = f"entry {first + i} has timestamp {timestamp}, no record up to offset {offset} is as young"
-                if early[i]:
-                    said = f"entry {first + i} says {timestamp} up to offset {offset}"
-                    message = f"{said}, where a batch has {int(below[whole[i]])}"
+                message = f"entry {first + i} has timestamp {timestamp} up to offset {offset}, but "
+                message += f"a batch there has {int(below[whole[i]])}" if early[i] else "no record there is that late"
                 yield from self._wrong_time(first + i, message)
             self._next_time += count
             if count < _ENTRIES_AT_ONCE:
@@ -223,21 +207,15 @@ class IndexObserver:
 
     # --- findings
 
-    def _wrong_offset(self, i: int, message: str) -> Iterator[Finding]:
-        yield from self._limited("OFFSET_INDEX_INVALID", self.segment.offset_index, message, 8 * i)
-
     def _wrong_time(self, i: int, message: str) -> Iterator[Finding]:
-        yield from self._limited("TIME_INDEX_INVALID", self.segment.time_index, message, 12 * i)
+        yield from self._wrong_entry("TIME_INDEX_INVALID", self.segment.time_index, message, 12 * i)
 
-    def _limited(self, code: str, path: Path | None, message: str, position: int) -> Iterator[Finding]:
-        self._said += 1
-        if self._said <= _MOST_FINDINGS:
+    def _wrong_entry(self, code: str, path: Path | None, message: str, position: int) -> Iterator[Finding]:
+        self._reported += 1
+        if self._reported <= _MOST_FINDINGS:
             yield self._finding(code, path, message, position=position)
 
-    def _remember(self, code: str, path: Path | None, message: str, position: int) -> None:
-        self._waiting.append(self._finding(code, path, message, position=position))
-
-    def _remembered_findings(self) -> Iterator[Finding]:
+    def _waiting_findings(self) -> Iterator[Finding]:
         yield from self._waiting
         self._waiting = []
 

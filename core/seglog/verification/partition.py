@@ -1,8 +1,8 @@
-"""One look at one partition (or one file): everything `verify` finds in it, through a view that holds still.
+"""One look at one partition (or one file): everything that `verify` finds in it, through a stable view.
 
-All segments are cut into ranges, which threads verify, a few ahead of what is looked at. From level *index* on the
-headers of a range's batches then go past whatever compares them with other files, in log order. A segment in which
-anything is not right is gone through once more from that range on, in order, and tells what.
+All segments are cut into ranges, which threads verify, a few ahead of the consumer. From level *index* on, the headers
+of a range's batches then pass the observers that compare them with other files, in log order. A segment with anything
+wrong is read again from that range on, in order, and reports what is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import islice
 
 from seglog.evidence.findings import Finding, finding
 from seglog.evidence.losses import ExtentObserver, losses_of
@@ -33,31 +33,21 @@ from seglog.verification.semantics import SemanticObserver
 
 _RANGE_BYTES = 32 << 20
 _SAMPLE_BYTES = 4 << 20
-_ROUND_PARTS = 8  # of a range: ranges begin where requests to an object store do, too
+_ROUND_PARTS = 8  # requests per range: ranges begin where requests to an object store begin
 _HASH_STEP = 0x9E3779B97F4A7C15
-
-
-def _uncounted(size: int, files: int) -> None:
-    """Nobody counts what is done."""
-
-
-def _round(position: int) -> int:
-    """Where the request begins that brings a place of an object."""
-    return position - position % max(1, _RANGE_BYTES // _ROUND_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
 class LookOptions:
-    """What a look looks at. `file` limits it to one `.log`, `sample` to part of the bytes, chosen by `seed`.
+    """The options of a look. `file` limits it to one `.log`, `sample` to a share of the bytes, chosen by `seed`.
 
-    `is_late` says that time is up; `advance` is called with bytes and files done. `known` are parts that were verified
-    elsewhere.
+    `is_late` says that time is up; `advance` is called with bytes and files done. `known` are parts verified elsewhere.
     """
 
     level: Level
     jobs: int = 1
     is_late: Callable[[], bool] = lambda: False
-    advance: Callable[[int, int], None] = _uncounted
+    advance: Callable[[int, int], None] | None = None
     sample: float | None = None
     seed: int = 0
     file: str | None = None
@@ -66,11 +56,11 @@ class LookOptions:
 
 @dataclass(slots=True)
 class PartitionLook:
-    """Iterates over the findings on the partition in `view`; then `totals` are whole, and `end_offset` is the log's end
-    (None when that was not looked at).
+    """Iterates over the findings on the partition in `view`. Afterwards `totals` are complete, and `end_offset` is the
+    log end (None if the last segment was not read).
 
-    `only` are base offsets of segments to look at again, without what the whole of the log is needed for; None looks
-    at all. Raises OSError.
+    `only` are the base offsets of segments to look at again, without the checks that need the whole log; None looks at
+    everything. Raises OSError.
     """
 
     view: PartitionView | SingleFile
@@ -89,7 +79,7 @@ class PartitionLook:
 
     @property
     def whole(self) -> bool:
-        """Whether it is the whole partition that is looked at."""
+        """True if the look covers the whole partition."""
         return self.only is None and self.options.file is None
 
     def __iter__(self) -> Iterator[Finding]:
@@ -98,7 +88,7 @@ class PartitionLook:
             yield from verify_names(self.view.fs, self.listing, live=self.view.live)
         if self.listing.format == "0.7":
             yield from verify_07(self.view.fs, self.listing, self.totals, self.options.file)
-            self.options.advance(self.listing.size, 0)
+            self._advance(self.listing.size, 0)
         elif self.options.sample is not None:
             yield from self._samples(self.options.sample)
         else:
@@ -106,22 +96,15 @@ class PartitionLook:
 
     @property
     def threads(self) -> int:
-        """As many as there are jobs, or as may wait for their bytes at once."""
+        """The number of jobs, or of simultaneous reads of the file system if that is larger."""
         return max(1, self.options.jobs, self.view.fs.reads_at_once(self.listing.directory))
 
     @property
     def _is_alone(self) -> bool:
         return isinstance(self.view, SingleFile) and self.view.is_alone
 
-    @property
-    def _unseen(self) -> str:
-        """What was not looked at beside a file that is alone."""
-        indexes = [path.name for segment in self.listing.segments for path in segment.files[1:]]
-        seen = f"of it {' and '.join(indexes)} alone" if indexes else "neither indexes nor snapshots nor other segments"
-        return f"what lies beside it is not listed: {seen} {'was' if len(indexes) == 1 else 'were'} looked at"
-
     def works(self) -> Iterator[_Work]:
-        """The segments to verify, in order."""
+        """Yields the segments to verify, in order."""
         segments = self.listing.segments
         for i, segment in enumerate(segments):
             if self.options.file is not None and segment.log.name != self.options.file:
@@ -133,7 +116,7 @@ class PartitionLook:
     # --- in ranges, under threads -------------------------------------------------------------------------
 
     def _in_ranges(self, deep: bool) -> Iterator[Finding]:
-        """Segment after segment, its ranges ahead; with `deep` against all other files."""
+        """Verifies segment after segment, with ranges ahead; with `deep` against all other files."""
         extent = ExtentObserver()
         semantic = None
         if self.options.level >= Level.SEMANTIC and self.whole:
@@ -159,10 +142,13 @@ class PartitionLook:
         if deep and self.whole:
             yield from self._losses(extent)
         if deep and self._is_alone:
-            yield finding("NEIGHBOURS_UNSEEN", name_of(self.listing.directory), self.options.file or "", self._unseen)
+            indexes = " and ".join(path.name for segment in self.listing.segments for path in segment.files[1:])
+            seen = f"beside the log only {indexes}" if indexes else "no indexes, snapshots or other segments"
+            message = f"the directory cannot be listed: {seen} could be read"
+            yield finding("NEIGHBOURS_UNSEEN", name_of(self.listing.directory), self.options.file or "", message)
 
     def _segment(self, work: _Work, ahead: _Ahead, observers: Sequence[Observer]) -> Iterator[Finding]:
-        """Range after range, and in detail from the first one in which anything is not right."""
+        """Verifies range after range, and in detail from the first range with anything wrong."""
         reached = 0
         for end, result in ahead.results(work):
             while True:
@@ -184,20 +170,25 @@ class PartitionLook:
             yield from observer.finish()
         self._passed(work)
 
+    def _advance(self, size: int, files: int) -> None:
+        if self.options.advance is not None:
+            self.options.advance(size, files)
+
     def _passed(self, work: _Work) -> None:
         if work.is_last:
             self.end_offset = max(self.last_offset + 1, work.segment.base_offset)
-        self.options.advance(work.segment.size, 1)
+        self._advance(work.segment.size, 1)
 
     def _losses(self, extent: ExtentObserver) -> Iterator[Finding]:
-        """What is gone, by all that mentions it."""
+        """Yields the findings on lost offsets."""
         if self.around is None:
             return
         name = name_of(self.listing.directory)
         for loss in losses_of(self.view.fs, self.listing, extent.extent, self.around):
             where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
-            lost = 0 if loss.last_offset is None or loss.first_offset is None else loss.last_offset + 1
-            lost = max(0, lost - (loss.first_offset or 0))
+            lost = 0
+            if loss.first_offset is not None and loss.last_offset is not None:
+                lost = max(0, loss.last_offset + 1 - loss.first_offset)
             yield finding(loss.code, name, loss.file, loss.message, severity=loss.severity, offsets_lost=lost, **where)
 
     def _log_start(self) -> int | None:
@@ -223,14 +214,15 @@ class PartitionLook:
         self.last_offset, self.leader_epoch = verifier.last_offset, verifier.leader_epoch
 
     def ranges(self, work: _Work) -> Iterator[tuple[int, int]]:
-        """The ranges of a segment, each from one entry's beginning to another's, found as they are asked for."""
+        """Yields the ranges of a segment, each from the beginning of one entry to that of another, lazily."""
         size, threads, start = work.segment.size, self.threads, 0
         if self.listing.size >= threads * _RANGE_BYTES:
-            threads = min(threads, self.options.jobs)  # there are ranges enough for those that only wait
+            threads = min(threads, self.options.jobs)  # other segments have enough ranges for waiting threads
         pieces = 1
         if size > 2 * _RANGE_BYTES or (threads > 1 and size > _RANGE_BYTES // 2):
             pieces = max(self.options.jobs, min(threads, 4 * size // _RANGE_BYTES), size // _RANGE_BYTES)
-        cuts = [_round(i * size // pieces) for i in range(1, pieces)]
+        step = max(1, _RANGE_BYTES // _ROUND_PARTS)  # where requests begin
+        cuts = [i * size // pieces // step * step for i in range(1, pieces)]
         if cuts:
             with self.view.fs.open(work.segment.log, "r") as file:
                 for cut in cuts:
@@ -242,8 +234,8 @@ class PartitionLook:
                 start = end
         yield start, size
 
-    def let_come(self, work: _Work) -> None:
-        """Announces the small files beside a segment, which are read one after the other when its turn comes."""
+    def announce_neighbours(self, work: _Work) -> None:
+        """Announces the small files beside a segment, which the look reads one after the other later."""
         segment, snapshots = work.segment, self.listing.snapshots
         first = bisect_right(snapshots, segment.base_offset, key=lambda one: one.offset)
         stop = bisect_right(snapshots, work.offsets.most + 1, key=lambda one: one.offset)
@@ -251,34 +243,34 @@ class PartitionLook:
         if work.is_last and self.listing.leader_epoch_checkpoint is not None:
             beside.append(self.listing.leader_epoch_checkpoint)
         for path in beside:
-            with suppress(OSError), self.view.fs.open(path, "r") as file:  # whoever reads it is told
+            with suppress(OSError), self.view.fs.open(path, "r") as file:  # the later read will report the error
                 file.advise_wanted(0, file.size())
 
     def _boundary(self, work: _Work, position: int) -> int | None:
-        """Where the first good entry at or after `position` begins; None when none does nearby."""
+        """Returns the position of the first good entry at or after `position`, None if there is none nearby."""
         return boundary(self.view.fs, work.segment.log, work.segment.size, position, work.offsets)
 
     # --- samples ------------------------------------------------------------------------------------------
 
     def _samples(self, share: float) -> Iterator[Finding]:
-        """Ranges of each segment, each taken with the wanted probability; damage in them is reported in detail."""
+        """Verifies ranges of each segment, each with the given probability; reports damage in them in detail."""
         level = min(self.options.level, Level.RECORD)
         for work in self.works():
             for start in range(0, work.segment.size, _SAMPLE_BYTES):
                 if self.options.is_late():
                     return
-                self.options.advance(min(_SAMPLE_BYTES, work.segment.size - start), 0 if start else 1)
+                self._advance(min(_SAMPLE_BYTES, work.segment.size - start), 0 if start else 1)
                 if not self._chosen(work.segment.log.name, start, share):
                     continue
                 begin = 0 if start == 0 else self._boundary(work, start)
                 end = self._boundary(work, start + _SAMPLE_BYTES)
                 if begin is None:
-                    continue  # one batch covers the whole range: it belongs to the one before
+                    continue  # one batch covers the whole range; it belongs to the range before
                 end = work.segment.size if end is None else end
                 result = clean_range(self.view.fs, work.segment.log, begin, end, work.offsets, level)
                 if result is None:
                     yield from self._detailed(work)
-                    self.options.advance(max(0, work.segment.size - start - _SAMPLE_BYTES), 0)
+                    self._advance(max(0, work.segment.size - start - _SAMPLE_BYTES), 0)
                     break
                 self.totals.add(result.totals)
 
@@ -291,7 +283,7 @@ class PartitionLook:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One segment to verify, and where its offsets may lie."""
+    """One segment to verify, and its possible offsets."""
 
     segment: SegmentFiles
     offsets: PlausibleOffsets
@@ -300,7 +292,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A range that a thread verifies, or will."""
+    """A range that a thread verifies or will verify."""
 
     work: _Work
     end: int
@@ -308,13 +300,13 @@ class _Asked:
     future: Future[RangeResult | None]
 
     def cancel(self) -> None:
-        """It is not wanted any more. One that has begun ends by itself, and closes its account."""
+        """Cancels the work unless it has begun; then it ends by itself and closes its account."""
         if self.future.cancel():
             self.account.close()
 
 
 class _Ahead:
-    """The ranges of a look's segments, a few ahead of whoever takes their results."""
+    """Verifies the ranges of a look's segments in threads, a few ahead of the consumer."""
 
     def __init__(self, look: PartitionLook, pool: ThreadPoolExecutor) -> None:
         self._look, self._pool = look, pool
@@ -324,10 +316,15 @@ class _Ahead:
         self._given_up: _Work | None = None
 
     def results(self, work: _Work) -> Iterator[tuple[int, RangeResult | None]]:
-        """(end, what it holds) of each range of a segment, in order; the segments are asked for in theirs."""
+        """Yields (end, result) of each range of a segment, in order. Call it for the segments in their order."""
         known = self._known(work)
         if known is not None:
-            yield from self._known_results(work, known)
+            reached = 0
+            for each in known:
+                reached = each.end
+                yield each.end, each.opened(self._look.view.fs, work.segment.log)
+            if reached < work.segment.size:
+                yield work.segment.size, self.clean(work, reached, work.segment.size)
             return
         self.ask()
         while self._asked and self._asked[0].work == work:
@@ -336,48 +333,38 @@ class _Ahead:
             self.ask()
 
     def clean(self, work: _Work, start: int, end: int, account: Account | None = None) -> RangeResult | None:
-        """What a range holds, or None when anything is not right."""
-        options, keep = self._look.options, self._look.options.level >= Level.INDEX
-        place = self._look.view.fs, work.segment.log
-        side_by_side = self._look.threads > 1
-        return clean_range(
-            *place, start, end, work.offsets, options.level, account, keep=keep, side_by_side=side_by_side
-        )
+        """Verifies a range. Returns None if anything is wrong."""
+        level, side_by_side = self._look.options.level, self._look.threads > 1
+        place, keep = (self._look.view.fs, work.segment.log), level >= Level.INDEX
+        return clean_range(*place, start, end, work.offsets, level, account, keep=keep, side_by_side=side_by_side)
 
     def give_up(self, work: _Work) -> None:
-        """No more ranges of that segment are wanted."""
+        """Cancels the remaining ranges of that segment."""
         self._given_up = work
         while self._asked and self._asked[0].work == work:
             self._asked.popleft().cancel()
 
     def close(self) -> None:
-        """Nothing more is wanted."""
+        """Cancels all ranges."""
         for asked in self._asked:
             asked.cancel()
 
     def _known(self, work: _Work) -> list[KnownRange] | None:
         return known_ranges(self._look.options.known, self._look.view.fs, work.segment.log)
 
-    def _known_results(self, work: _Work, known: Sequence[KnownRange]) -> Iterator[tuple[int, RangeResult | None]]:
-        reached = 0
-        for each in known:
-            reached = each.end
-            yield each.end, each.opened(self._look.view.fs, work.segment.log)
-        if reached < work.segment.size:
-            yield work.segment.size, self.clean(work, reached, work.segment.size)
-
     def _all_ranges(self) -> Iterator[tuple[_Work, int, int]]:
         for work in self._look.works():
             if self._look.options.level >= Level.INDEX:
-                self._look.let_come(work)
-            for start, end in self._wanted(work) if self._known(work) is None else ():
+                self._look.announce_neighbours(work)
+            if self._known(work) is not None:
+                continue
+            for start, end in self._look.ranges(work):
+                if self._given_up == work:
+                    break
                 yield work, start, end
 
-    def _wanted(self, work: _Work) -> Iterator[tuple[int, int]]:
-        return takewhile(lambda _: self._given_up != work, self._look.ranges(work))
-
     def ask(self) -> None:
-        """Lets threads begin with the ranges that come next, and what lies beside their segments come."""
+        """Submits the next ranges to the threads, and announces the files beside their segments."""
         most = self._look.threads + self._look.options.jobs
         for work, start, end in islice(self._ranges, max(0, most - len(self._asked))):
             account = self._budget.account()

@@ -1,12 +1,12 @@
-"""A giant partition verified in parts, each by a task of its own; what only the whole can tell is found by one look.
+"""Verifies a giant partition in parts, one task each; a final look reports what only the whole log shows.
 
 Steps:
 
 1. `parts_of` cuts the segments of a partition at positions, by their sizes alone.
-2. `verify_part` finds the batches with which its part begins and ends, and walks it as a thread of a look does
-   (`batches.clean_range`). Counts come back, and the headers of its batches, packed.
-3. A `Verification` to which these are `known` looks at the partition. What is known of a segment that is still the
-   same is not read again; from the first batch on that is not right, it is. So the findings are those of one look.
+2. `verify_part` finds the first and last batches of its part, and walks it as a thread of a look does
+   (`batches.clean_range`). It returns counts, and the packed headers of its batches.
+3. A `Verification` gets these as `known` and looks at the partition. It does not read known ranges of an unchanged
+   segment again, except from the first wrong batch on. So the findings are those of a single look.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.verification.batches import Level, RangeResult, clean_range
 
-BOUNDARY_BYTES = 8 << 20  # how far from a cut the first batch is looked for
+BOUNDARY_BYTES = 8 << 20  # how far from a cut the first batch is searched
 
-_ROUND_BYTES = 4 << 20  # parts begin where requests to an object store do, too
-_COLUMNS = [name for name in layout.BATCH.names or () if name != "crc"]  # a range's checksums are right
+_ROUND_BYTES = 4 << 20  # parts begin where requests to an object store begin
+_COLUMNS = [name for name in layout.BATCH.names or () if name != "crc"]  # the checksums are already verified
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of a log of `size` bytes: from the first batch at or after `cuts[0]` to the first one at or after
-    `cuts[1]`, or the next cut where one is. The last cut is the log's end.
+    """A part of a log of `size` bytes, from the first batch at or after `cuts[0]` to the first one at or after
+    `cuts[1]`, or after the next cut that has a batch nearby. The last cut is the log's end.
     """
 
     log: Path
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class _PackedEntries:
-    """The entries of one table: `columns` of `count` rows, and the bytes of control batches."""
+    """One table of batches: `columns` of `count` rows, and the bytes of control batches."""
 
     position: int
     count: int
@@ -58,7 +58,7 @@ class _PackedEntries:
 
 @dataclass(frozen=True, slots=True)
 class KnownRange:
-    """What bytes `start` to `end` of a log hold; `result` is None where anything is not right."""
+    """The result for bytes `start` to `end` of a log, None if anything is wrong there."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class KnownRange:
     entries: tuple[_PackedEntries, ...] = ()
 
     def opened(self, fs: FileSystem, log: Path) -> RangeResult | None:
-        """The result, with the headers of its batches."""
+        """Returns the result with the headers of its batches."""
         if self.result is None:
             return None
         return replace(self.result, pieces=tuple(_unpacked(fs, log, each) for each in self.entries))
@@ -74,7 +74,7 @@ class KnownRange:
 
 @dataclass(frozen=True, slots=True)
 class KnownPart:
-    """The ranges of a part, in order; `stamp` is that of the log as it was before they were read."""
+    """The ranges of a part, in order. `stamp` is that of the log before they were read."""
 
     log: Path
     stamp: tuple[int, int, str]
@@ -85,7 +85,7 @@ KnownParts = Mapping[Path, Sequence[KnownPart]]
 
 
 def offsets_of(segments: Sequence[SegmentFiles], number: int) -> PlausibleOffsets:
-    """Which offsets the segment of that number may hold."""
+    """Returns the offsets that the segment with that number may hold."""
     base = segments[number].base_offset
     most = min(base + layout.INT32_MAX, layout.INT64_MAX)
     if number + 1 < len(segments):
@@ -94,7 +94,7 @@ def offsets_of(segments: Sequence[SegmentFiles], number: int) -> PlausibleOffset
 
 
 def boundary(fs: FileSystem, log: Path, size: int, position: int, offsets: PlausibleOffsets) -> int | None:
-    """Where the first good entry at or after `position` begins; None when none does nearby."""
+    """Returns the position of the first good entry at or after `position`, None if there is none nearby."""
     with fs.open(log, "r") as file:
         stop = min(file.size(), size)
         near = min(stop, position + BOUNDARY_BYTES)
@@ -103,7 +103,7 @@ def boundary(fs: FileSystem, log: Path, size: int, position: int, offsets: Plaus
 
 
 def parts_of(listing: PartitionListing, most_bytes: int, file: str | None = None) -> Iterator[Part]:
-    """The parts of a partition, or of one `file` of it, of about `most_bytes` at most."""
+    """Yields the parts of a partition, or of one `file` of it, of about `most_bytes` at most."""
     for number, segment in enumerate(listing.segments):
         if file is not None and segment.log.name != file:
             continue
@@ -116,9 +116,9 @@ def parts_of(listing: PartitionListing, most_bytes: int, file: str | None = None
 
 
 def verify_part(fs: FileSystem, part: Part, level: Level, most_bytes: int | None = None) -> KnownPart | None:
-    """What a part holds; None where the log is another one than that which was cut.
+    """Verifies a part. Returns None if the log has changed since it was cut.
 
-    At most `most_bytes` of packed headers come back; what a look would need beyond them it reads itself.
+    Returns at most `most_bytes` of packed headers; a look reads the rest itself.
     """
     status = fs.status(part.log)
     if status is None or status.size != part.size:
@@ -144,12 +144,12 @@ def verify_part(fs: FileSystem, part: Part, level: Level, most_bytes: int | None
 
 
 def stamp_of(status: FileStatus) -> tuple[int, int, str]:
-    """The same for a file as long as it has not changed."""
+    """Returns a value that changes when the file changes."""
     return status.size, status.modified_ns, status.version
 
 
 def by_log(parts: Iterable[KnownPart | None]) -> dict[Path, list[KnownPart]]:
-    """What is known of each log, in order."""
+    """Groups parts by log, in order."""
     known: dict[Path, list[KnownPart]] = {}
     for part in parts:
         if part is not None:
@@ -158,7 +158,9 @@ def by_log(parts: Iterable[KnownPart | None]) -> dict[Path, list[KnownPart]]:
 
 
 def known_ranges(known: KnownParts, fs: FileSystem, log: Path) -> list[KnownRange] | None:
-    """The ranges of a log, from its first byte on without a gap; None where nothing is known of it as it is now."""
+    """Returns the known ranges of a log from its first byte, without a gap; None if nothing is known of its present
+    state.
+    """
     status, parts = fs.status(log), known.get(log)
     if not parts or status is None or any(part.stamp != stamp_of(status) for part in parts):
         return None

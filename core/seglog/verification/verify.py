@@ -1,24 +1,24 @@
-"""Verification: what is wrong with logs, from headers to meaning, without changing or locking anything.
+"""Verifies logs, from headers to meaning, without changing or locking anything.
 
 Levels (each includes those before): *header* framing, offsets, flags; *crc* checksums; *record* the structure of
-every record; *index* offset and time indexes, names, what is missing; *semantic* control records, transactions,
-producers, epochs.
+every record; *index* offset and time indexes, names, losses; *semantic* control records, transactions, producers,
+epochs.
 
 Steps:
 
-1. Of a log directory, first its checkpoints and its list of partitions.
-2. Each partition, through a view that holds still (`verification.partition`). Beside a broker at work it is looked at
-   until what is grave has stayed there for some seconds (`second_look`).
-3. The checkpoints against the logs' extents, and the partitions that are missing.
+1. Read the checkpoints of a log directory, then the list of its partitions.
+2. Verify each partition through a stable view (`verification.partition`). Under a running broker, look again until
+   grave findings have lasted some seconds (`second_look`).
+3. Compare the checkpoints with the extents of the logs, and report missing partitions.
 
-Damage never ends it: the next good batch is looked for. Kafka has nothing of the kind; `kafka-dump-log` reports
-part of it and exits 0.
+Damage never ends a verification: it continues with the next good batch. Kafka has no such tool; `kafka-dump-log`
+reports part of the damage, and exits 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -50,7 +50,7 @@ from seglog.verification.parts import KnownParts
 
 __all__ = ["Level", "Verification", "VerifyOptions", "VerifySummary"]
 
-# What a second look at the segment alone can confirm.
+# Findings that a second look at the segment alone can confirm.
 _LOCAL = {
     "CRC_MISMATCH",
     "UNREADABLE_BYTES",
@@ -75,11 +75,11 @@ _LOCAL = {
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """What `Verification` looks at.
+    """The options of a `Verification`.
 
-    `live`: a broker may be writing, so a torn tail of the last segment is none, and what is grave must stay there;
-    without it that is so where a process holds the log directory's lock. `sample` (0 to 1) verifies that part of the
-    bytes, chosen by `seed`, up to level *record*. `max_duration_s` ends it early, complete to there.
+    `live`: a broker may be writing, so a torn tail of the last segment is not damage, and a grave finding must last.
+    Without it, the same holds if a process has the log directory's lock. `sample` (0 to 1) verifies that share of the
+    bytes, chosen by `seed`, up to level *record*. `max_duration_s` ends it early, complete up to that point.
     """
 
     level: Level = Level.SEMANTIC
@@ -92,8 +92,10 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """What was looked at and found. `complete` is false when time ran out, a file was unreadable, or for a sample.
-    `live` says that a broker, or another process, was at work beside it.
+    """Counts of what was read and found.
+
+    `complete` is False if time ran out, if a file was unreadable, or for a sample. `live` is True if a broker or
+    another process was running on the log directory.
     """
 
     files: int = 0
@@ -111,7 +113,7 @@ class VerifySummary:
 
     @property
     def damaged(self) -> bool:
-        """Whether anything worse than a remark was found in what could be read."""
+        """True if there is an error or warning in what could be read."""
         return self.errors > self.unreadable or self.warnings > 0
 
 
@@ -127,7 +129,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Directory:
-    """A log directory as it was before its partitions were looked at, and where their logs were found to reach."""
+    """A log directory as it was before its partitions were verified, and the extents found for their logs."""
 
     listing: LogDirectoryListing
     around: Surroundings
@@ -135,12 +137,11 @@ class _Directory:
 
 
 class Verification:
-    """Iterates over the findings on `targets`, in order, and anew each time; `summary` is that of the last iteration,
-    whole when it has ended. Where there was none yet, asking for it makes one.
+    """Iterates over the findings on `targets`, in order. Each iteration verifies again.
 
-    After an iteration `extents` says, by directory, from which offset to which each partition's log reaches that was
-    looked at whole. `progress` is called with (bytes done, bytes in all). `known` are parts that were verified
-    elsewhere, at the same level (`verification.parts`). An OSError on a file becomes a finding.
+    After an iteration, `extents` gives by directory the first and end offsets of each partition that was read whole.
+    `progress` is called with (bytes done, bytes in all). `known` are parts verified elsewhere at the same level
+    (`verification.parts`). An OSError on a file becomes a finding.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Verification:
     def _begin(self) -> None:
         limit = self._options.max_duration_s
         self._ends_at = None if limit is None else self._clock.monotonic() + limit
-        self._beside: dict[Path, Surroundings | None] = {}
+        self._around: dict[Path, Surroundings | None] = {}
         self._totals = Totals()
         self._done = self._total = 0
         self._summary = VerifySummary(complete=self._sample is None)
@@ -171,7 +172,7 @@ class Verification:
 
     @property
     def summary(self) -> VerifySummary:
-        """What was looked at and found."""
+        """The counts of the last iteration, complete at its end. Iterates first if there was no iteration yet."""
         if not self._begun:
             for _ in self:
                 pass
@@ -193,14 +194,14 @@ class Verification:
             for found in self._job(job, directories.get(job.target.path)):
                 self._count(found)
                 yield found
-        for directory in directories.values():
-            if self._options.level >= Level.INDEX:
-                for found in self._own_files(directory):
-                    self._count(found)
-                    yield found
-        self._summarise()
+        for directory in directories.values() if self._options.level >= Level.INDEX else ():
+            for found in self._own_files(directory):
+                self._count(found)
+                yield found
+        totals = {each.name: getattr(self._totals, each.name) for each in fields(Totals)}
+        self._summary = replace(self._summary, **totals)
 
-    # --- what there is to do ------------------------------------------------------------------------------
+    # --- jobs ---------------------------------------------------------------------------------------------
 
     def _jobs(self, target: Target, directories: dict[Path, _Directory]) -> Iterator[_Job]:
         if target.kind is TargetKind.FILE:
@@ -219,17 +220,17 @@ class Verification:
                 yield _Job(partition.path, self._size(partition.path), target, around)
 
     def _surroundings(self, partition: Path) -> Surroundings | None:
-        """What lies around a partition that was named; once for all partitions of a log directory."""
+        """Returns the surroundings of a partition that is a target itself; read once per log directory."""
         directory = links.resolve(partition).parent
-        if directory not in self._beside:
+        if directory not in self._around:
             try:
-                self._beside[directory] = read_surroundings(self._fs, directory, ask_readers=False)
+                self._around[directory] = read_surroundings(self._fs, directory, ask_readers=False)
             except OSError:
-                self._beside[directory] = None  # it need not be readable
-        return self._beside[directory]
+                self._around[directory] = None  # the parent need not be readable
+        return self._around[directory]
 
     def _size(self, directory: Path) -> int:
-        """Bytes of its logs, for the progress display; what is wrong with the directory is reported in its turn."""
+        """Returns the bytes of a partition's logs, for the progress display; its errors are reported later."""
         if self._progress is None:
             return 0
         try:
@@ -237,15 +238,15 @@ class Verification:
         except (OSError, NotALogError):
             return 0
 
-    # --- doing it -----------------------------------------------------------------------------------------
+    # --- work ---------------------------------------------------------------------------------------------
 
     def _job(self, job: _Job, directory: _Directory | None) -> Iterator[Finding]:
-        looks = _Looks(self, job)
+        looks = _Looks(self._fs, self._clock, job, self._options.live, self._look_options)
         try:
             yield from looks.findings()
         except (OSError, NotALogError) as error:
             if looks.is_gone(error):
-                message = "the partition was deleted or moved away before it was looked at"
+                message = "the partition was deleted or moved away before it was verified"
                 yield finding("CHANGED_WHILE_READ", job.path.name, "", message)
                 return
             self._summary = replace(self._summary, complete=False)
@@ -259,7 +260,7 @@ class Verification:
                 directory.extents[looks.extent[0]] = looks.extent[1]
 
     def _own_files(self, directory: _Directory) -> Iterator[Finding]:
-        """The log directory's own files; beside a broker until what is grave has stayed."""
+        """Yields the findings on the log directory's own files; under a broker, only grave ones that last."""
 
         def look(grave: Sequence[Finding] | None) -> list[Finding]:
             if grave is not None:
@@ -275,66 +276,57 @@ class Verification:
             return
         settled = look_until_settled(look, _key, _is_grave, self._clock)
         yield from settled.rows
-        yield from _restless(settled.restless, "")
+        yield from _passing(settled.restless, "")
 
-    # --- keeping count ------------------------------------------------------------------------------------
+    # --- counts -------------------------------------------------------------------------------------------
 
-    def is_late(self) -> bool:
-        """Whether time is up; from then on the summary is incomplete."""
+    def _is_late(self) -> bool:
+        """True if time is up; the summary is incomplete then."""
         if self._ends_at is None or self._clock.monotonic() < self._ends_at:
             return False
         self._summary = replace(self._summary, complete=False)
         return True
 
-    def advance(self, size: int, files: int) -> None:
-        """Bytes and files done."""
+    def _advance(self, size: int, files: int) -> None:
         self._done = min(self._total, self._done + size)
         self._summary = replace(self._summary, files=self._summary.files + files)
         if self._progress is not None:
             self._progress(self._done, self._total)
 
-    def look_options(self, file: str | None, *, counting: bool) -> LookOptions:
-        """What a look looks at; the first one alone is counted."""
+    def _look_options(self, file: str | None, counted: bool) -> LookOptions:
+        """Returns the options of a look; only the first look at a partition is `counted`."""
         options = self._options
-        look = LookOptions(options.level, options.jobs, self.is_late, sample=self._sample, seed=options.seed, file=file)
-        return replace(look, advance=self.advance, known=self._known) if counting else look
-
-    @property
-    def doors(self) -> tuple[FileSystem, Clock, bool]:
-        """Files, clock, and whether a live log was announced."""
-        return self._fs, self._clock, self._options.live
+        look = LookOptions(
+            options.level, options.jobs, self._is_late, sample=self._sample, seed=options.seed, file=file
+        )
+        return replace(look, advance=self._advance, known=self._known) if counted else look
 
     def _count(self, found: Finding) -> None:
-        name = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}[found.severity]
+        name = f"{found.severity.value}s"
         unreadable = self._summary.unreadable + (found.code == "UNREADABLE_FILE")
         self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1}, unreadable=unreadable)
 
-    def _summarise(self) -> None:
-        totals = self._totals
-        self._summary = replace(
-            self._summary,
-            bytes=totals.bytes,
-            batches=totals.batches,
-            records=totals.records,
-            damaged_bytes=totals.damaged_bytes,
-            lost_offsets=totals.lost_offsets,
-        )
-
 
 class _Looks:
-    """The looks at one partition or file: one, or as many as it takes until it has settled."""
+    """The looks at one partition or file: one, or under a broker as many as it takes to settle."""
 
-    def __init__(self, verification: Verification, job: _Job) -> None:
-        self._verification, self._job = verification, job
-        self._fs, self._clock, announced = verification.doors
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        job: _Job,
+        live: bool,
+        options_of: Callable[[str | None, bool], LookOptions],
+    ) -> None:
+        self._fs, self._clock, self._job, self._options_of = fs, clock, job, options_of
         kind = TargetKind.FILE if job.target.kind is TargetKind.FILE else TargetKind.PARTITION
         self._file = job.path.name if kind is TargetKind.FILE else None
-        self.live = announced or is_held(log_directory_of(Target(job.path, kind)))
+        self.live = live or is_held(log_directory_of(Target(job.path, kind)))
         self.totals = Totals()
         self.extent: tuple[TopicPartition, tuple[int, int]] | None = None
 
     def findings(self) -> Iterator[Finding]:
-        """The findings of one look, or, where somebody is at work, of as many as it takes."""
+        """Yields the findings of one look as they come; under a broker, of as many looks as it takes to settle."""
         reported: set[tuple[str, str, str, int | None]] = set()
         if not self.live:
             try:
@@ -343,26 +335,21 @@ class _Looks:
                     yield found
                 return
             except VanishedError:
-                self.live = True  # somebody is at work whose lock is not seen
-        yield from (found for found in self._settled() if _key(found) not in reported)
+                self.live = True  # a process whose lock is not visible is changing the files
+        settled = look_until_settled(self._again, _key, _is_grave, self._clock)
+        found_now = [*settled.rows, *_passing(settled.restless, links.name_of(self._job.path))]
+        yield from (found for found in found_now if _key(found) not in reported)
 
     def _once(self) -> Iterator[Finding]:
-        """One look, its findings as they come."""
         with self._view() as view:
-            look = self._look(view, counting=True)
+            look = self._look(view, counted=True)
             try:
                 yield from look
             finally:
                 self._note(look)
 
-    def _settled(self) -> Iterator[Finding]:
-        """Looks until what is grave has stayed; findings come when that is so."""
-        settled = look_until_settled(self._again, _key, _is_grave, self._clock)
-        yield from settled.rows
-        yield from _restless(settled.restless, links.name_of(self._job.path))
-
     def is_gone(self, error: OSError | NotALogError) -> bool:
-        """Whether the broker has taken the partition away meanwhile."""
+        """True if the broker has meanwhile removed the partition."""
         missing = isinstance(error, FileNotFoundError | NotALogError)
         return missing and self.live and self._fs.status(self._job.path) is None
 
@@ -371,7 +358,7 @@ class _Looks:
             known = self._job.around
             self._job.around = read_surroundings(self._fs, known.path, ask_readers=known.ask_readers)
         with self._view() as view:
-            look = self._look(view, counting=grave is None, only=_segments_of(grave))
+            look = self._look(view, counted=grave is None, only=_segments_of(grave))
             found = list(look)
             if grave is None:
                 self._note(look)
@@ -383,10 +370,9 @@ class _Looks:
         return SingleFile(self._fs, self._job.path, live=self.live)
 
     def _look(
-        self, view: PartitionView | SingleFile, *, counting: bool, only: frozenset[int] | None = None
+        self, view: PartitionView | SingleFile, *, counted: bool, only: frozenset[int] | None = None
     ) -> PartitionLook:
-        options = self._verification.look_options(self._file, counting=counting)
-        return PartitionLook(view, self._job.around, options, only)
+        return PartitionLook(view, self._job.around, self._options_of(self._file, counted), only)
 
     def _note(self, look: PartitionLook) -> None:
         self.totals = look.totals
@@ -396,7 +382,7 @@ class _Looks:
 
 
 def _segments_of(grave: Sequence[Finding] | None) -> frozenset[int] | None:
-    """The segments that grave findings are on, where looking at them again tells enough; else None."""
+    """Returns the segments with grave findings if another look at those is enough, else None."""
     if not grave or any(each.code not in _LOCAL for each in grave):
         return None
     names = [parse_file_name(each.file) for each in grave]
@@ -411,8 +397,9 @@ def _is_grave(found: Finding) -> bool:
     return found.severity is not Severity.INFO
 
 
-def _restless(found: Sequence[Finding], partition: str) -> Iterator[Finding]:
+def _passing(found: Sequence[Finding], partition: str) -> Iterator[Finding]:
+    """Yields one finding for all that did not last."""
     if found:
         codes = ", ".join(sorted({each.code for each in found}))
-        message = f"what looked like {codes} was gone a moment later: a broker is at work here"
+        message = f"what looked like {codes} was gone a moment later: a broker is changing the files"
         yield finding("CHANGED_WHILE_READ", partition, "", message)

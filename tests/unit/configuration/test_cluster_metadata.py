@@ -147,7 +147,7 @@ def test_damage_ends_the_replay_and_is_told(directory: Path) -> None:
     path.write_bytes(data)
     found = replayed(directory)
     assert values(directory, "a") == {"k": "good"}
-    assert found.problems == [f"{path}: position {second}: the batch fails its checksum; what follows was not read"]
+    assert found.problems == [f"{path}: position {second}: the checksum of the batch is wrong; the rest was not read"]
 
 
 def test_a_torn_tail_keeps_what_came_before(directory: Path) -> None:

@@ -175,7 +175,7 @@ def test_limits_are_told_exactly() -> None:
 def test_unknown_keys_are_errors_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match=r"'segment\.byte'; did you mean segment\.bytes\?"):
         LogConfig.from_mapping({"segment.byte": "1"})
-    with pytest.raises(ConfigError, match="no key of LogConfig"):
+    with pytest.raises(ConfigError, match="is not a key of LogConfig"):
         LogConfig.from_mapping({"log.cleaner.threads": "1"})
     assert key_named("log.roll.ms").name == "segment.ms"
 

@@ -164,7 +164,7 @@ def test_root_takes_no_configuration_that_others_may_write_unless_it_is_named(
     else:
         named = path.parent if "directory" in doubt else path
         named.chmod({"group": 0o664, "everybody": 0o646}.get(doubt, 0o1777))
-    with pytest.raises(RefusedError, match=rf"Name it with --config {path}, or"):
+    with pytest.raises(RefusedError, match=rf"Name it with --config {path}, use --config"):
         load(tmp_path, environment=environment)
     assert load(tmp_path, environment=environment, config=path).path == path
 

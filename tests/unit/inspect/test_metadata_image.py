@@ -52,7 +52,7 @@ def test_an_end_gives_the_cluster_as_it_was(tmp_path: Path) -> None:
 def test_an_end_that_no_record_reaches_is_a_problem(tmp_path: Path, base: int, end: int) -> None:
     write_metadata_log(tmp_path, [topic("a")], base_offset=base)
     (problem,) = image(tmp_path, end=end).problems
-    assert "are missing before it" in problem if base else f"offset {end - 1} was asked for" in problem
+    assert "are missing before this segment" in problem if base else f"offset {end - 1} was requested" in problem
 
 
 def test_a_snapshot_counts_from_its_offset_and_older_ones_serve_older_ends(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_damage_ends_the_replay_and_names_where(tmp_path: Path) -> None:
     file.write_bytes(data)
     found = image(tmp_path)
     assert (list(found.topics), found.end_offset) == (["a"], 1)
-    assert "the batch fails its checksum; what follows was not read" in found.problems[0]
+    assert "the checksum of the batch is wrong; the rest was not read" in found.problems[0]
 
 
 def test_records_about_what_nobody_named_are_problems(tmp_path: Path) -> None:
