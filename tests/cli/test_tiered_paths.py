@@ -140,7 +140,7 @@ def test_groups_measure_their_lag_against_a_tier(genuine: Path, tier: list[str],
 def test_the_local_part_is_not_named_beside_its_tier(genuine: Path, tier: list[str]) -> None:
     for path in (genuine, genuine.parent):
         found = ended("ls", *tier, "--local", genuine.parent, path)
-        assert found.code == 12 and b"is read with the tier, as its local part" in found.stderr
+        assert found.code == 12 and b"is the local part (--local) of the tier" in found.stderr
 
 
 def test_a_key_that_cannot_be_read_is_wrong_usage(tier: list[str], tmp_path: Path) -> None:

@@ -204,4 +204,4 @@ def test_custom_metadata_that_cannot_be_read_is_told_by_each_command(root: Path,
 def test_a_path_without_a_tier_is_refused_by_name(tmp_path: Path) -> None:
     clean_partition(NAME, tmp_path)
     result = run("tiers", tmp_path)
-    assert result.exit_code == 10 and "nothing of tiered storage is there" in result.stderr
+    assert result.exit_code == 10 and "there is no tiered storage" in result.stderr

@@ -1,7 +1,7 @@
-"""What is stored of a segment, as files: whole objects, parts of objects, chunks that are decoded when they are read.
+"""The stored files of a segment: whole objects, parts of objects, and chunks that are decoded on reading.
 
-A `Stored` knows its size without reading; `open` gives a file for reading. Decoded chunks of all files go through one
-bounded `ChunkCache`. What was changed or cut is a `CorruptTierError` that names the object and the position.
+A `Stored` knows its size without reading; `open` returns a file for reading. One bounded `ChunkCache` holds the decoded
+chunks of all files. Changed or truncated data raises CorruptTierError with the object and the position.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ ChunkCache = BytesCache[tuple[Path, int, int], bytes]  # an object, its identity
 
 
 class Stored(Protocol):
-    """A file of a segment. `status` has the size that the file has when it is read."""
+    """A file of a segment. `status` has the size of the decoded file."""
 
     @property
     def status(self) -> FileStatus: ...
 
     def open(self, path: Path) -> File:
-        """The file, which calls itself `path`. Raises OSError."""
+        """Opens the file, which reports `path` as its own. Raises OSError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WholeObject:
-    """An object that is the file, byte for byte. `crc32c` is what its writer has said of the bytes; None: nothing."""
+    """An object that is the file, byte for byte. `crc32c` is the checksum that its writer recorded, None if none."""
 
     fs: FileSystem
     path: Path
@@ -67,7 +67,7 @@ class WholeObject:
 
 @dataclass(frozen=True, slots=True)
 class PartOfObject:
-    """Bytes of an object: an index that is not encrypted, or the front of a log. `status.size` bytes from `start`."""
+    """A part of an object, `status.size` bytes from `start`: an unencrypted index, or the front of a log."""
 
     whole: Stored
     start: int
@@ -79,7 +79,9 @@ class PartOfObject:
 
 @dataclass(frozen=True, slots=True)
 class MadeFile:
-    """A file that is stored nowhere as such: `data` is what it holds, `status` that of what says so, with its size."""
+    """A file that is not stored as such. `data` is its content; `status` is that of the object it is derived from, with
+    the size of `data`.
+    """
 
     data: bytes
     status: FileStatus
@@ -90,7 +92,7 @@ class MadeFile:
 
 @dataclass(frozen=True, slots=True)
 class SealedPart:
-    """An index that is encrypted: `stored` bytes of an object from `start`, opened as a whole."""
+    """An encrypted index: `stored` bytes of an object from `start`, decrypted as a whole."""
 
     whole: WholeObject
     start: int
@@ -109,7 +111,7 @@ class SealedPart:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedLog:
-    """A log in chunks that are compressed, encrypted, or both. `opener` gives the key of those that are encrypted."""
+    """A log in compressed or encrypted chunks. `opener` returns the key, None if they are not encrypted."""
 
     whole: WholeObject
     chunks: ChunkIndex
@@ -124,8 +126,8 @@ class ChunkedLog:
     def open(self, path: Path) -> File:
         if self.chunks.chunk_bytes > CHUNK_BYTES_LIMIT and self.chunks.file_bytes > CHUNK_BYTES_LIMIT:
             raise UnsupportedError(
-                f"{self.whole.path}: it is stored in chunks of {self.chunks.chunk_bytes} bytes, of which seglog holds"
-                f" {CHUNK_BYTES_LIMIT} at most"
+                f"{self.whole.path}: it is stored in chunks of {self.chunks.chunk_bytes} bytes, but seglog reads chunks"
+                f" of at most {CHUNK_BYTES_LIMIT}"
             )
         below = self.whole.open(path)
         return _Decoded(below, path, self.status, self.chunks.chunk_bytes, lambda number: self._chunk(below, number))
@@ -143,7 +145,7 @@ class ChunkedLog:
         place, wanted = self.whole.path, self.chunks.original_bytes(number)
         data = below.read_at(position, size)
         if len(data) < size:
-            raise CorruptTierError(place, f"it ends in chunk {number}, after {len(data)} bytes of {size}", position)
+            raise CorruptTierError(place, f"it ends in chunk {number}, after {len(data)} of {size} bytes", position)
         if self.opener is not None:
             data = self.opener().opened(data, place, position)
         if self.compressed:
@@ -158,7 +160,7 @@ class ChunkedLog:
 
 
 class OneFile(ViewFileSystem):
-    """A file system in which one path is a stored file, for what reads by a path."""
+    """A file system in which one path is a stored file, for code that reads by path."""
 
     def __init__(self, below: FileSystem, path: Path, stored: Stored) -> None:
         super().__init__(below)
@@ -175,7 +177,7 @@ class OneFile(ViewFileSystem):
 
 
 class _Made(ReadOnlyFile):
-    """A file out of memory."""
+    """A file in memory."""
 
     def __init__(self, path: Path, made: MadeFile) -> None:
         self.path, self._made = path, made
@@ -197,7 +199,7 @@ class _Made(ReadOnlyFile):
 
 
 class _Whole(UnchangedFile, PassingFile):
-    """An object under the name by which it is shown."""
+    """An object under the name at which it is shown."""
 
     def __init__(self, below: File, path: Path) -> None:
         super().__init__(below)
@@ -205,7 +207,7 @@ class _Whole(UnchangedFile, PassingFile):
 
 
 class _ReadFile(UnchangedFile, PassingFile):
-    """Base of files that are worked out of a stored one while they are read."""
+    """Base of files that are derived from a stored one on reading."""
 
     def __init__(self, below: File, status: FileStatus, path: Path) -> None:
         super().__init__(below)
@@ -221,15 +223,15 @@ class _ReadFile(UnchangedFile, PassingFile):
         buffer = bytearray(max(0, min(size, self.size() - position)))
         return bytes(buffer[: self.read_into(position, buffer)])
 
-    def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (whoever holds bytes says so)
+    def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (subclasses with bytes override it)
         return None
 
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
-        """What is stored of these bytes lies elsewhere in the object."""
+        """Does nothing: the bytes are stored elsewhere in the object."""
 
     def fileno(self) -> int:
-        """Nothing can be sent out of it as it is stored."""
-        raise OSError(errno.EBADF, "It is decoded while it is read, and has no descriptor", str(self.path))
+        """Raises OSError: the stored bytes are not those of the file."""
+        raise OSError(errno.EBADF, "The file is decoded on reading and has no descriptor", str(self.path))
 
 
 class _Window(_ReadFile):
@@ -253,7 +255,7 @@ class _Window(_ReadFile):
 
 
 class _Decoded(_ReadFile):
-    """A file in chunks of `chunk_bytes` each, the last one shorter; `chunk` gives each by its number."""
+    """A file in chunks of `chunk_bytes`, the last one shorter; `chunk` returns each by number."""
 
     def __init__(
         self, below: File, path: Path, status: FileStatus, chunk_bytes: int, chunk: Callable[[int], bytes]

@@ -1,16 +1,16 @@
-"""Which of a partition's segments in tiered storage are its log, and how much of each.
+"""Chooses which of a partition's segments in tiered storage form its log, and how much of each.
 
-Leaders of different epochs may have uploaded the same offsets, and a leader that was not followed what never became
-part of the log. A broker asks its leader epochs; offline they are those of the local log, where there is one, or the
-checkpoint of the segment with the highest last epoch. Then:
+Leaders of different epochs may have uploaded the same offsets, and a deposed leader may have uploaded records that
+never became part of the log. A broker consults its leader epochs. Offline, the lineage is the local log's epochs, if
+there is one, or the checkpoint of the segment with the highest last epoch. Then:
 
-1. A segment counts as far as its own epochs lie in the lineage as they do there. What lies outside is left out.
-2. Of the segments that overlap, the later one counts from its first offset on; the one before it ends there. One that
-   lies within another is a duplicate.
-3. The local log wins from its first segment on.
+1. A segment counts as far as its own epochs match the lineage. The rest is left out.
+2. Where segments overlap, the later one counts from its first offset, and the earlier one ends there. A segment inside
+   another one is a duplicate.
+3. The local log counts from its first segment.
 
-Kafka: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, RemoteLogMetadataCache. Everything that is left out or
-cut, and every offset between that nobody has, is a `Remark`.
+Everything left out or cut, and every offset in between that no segment has, is a `Remark`. Kafka:
+RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, RemoteLogMetadataCache.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A segment that is part of the log up to `end_offset` (inclusive), which is below its own where it is cut."""
+    """A segment that is part of the log up to `end_offset` (inclusive), which is below its own if it is cut."""
 
     segment: TierSegment
     end_offset: int
 
     @property
     def is_cut(self) -> bool:
-        """Whether batches at its end are left out."""
+        """True if batches at its end are left out."""
         return self.end_offset < self.segment.end_offset
 
 
 @dataclass(slots=True)
 class Choice:
-    """What `choose` has found: `chosen` in the order of offsets, and `remarks` about the rest."""
+    """The result of `choose`: `chosen` segments in offset order, and `remarks` about the rest."""
 
     partition: str
     chosen: list[Chosen]
     remarks: list[Remark]
 
     def remark(self, problem: Problem, one: TierSegment, message: str, first: int | None = None) -> None:
-        """Says something about a segment from `first` (its start) to its end."""
+        """Adds a remark about a segment from `first` (default: its start) to its end."""
         begin = one.start_offset if first is None else first
         self.remarks.append(Remark(problem, self.partition, message, begin, one.end_offset, one.path))
 
@@ -64,10 +64,10 @@ class Choice:
 def lineage_of(
     segments: Iterable[TierSegment], on_error: Callable[[TierSegment, OSError], None] | None
 ) -> tuple[EpochEntry, ...]:
-    """The leader epochs of the segment with the highest last epoch, then end; () where none says any.
+    """Returns the leader epochs of the segment with the highest last epoch and end; () if no segment has any.
 
-    A checkpoint that makes no sense, or does not ascend, leaves it to the next segment, and so does, with `on_error`,
-    one that cannot be read; without it that raises OSError.
+    Skips a segment whose checkpoint is invalid or does not ascend. With `on_error` also skips one that cannot be read;
+    without it that raises OSError.
     """
     with_epochs = [one for one in segments if one.epochs]
     for one in sorted(with_epochs, key=lambda one: (one.epochs[-1].epoch, one.end_offset), reverse=True):
@@ -86,7 +86,7 @@ def lineage_of(
 
 
 def is_ascending(epochs: Sequence[EpochEntry]) -> bool:
-    """Whether epochs and their offsets both ascend."""
+    """True if epochs and their offsets both ascend."""
     pairs = itertools.pairwise(epochs)
     return all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairs)
 
@@ -94,7 +94,7 @@ def is_ascending(epochs: Sequence[EpochEntry]) -> bool:
 def choose(
     partition: str, segments: Sequence[TierSegment], local: Local | None = None, lineage: Sequence[EpochEntry] = ()
 ) -> Choice:
-    """The segments that are the log. Without a `lineage` every segment counts whole."""
+    """Returns the segments that form the log. Without a `lineage` every segment counts completely."""
     choice = Choice(partition, [], [])
     counted = []
     for one in segments:
@@ -103,16 +103,16 @@ def choose(
             choice.remark(
                 Problem.OUTSIDE_LINEAGE,
                 one,
-                f"offsets {one.start_offset} to {one.end_offset} of {one.path} were written by a leader of another"
-                " lineage, and are left out",
+                f"offsets {one.start_offset} to {one.end_offset} of {one.path} are left out: a leader of another"
+                " lineage wrote them",
             )
             continue
         if end < one.end_offset:
             choice.remark(
                 Problem.OUTSIDE_LINEAGE,
                 one,
-                f"offsets {end + 1} to {one.end_offset} of {one.path} were written by a leader of another lineage, and"
-                " are left out",
+                f"offsets {end + 1} to {one.end_offset} of {one.path} are left out: a leader of another lineage wrote"
+                " them",
                 end + 1,
             )
         counted.append(Chosen(one, end))
@@ -125,7 +125,7 @@ def choose(
 
 
 def _end_in_lineage(one: TierSegment, lineage: Sequence[EpochEntry]) -> int:
-    """The last offset of a segment that lies in the lineage; below its start where none does."""
+    """Returns the last offset of a segment that is in the lineage; an offset below its start if none is."""
     starts = {entry.epoch: entry.start_offset for entry in lineage}
     ends = {a.epoch: b.start_offset - 1 for a, b in itertools.pairwise(lineage)}
     oldest = lineage[0]
@@ -152,13 +152,13 @@ def _without_overlaps(choice: Choice, counted: Iterable[Chosen]) -> None:
         one, before = found.segment, choice.chosen[-1] if choice.chosen else None
         if before is not None and found.end_offset <= before.end_offset:
             first, last = one.start_offset, found.end_offset
-            message = f"offsets {first} to {last} are in two segments: {one.path} is left out"
+            message = f"offsets {first} to {last} are in two segments; {one.path} is left out"
             choice.remark(Problem.DUPLICATE, one, message)
             continue
         if before is not None and one.start_offset <= before.end_offset:
             message = (
-                f"offsets {one.start_offset} to {before.end_offset} are in two segments: {before.segment.path} counts"
-                f" up to offset {one.start_offset - 1}"
+                f"offsets {one.start_offset} to {before.end_offset} are in two segments; {before.segment.path} counts"
+                f" only up to offset {one.start_offset - 1}"
             )
             choice.remark(Problem.OVERLAP, before.segment, message, one.start_offset)
             choice.chosen[-1] = replace(before, end_offset=one.start_offset - 1)
@@ -171,8 +171,8 @@ def _before_local(choice: Choice, local: Local) -> None:
         one = found.segment
         if one.start_offset > local.last:
             message = (
-                f"the segment at offset {one.start_offset} begins after the last local one, at {local.last}: the local"
-                f" log is older than the tier, and {one.path} is left out"
+                f"{one.path} is left out: it begins at offset {one.start_offset}, after the last local segment at"
+                f" {local.last}, so the local log is older than the tier"
             )
             choice.remark(Problem.LOCAL_BEHIND, one, message)
         elif one.start_offset < local.first:

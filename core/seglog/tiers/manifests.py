@@ -1,9 +1,8 @@
-"""Logs that a manifest has committed (`format.log_manifest`), as partitions of a tier.
+"""Reads logs that a manifest has committed (`format.log_manifest`), as partitions of a tier.
 
-The manifest decides what is part of a log, so nothing is left to choose: no overlaps, no lineage, no half uploads. An
-object that it names and that is missing, or has another size, is a grave `Remark`; one that it does not name is
-nobody's, and shown by `seglog tiers` alone. What a broker keeps beside its partitions, the manifest says too: the
-checkpoints.
+The manifest decides what is part of a log, so there are no overlaps, no lineage and no partial uploads. An object that
+it names and that is missing or has another size is a grave `Remark`. An object that it does not name is an orphan,
+which only `seglog tiers` shows. The manifest also contains a broker's checkpoints.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class CommittedLogs:
-    """What counts below a prefix: the manifest, its path, and what its object is."""
+    """The committed logs below a prefix: the manifest, its path, and the status of its object."""
 
     prefix: Path
     path: Path
@@ -47,38 +46,38 @@ class CommittedLogs:
     manifest: LogManifest
 
     def places(self) -> list[Place]:
-        """The partitions, which lie below the prefix under the names that they are shown by."""
+        """Returns the partitions, which are below the prefix under the names at which they are shown."""
         named = ((one, one.topic_partition) for one in self.manifest.partitions)
         return [Place(self.prefix / str(key), Layout.MANIFEST, key, one.topic_id, one) for one, key in named]
 
     def checkpoints(self) -> dict[Path, Stored]:
-        """The files of a broker's log directory that say what the manifest does of its logs."""
+        """Returns the checkpoints of a broker's log directory, derived from the manifest."""
         return checkpoints_of(self.prefix, self.manifest.partitions, self.status)
 
 
 def object_of(prefix: Path, name: TopicPartition, segment: ManifestSegment, kind: FileKind) -> Path:
-    """Where a file of a committed segment lies."""
+    """Returns the path of a committed segment's file."""
     return prefix / str(name) / segment.place / segment.name_of(kind)
 
 
 def checkpoints_of(prefix: Path, described: Sequence[ManifestPartition], status: FileStatus) -> dict[Path, Stored]:
-    """The checkpoints about some partitions; `status` is that of what says so."""
+    """Returns the checkpoints of some partitions; `status` is that of the manifest."""
     partitions = {one.topic_partition: one for one in described}
-    said: dict[str, dict[TopicPartition, int]] = {
+    offsets_of: dict[str, dict[TopicPartition, int]] = {
         filenames.RECOVERY_POINT_CHECKPOINT: {key: one.log_end_offset for key, one in partitions.items()},
         filenames.LOG_START_OFFSET_CHECKPOINT: {key: one.log_start_offset for key, one in partitions.items()},
         filenames.CLEANER_OFFSET_CHECKPOINT: {
             key: one.cleaned_offset for key, one in partitions.items() if one.cleaned_offset is not None
         },
     }
-    made = {name: format_offset_checkpoint(offsets) for name, offsets in said.items() if offsets}
+    made = {name: format_offset_checkpoint(offsets) for name, offsets in offsets_of.items() if offsets}
     return {prefix / name: MadeFile(data, replace(status, size=len(data))) for name, data in made.items()}
 
 
 def read_committed(fs: FileSystem, prefix: Path) -> CommittedLogs | None:
-    """What the newest manifest below `prefix` says; None where none was committed.
+    """Reads the newest manifest below `prefix`. Returns None if none was committed.
 
-    Raises OSError, CorruptTierError: an older manifest never takes the place of one that cannot be read.
+    Raises OSError and CorruptTierError; it never falls back to an older manifest.
     """
     directory = prefix / COMMITTED
     for attempt in range(_TRIES):
@@ -92,7 +91,7 @@ def read_committed(fs: FileSystem, prefix: Path) -> CommittedLogs | None:
         try:
             with fs.open(path, "r") as file:
                 return _read(prefix, path, number, file)
-        except FileNotFoundError:  # writers that came after it have removed it
+        except FileNotFoundError:  # later writers have removed it
             if attempt == _TRIES - 1:
                 raise
     raise AssertionError("a loop that returns or raises")
@@ -104,33 +103,33 @@ def _read(prefix: Path, path: Path, number: int, file: File) -> CommittedLogs:
         raise CorruptTierError(path, f"a manifest cannot have {status.size} bytes")
     data = file.read_at(0, status.size)
     if len(data) < status.size:
-        raise CorruptTierError(path, f"it ends after {len(data)} bytes of {status.size}")
+        raise CorruptTierError(path, f"it ends after {len(data)} of {status.size} bytes")
     manifest = parse_log_manifest(data, path)
     if manifest.number != number:
-        raise CorruptTierError(path, f"the manifest is number {manifest.number}, and not what its name says")
+        raise CorruptTierError(path, f"the manifest has the number {manifest.number}, which contradicts its name")
     return CommittedLogs(prefix, path, status, manifest)
 
 
 def committed_logs(fs: FileSystem, path: Path) -> CommittedLogs | None:
-    """The logs that a manifest has committed and a path means or lies in; None where there is no such thing.
+    """Returns the committed logs that a path means or is in; None if there are none.
 
-    NotALogError for a prefix where nothing was committed.
+    Raises NotALogError for a prefix where nothing was committed.
     """
     prefix = committed_prefix(fs, path)
     return None if prefix is None else required(fs, prefix)
 
 
 def required(fs: FileSystem, prefix: Path) -> CommittedLogs:
-    """The same; NotALogError where nothing was committed."""
+    """Returns the committed logs below `prefix`. Raises NotALogError if nothing was committed."""
     found = read_committed(fs, prefix)
     if found is None:
-        raise NotALogError(prefix, f"{COMMITTED} holds no manifest: what lies here was never committed")
+        raise NotALogError(prefix, f"{COMMITTED} has no manifest; the logs here were never committed")
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestFiles:
-    """A partition's segments, the files that they have by name, and what must be said about them."""
+    """A partition's segments, their files by name, and remarks about them."""
 
     segments: Sequence[TierSegment]
     files: Mapping[str, Stored]
@@ -138,7 +137,7 @@ class ManifestFiles:
 
 
 def files_of_partition(fs: FileSystem, directory: Path, partition: ManifestPartition) -> ManifestFiles:
-    """What the manifest names of a partition, as far as it is there. Raises OSError."""
+    """Returns the existing files that the manifest names for a partition. Raises OSError."""
     remarks: list[Remark] = []
     entries = _listed(fs, directory)
     found = [one for each in partition.segments if (one := _segment(fs, directory, partition, each, entries, remarks))]
@@ -146,19 +145,20 @@ def files_of_partition(fs: FileSystem, directory: Path, partition: ManifestParti
     for described, segment in found:
         files |= {described.name_of(kind): stored for kind, stored in segment.files.items()}
     if found and partition.epochs:
-        files[LEADER_EPOCH_CHECKPOINT] = _epochs_file(partition, found[-1][1])
+        data = format_leader_epochs(partition.epochs)
+        files[LEADER_EPOCH_CHECKPOINT] = MadeFile(data, replace(found[-1][1].log.status, size=len(data)))
     first = partition.segments[0].base_offset
     if partition.log_start_offset > first:
         message = (
-            f"the log begins at offset {partition.log_start_offset}, within its first segment: a broker that loads the"
-            " segments alone begins before it, at offset"
+            f"the log begins at offset {partition.log_start_offset}, inside its first segment; a broker that loads only"
+            " the segments begins at offset"
         )
         remarks.append(_remark(partition, Problem.LOG_START, f"{message} {first}", directory, first))
     return ManifestFiles([segment for _, segment in found], files, remarks)
 
 
 def _listed(fs: FileSystem, directory: Path) -> dict[Path, FileStatus]:
-    """The objects in the places of a partition."""
+    """Returns the objects in the places of a partition."""
     found: dict[Path, FileStatus] = {}
     for name, status in _entries(fs, directory):
         if status.is_directory and is_place_name(name):
@@ -181,10 +181,10 @@ def _segment(
         path = place / described.name_of(kind)
         status = entries.get(path)
         if status is None:
-            message = f"{path} is missing: the manifest names it for offsets {described.base_offset} to"
+            message = f"{path} is missing, which the manifest names for offsets {described.base_offset} to"
             problem = Problem.MISSING_OBJECT
         elif status.size != wanted.size:
-            message = f"{path} has {status.size} bytes instead of {wanted.size}, of offsets {described.base_offset} to"
+            message = f"{path} has {status.size} bytes instead of {wanted.size}, for offsets {described.base_offset} to"
             problem = Problem.BAD_OBJECT
         else:
             files[kind] = WholeObject(fs, path, status, wanted.crc32c)
@@ -199,25 +199,20 @@ def _segment(
     return described, TierSegment(start, end, described.place, epochs, files, None, place, log.status.modified_ms)
 
 
-def _epochs_file(partition: ManifestPartition, last: TierSegment) -> Stored:
-    data = format_leader_epochs(partition.epochs)
-    return MadeFile(data, replace(last.log.status, size=len(data)))
-
-
 def _remark(
     partition: ManifestPartition, problem: Problem, message: str, path: Path, first: int, last: int | None = None
 ) -> Remark:
     return Remark(problem, str(partition.topic_partition), message, first, last, path)
 
 
-# --- what nobody names ------------------------------------------------------------------------------------
+# --- orphans ----------------------------------------------------------------------------------------------
 
 
 def orphans(fs: FileSystem, logs: CommittedLogs, only: Set[str] | None = None) -> Iterator[Remark]:
-    """What lies below a prefix, or there for partitions or topics of these names `only`, and its manifest does not
-    name. Raises OSError.
+    """Yields the objects below a prefix that its manifest does not name; with `only`, those of the partitions or topics
+    of these names. Raises OSError.
 
-    Attempts that failed leave it, and so does a job that is at work.
+    Failed attempts and running jobs leave them.
     """
     for name, status in _entries(fs, logs.prefix):
         key = parse_topic_partition(name)
@@ -225,7 +220,7 @@ def orphans(fs: FileSystem, logs: CommittedLogs, only: Set[str] | None = None) -
             yield from _orphans_of(fs, logs.prefix / name, key, logs.manifest.partition(key))
     staged = logs.prefix / COMMITTED / STAGED
     for name, _ in () if only is not None else _entries(fs, staged):
-        yield _nobodys(fs, str(logs.prefix.name), staged / name, "was staged by a job that is at work or has died")
+        yield _orphan_place(fs, logs.prefix.name, staged / name, "was staged by a job that is running or has died")
 
 
 def _orphans_of(
@@ -236,21 +231,21 @@ def _orphans_of(
     places = {path.parent for path in named}
     for path in sorted(_listed(fs, directory)):
         if path.parent in places and path not in named:
-            yield Remark(Problem.ORPHAN_OBJECT, str(key), f"{path}: no manifest names it", path=path)
+            yield Remark(Problem.ORPHAN_OBJECT, str(key), f"no manifest names {path}", path=path)
     for name, status in _entries(fs, directory):
         if status.is_directory and directory / name not in places:
-            yield _nobodys(fs, str(key), directory / name, "is named by no manifest: a job is at work or has died")
+            yield _orphan_place(fs, str(key), directory / name, "is in no manifest: its job is running or has died")
 
 
-def _nobodys(fs: FileSystem, partition: str, directory: Path, why: str) -> Remark:
+def _orphan_place(fs: FileSystem, partition: str, directory: Path, why: str) -> Remark:
     found = [status for _, status in _entries(fs, directory) if not status.is_directory]
     newest = datetime.fromtimestamp(max((one.modified_ms for one in found), default=0) / 1000, UTC)
-    what = f"{len(found)} objects, {sum(one.size for one in found)} bytes, the last one of {newest:%Y-%m-%d %H:%M:%SZ}"
-    return Remark(Problem.ORPHAN_OBJECT, partition, f"{directory} ({what}) {why}", path=directory)
+    size = f"{len(found)} objects, {sum(one.size for one in found)} bytes, last changed {newest:%Y-%m-%d %H:%M:%SZ}"
+    return Remark(Problem.ORPHAN_OBJECT, partition, f"{directory} ({size}) {why}", path=directory)
 
 
 def _entries(fs: FileSystem, directory: Path) -> Sequence[tuple[str, FileStatus]]:
-    """What is in a directory; nothing where there is none, as an object store keeps none that is empty."""
+    """Returns the entries of a directory; none if it does not exist, because an object store has no empty ones."""
     try:
         return fs.entries(directory)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""What `__remote_log_metadata` says: which segments were copied, which are being deleted, folded out of its records.
+"""Folds the records of `__remote_log_metadata`: which segments were copied, and which are being deleted.
 
-Kafka: RemoteLogMetadataCache, RemoteLogMetadataTransition. An update replaces broker, time, custom metadata and state
-of the segment that was added before. The topic's partitions are read as any other log, past damage.
+Kafka: RemoteLogMetadataCache, RemoteLogMetadataTransition. An update replaces the broker, time, custom metadata and
+state of a segment that was added before. The topic's partitions are read like any other log, past damage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DELETING = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELET
 
 @dataclass(frozen=True, slots=True)
 class RemoteCopy:
-    """The copy of a segment, as the last record about it says. `size` is that of the log in bytes."""
+    """The copy of a segment, by the last record about it. `size` is the log's size in bytes."""
 
     segment: RemoteSegment
     state: RemoteSegmentState
@@ -42,15 +42,15 @@ class RemoteCopy:
 
     @property
     def is_readable(self) -> bool:
-        """Whether a broker would read it."""
+        """True if a broker would read it."""
         return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
 
 @dataclass(slots=True)
 class RemoteLogs:
-    """What the records say, folded: copies by topic id and partition, then by segment id; partitions that go.
+    """The folded records: copies by topic id and partition, then by segment id, and the partitions being deleted.
 
-    `problems` are the first sentences about what could not be read, `unreadable` counts all.
+    `problems` are the first messages about what could not be read; `unreadable` counts all.
     """
 
     copies: dict[tuple[str, int], dict[str, RemoteCopy]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class RemoteLogs:
     unreadable: int = 0
 
     def take(self, value: bytes | None, where: str) -> None:
-        """The next record; `where` is for messages."""
+        """Applies the next record; `where` is for messages."""
         try:
             record = decode_remote_metadata(value)
             if record.type == 0:
@@ -70,16 +70,16 @@ class RemoteLogs:
                 key = _partition_key(record.data["topicIdPartition"])
                 self.deleted[key] = RemotePartitionState(record.data["remotePartitionDeleteState"])
         except (WireError, ValueError) as error:
-            self.tell(f"{where}: {error}")
+            self.report(f"{where}: {error}")
 
-    def tell(self, sentence: str) -> None:
-        """Counts something that could not be read."""
+    def report(self, problem: str) -> None:
+        """Adds a message about something that could not be read."""
         self.unreadable += 1
         if self.unreadable <= _PROBLEMS_SHOWN:
-            self.problems.append(sentence)
+            self.problems.append(problem)
 
     def of(self, place: Place) -> Mapping[str, RemoteCopy]:
-        """The copies of a partition, by segment id: of its topic id, or where none is known, of all of its name."""
+        """Returns the copies of a partition by segment id: those of its topic id, or if unknown, of its name."""
         number = place.topic_partition.partition
         if place.topic_id is not None:
             return self.copies.get((place.topic_id, number), {})
@@ -89,7 +89,7 @@ class RemoteLogs:
         return found
 
     def only(self, place: Place) -> RemoteLogs:
-        """What they say of the topics and partitions that `of` may look at for a place."""
+        """Returns the part that `of` may need for a place."""
         number = place.topic_partition.partition
         keys = [key for key in self.copies if key[1] == number and place.topic_id in (None, key[0])]
         states = {key: state for key, state in self.deleted.items() if key[1] == number}
@@ -106,7 +106,7 @@ class RemoteLogs:
         copies = self.copies.get(_partition_key(found["topicIdPartition"]), {})
         known = copies.get(found["id"])
         if known is None:
-            raise WireError(f"an update of segment {found['id']}, which no record before it adds")
+            raise WireError(f"it updates segment {found['id']}, which no earlier record adds")
         state, custom = RemoteSegmentState(data["remoteLogSegmentState"]), data["customMetadata"]
         broker, stamp = data["brokerId"], data["eventTimestampMs"]
         segment = replace(known.segment, broker_id=broker, event_timestamp_ms=stamp)
@@ -114,8 +114,9 @@ class RemoteLogs:
 
 
 def read_remote_logs(fs: FileSystem, paths: Sequence[Path]) -> RemoteLogs:
-    """What the partitions of `__remote_log_metadata` at `paths` say: partition directories, or log directories that
-    hold some. NotALogError where a path has none.
+    """Reads the partitions of `__remote_log_metadata` at `paths`, which are partition or log directories.
+
+    Raises NotALogError for a log directory without such a partition.
     """
     logs = RemoteLogs()
     for directory in _metadata_partitions(fs, paths):
@@ -129,8 +130,8 @@ def read_remote_logs(fs: FileSystem, paths: Sequence[Path]) -> RemoteLogs:
 def checked_against(
     metadata: RemoteLogs, place: Place, segments: Iterable[TierSegment], ids: set[str]
 ) -> tuple[list[TierSegment], list[Remark]]:
-    """The segments that a broker would read, and remarks on the others: objects without metadata, metadata without
-    objects, what is not finished and what is being deleted. `ids` are those of all objects.
+    """Returns the segments that a broker would read, and remarks on the others: objects without metadata, metadata
+    without objects, incomplete and deleted copies. `ids` are those of all objects.
     """
     copies, kept, remarks = metadata.of(place), list[TierSegment](), list[Remark]()
     partition = str(place.topic_partition)
@@ -143,15 +144,15 @@ def checked_against(
             )
             continue
         problem = Problem.ORPHAN_OBJECT if known is None else Problem.INCOMPLETE_UPLOAD
-        what = "no record of the metadata is about it" if known is None else f"its state is {known.state.name}"
+        why = "the metadata does not have it" if known is None else f"its state is {known.state.name}"
         if known is not None and known.state in _DELETING:
             problem = Problem.DELETED
-        message = f"the segment at offset {one.start_offset} ({one.path}) is left out: {what}"
+        message = f"the segment at offset {one.start_offset} ({one.path}) is left out: {why}"
         remarks.append(Remark(problem, partition, message, one.start_offset, one.end_offset, one.path))
     for segment_id, copy in copies.items():
         if copy.is_readable and segment_id not in ids:
             first, last = copy.segment.start_offset, copy.segment.end_offset
-            message = f"the metadata has offsets {first} to {last} in segment {segment_id}, of which no object is there"
+            message = f"the metadata has offsets {first} to {last} in segment {segment_id}, which has no objects here"
             remarks.append(Remark(Problem.MISSING_OBJECT, partition, message, first, last))
     state = None if place.topic_id is None else metadata.deleted.get((place.topic_id, place.topic_partition.partition))
     if state is not None:
@@ -168,17 +169,17 @@ def _metadata_partitions(fs: FileSystem, paths: Sequence[Path]) -> list[Path]:
             continue
         here = [one.path for one in list_log_directory(fs, path).live if one.topic_partition.topic == REMOTE_TOPIC]
         if not here:
-            raise NotALogError(path, f"no partition of {REMOTE_TOPIC} is in it")
+            raise NotALogError(path, f"it has no partition of {REMOTE_TOPIC}")
         found += here
     return found
 
 
 def _take(logs: RemoteLogs, step: WalkedEntries | Gap, path: Path) -> None:
     if isinstance(step, Gap):
-        logs.tell(f"{path}: position {step.position}: {step.length} bytes are not a batch")
+        logs.report(f"{path}: position {step.position}: {step.length} bytes are not a batch")
         return
     for row in step.batches[~step.valid]:
-        logs.tell(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")
+        logs.report(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")
     for records in step.records(step.batches[step.valid]):
         for i in range(len(records)):
             logs.take(records.value(i), f"{path}: offset {int(records.rows['offset'][i])}")

@@ -1,8 +1,8 @@
-"""One partition in tiered storage as a directory of Kafka's names, joined with its local part.
+"""Presents one partition in tiered storage as a directory with Kafka's names, joined with its local part.
 
-A segment's files are `<base>.log`, `.index`, `.timeindex`, `.txnindex`; the producer snapshot of the offset after it is
-`<that offset>.snapshot`; the leader epochs of the last segment are `leader-epoch-checkpoint`. So does a broker's
-partition directory look, and so does a restored one. Of what the local directory has, too, the local file counts.
+A segment's files are `<base>.log`, `.index`, `.timeindex`, `.txnindex`. The producer snapshot after it is
+`<next offset>.snapshot`, and the leader epochs of the last segment are `leader-epoch-checkpoint`. This is how a
+broker's partition directory looks, and a restored one. A file that the local directory also has comes from there.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment,
 
 @dataclass(frozen=True, slots=True)
 class TierOptions:
-    """What a reader of tiers may be given: the log directory with the local parts, key pairs, and what the partitions
-    of `__remote_log_metadata` say.
+    """The options of a tier reader: the log directory with the local parts, key pairs, and the contents of
+    `__remote_log_metadata`.
     """
 
     local: Path | None = None
@@ -40,8 +40,8 @@ class TierOptions:
 
 @dataclass(frozen=True, slots=True)
 class TieredPartition:
-    """A partition as it is shown: `files` of the tier by name, `chosen` segments, `local` (None: there is none), and
-    all that must be said about it.
+    """A partition as it is shown: `files` of the tier by name, `chosen` segments, `local` part (None: none), and
+    `remarks` about it.
     """
 
     place: Place
@@ -53,11 +53,11 @@ class TieredPartition:
 
 
 def load_partition(fs: FileSystem, place: Place, options: TierOptions, *, is_survey: bool = False) -> TieredPartition:
-    """Looks at a partition: its objects, manifests, and the names of the local part. Raises OSError.
+    """Loads a partition: its objects, manifests, and the names of the local part. Raises OSError.
 
-    A survey (`is_survey`) is shown what can be seen, and its `files` are not worked out: an object that cannot be read
-    is a remark. A reader gets all of it, or the OSError. RefusedError where a local part or metadata of a broker is
-    given for logs that a manifest has committed.
+    For a survey (`is_survey`) an unreadable object is a remark, and `files` stays empty. A reader gets everything, or
+    the OSError. Raises RefusedError if a local part or a broker's metadata is given for logs that a manifest has
+    committed.
     """
     if place.described is not None:
         return _committed(fs, place, place.described, options)
@@ -70,18 +70,18 @@ def load_partition(fs: FileSystem, place: Place, options: TierOptions, *, is_sur
     local = None if options.local is None else _local_part(fs, options.local / str(place.topic_partition), remarks)
 
     def note(one: TierSegment, error: OSError) -> None:
-        what = f"the leader epochs of the segment at offset {one.start_offset}"
-        remarks.append(unreadable(place, error, what, one.start_offset))
+        subject = f"the leader epochs of the segment at offset {one.start_offset}"
+        remarks.append(unreadable(place, error, subject, one.start_offset))
 
     lineage = local.epochs if local is not None and local.epochs else lineage_of(segments, note if is_survey else None)
     choice = choose(str(place.topic_partition), segments, local, lineage)
-    remarks += [_beside_unreadable(each, remarks) for each in choice.remarks]
+    remarks += [_qualified(each, remarks) for each in choice.remarks]
     files = {} if is_survey else _files(fs, choice.chosen)
     return TieredPartition(place, segments, choice.chosen, local, files, remarks)
 
 
-def _beside_unreadable(remark: Remark, remarks: Sequence[Remark]) -> Remark:
-    """What is said of a gap that begins with a segment which could not be read."""
+def _qualified(remark: Remark, remarks: Sequence[Remark]) -> Remark:
+    """Returns the remark; for a gap that begins with an unreadable segment, says so."""
     first = remark.first_offset
     is_hidden = any(each.problem is Problem.UNREADABLE and each.first_offset == first for each in remarks)
     if remark.problem is not Problem.GAP or not is_hidden:
@@ -92,7 +92,7 @@ def _beside_unreadable(remark: Remark, remarks: Sequence[Remark]) -> Remark:
 def _committed(fs: FileSystem, place: Place, described: ManifestPartition, options: TierOptions) -> TieredPartition:
     if options.local is not None or options.metadata is not None:
         raise RefusedError(
-            f"{place.directory}: a manifest says all there is of this log; --local and --remote-metadata are for a"
+            f"{place.directory}: a manifest describes this log completely; --local and --remote-metadata are for a"
             " broker's tiered storage"
         )
     found = files_of_partition(fs, place.directory, described)

@@ -1,12 +1,12 @@
-"""New objects below a prefix, and the manifest that makes logs of them: what `tiers.manifests` reads.
+"""Writes new objects below a prefix, and the manifest that makes logs of them, which `tiers.manifests` reads.
 
-1. Every attempt puts its objects into a place of its own, so that nothing is ever overwritten.
-2. The manifest that names them is created last, under the next number, where no object has that name. Of two writers
-   that began with the same manifest one gets it, and the other one an error; a writer that dies before leaves nothing
-   but objects that nobody sees.
+1. Every attempt puts its objects into a place of its own, so nothing is ever overwritten.
+2. The manifest that names them is created last, under the next number, only if no object has that name. Of two writers
+   that began with the same manifest, one succeeds and the other gets an error. A writer that dies earlier leaves only
+   objects that no reader sees.
 
-Neither a rename nor a lock is needed, but a store that creates an object only where there is none. One that would
-overwrite it is found out before anything is committed.
+This needs neither rename nor lock, but a store that creates an object only if none exists. A store that would overwrite
+it is detected before anything is committed.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from seglog.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog.tiers.segments import last_offset
 
 _KEPT_MANIFESTS = 10
-_KEPT_MS = 24 * 60 * 60 * 1000  # a writer that began with an older one has long given up
+_KEPT_MS = 24 * 60 * 60 * 1000  # a writer that began with an older manifest has long given up
 
 _logger = logging.getLogger(__name__)
 
 
 class ObjectFiles(FileSystem, Protocol):
-    """Files, and places where objects are made (`remote.routing.RoutingFileSystem`)."""
+    """Files, and the creation of objects (`remote.routing.RoutingFileSystem`)."""
 
     def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None: ...
 
@@ -65,7 +65,7 @@ class ObjectFiles(FileSystem, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SegmentToPut:
-    """A segment's files, and its last offset (below `base_offset` where it is empty)."""
+    """A segment's files, and its last offset (below `base_offset` if it is empty)."""
 
     base_offset: int
     end_offset: int
@@ -73,12 +73,12 @@ class SegmentToPut:
 
 
 def new_place(prefix: Path, key: TopicPartition) -> Path:
-    """A directory for the objects of one attempt, which nobody else has."""
+    """Returns a new, unique directory for the objects of one attempt."""
     return prefix / str(key) / place_name(uuid.uuid4())
 
 
 def put_segment(fs: FileSystem, store: ObjectFiles, place: Path, segment: SegmentToPut) -> ManifestSegment:
-    """Copies a segment's files, which `fs` has, into a place. RefusedError for one that changes meanwhile; OSError."""
+    """Copies a segment's files from `fs` into a place. Raises RefusedError if a file changes meanwhile; OSError."""
     found: dict[FileKind, StoredObject] = {}
     described = ManifestSegment(segment.base_offset, segment.end_offset, place.name, found)
     for kind, path in segment.files.items():
@@ -88,7 +88,7 @@ def put_segment(fs: FileSystem, store: ObjectFiles, place: Path, segment: Segmen
 
 
 def put_object(store: ObjectFiles, path: Path, file: File) -> StoredObject:
-    """Copies an open file to `path`, which is new. RefusedError for one that ends before its size; OSError."""
+    """Copies an open file to the new object `path`. Raises RefusedError if the file ends before its size; OSError."""
     size, checksum, came = file.size(), 0, 0
 
     def counted() -> Iterator[bytes]:
@@ -99,12 +99,12 @@ def put_object(store: ObjectFiles, path: Path, file: File) -> StoredObject:
 
     store.put(path, counted(), size)
     if came != size:
-        raise RefusedError(f"{file.path} ends after {came} bytes of {size}: it was changed while it was copied")
+        raise RefusedError(f"{file.path} ends after {came} of {size} bytes: it was changed while it was copied")
     return StoredObject(size, checksum)
 
 
 def segments_to_put(fs: FileSystem, directory: Path) -> list[SegmentToPut]:
-    """The segments of a partition directory, with their files and the snapshot after each."""
+    """Returns the segments of a partition directory, with their files and the snapshot after each."""
     listing = list_partition(fs, directory)
     snapshots = {one.offset: one.path for one in listing.snapshots}
     found = list[SegmentToPut]()
@@ -112,7 +112,9 @@ def segments_to_put(fs: FileSystem, directory: Path) -> list[SegmentToPut]:
         if i + 1 < len(listing.segments):
             end = listing.segments[i + 1].base_offset - 1
         else:
-            end = _end_of(fs, segment.log, segment.base_offset)
+            status = fs.status(segment.log)
+            last = None if status is None else last_offset(fs, WholeObject(fs, segment.log, status), None, segment.log)
+            end = segment.base_offset - 1 if last is None else last
         files = {
             FileKind.LOG: segment.log,
             FileKind.OFFSET_INDEX: segment.offset_index,
@@ -120,25 +122,19 @@ def segments_to_put(fs: FileSystem, directory: Path) -> list[SegmentToPut]:
             FileKind.TRANSACTION_INDEX: segment.transaction_index,
             FileKind.PRODUCER_SNAPSHOT: snapshots.get(end + 1),
         }
-        there = {kind: path for kind, path in files.items() if path is not None}
-        found.append(SegmentToPut(segment.base_offset, end, there))
+        existing = {kind: path for kind, path in files.items() if path is not None}
+        found.append(SegmentToPut(segment.base_offset, end, existing))
     return found
 
 
-def _end_of(fs: FileSystem, log: Path, base: int) -> int:
-    status = fs.status(log)
-    found = None if status is None else last_offset(fs, WholeObject(fs, log, status), None, log)
-    return base - 1 if found is None else found
-
-
 def epochs_in(fs: FileSystem, directory: Path) -> tuple[EpochEntry, ...]:
-    """The leader epochs of a partition directory. OSError, CorruptCheckpointError."""
+    """Reads the leader epochs of a partition directory. Raises OSError, CorruptCheckpointError."""
     path = list_partition(fs, directory).leader_epoch_checkpoint
     return () if path is None else parse_leader_epochs(fs.read_bytes(path), path)
 
 
 def topic_id_in(fs: FileSystem, directory: Path) -> str | None:
-    """The topic id of a partition directory; None where it names none. OSError, CorruptCheckpointError."""
+    """Reads the topic id of a partition directory, None if it has none. Raises OSError, CorruptCheckpointError."""
     path = directory / PARTITION_METADATA
     if fs.status(path) is None:
         return None
@@ -149,18 +145,18 @@ def topic_id_in(fs: FileSystem, directory: Path) -> str | None:
 
 
 def require_new(fs: FileSystem, prefix: Path) -> None:
-    """RefusedError where something lies below a prefix that is to be new; what attempts have left is nothing."""
+    """Raises RefusedError if a prefix is not new. Objects that failed attempts left do not count."""
     if fs.status(prefix) is None:
         return
     if read_committed(fs, prefix) is not None:
-        raise RefusedError(f"{prefix}: logs were committed there: name a prefix that is new")
+        raise RefusedError(f"{prefix}: logs were already committed there; name a new prefix")
     for name in fs.list(prefix):
         if name == COMMITTED:
             continue
         inside = fs.list(prefix / name) if parse_topic_partition(name) is not None else [name]
         stranger = next((each for each in inside if not is_place_name(each)), None)
         if stranger is not None:
-            raise RefusedError(f"{prefix}: something else lies there ({stranger}): name a prefix that is new")
+            raise RefusedError(f"{prefix}: it already holds something else ({stranger}); name a new prefix")
 
 
 def commit(
@@ -171,44 +167,47 @@ def commit(
     clock: Clock,
     streams: Mapping[str, StreamEntry] | None = None,
 ) -> LogManifest:
-    """Makes these partitions what lies below a prefix, in place of what `before` says.
+    """Commits these partitions below a prefix, in place of those in `before`.
 
-    RefusedError where somebody else has committed since, UnsupportedError for a store that overwrites; OSError. Then
-    nothing was committed, or, where the connection was lost at the very end, all of it: the next look tells.
+    Raises RefusedError if another writer has committed since, UnsupportedError for a store that overwrites; OSError.
+    Then nothing was committed, or everything if the connection was lost at the very end; reading again tells which.
     """
-    if before is None:  # later ones know that the first one was created so
+    if before is None:  # later commits rely on the check of the first one
         _require_creation(store, prefix)
     number = 1 if before is None else before.manifest.number + 1
     manifest = LogManifest(number, uuid.uuid4().hex, clock.now_ms(), tuple(partitions), dict(streams or {}))
     path, data = prefix / COMMITTED / manifest_name(number), format_log_manifest(manifest)
-    # a request whose answer was lost is sent again, and then meets its own object
+    # a request whose answer was lost is sent again, and then finds its own object
     if not store.create(path, data) and store.read_bytes(path, len(data) + (1 << 28)) != data:
         raise RefusedError(
-            f"{path}: another writer has committed meanwhile, and nothing of this one was; run it again when it is the"
-            " only one that writes there"
+            f"{path}: another writer has committed meanwhile, so nothing was committed; run this again when no other"
+            " writer is running"
         )
     _remove_old(store, prefix, number, clock)
     return manifest
 
 
 def _require_creation(store: ObjectFiles, prefix: Path) -> None:
-    """UnsupportedError for a store that overwrites what is to be created: there two writers would not see each other"""
+    """Raises UnsupportedError for a store that overwrites existing objects, where two writers would not notice."""
     if not isinstance(prefix, RemotePath):
         return
     path = prefix / COMMITTED / f"probe-{uuid.uuid4().hex}"
     try:
         if store.create(path, b"1") and store.create(path, b"2"):
             raise UnsupportedError(
-                f"{prefix}: this store overwrites objects that are to be created where there is none (If-None-Match),"
-                " so that of two writers one could be lost; nothing was committed"
+                f"{prefix}: this store ignores If-None-Match and overwrites existing objects, so the commit of one of"
+                " two writers could be lost; nothing was committed"
             )
     finally:
-        _discard(store, path)
+        try:
+            store.discard(path)
+        except OSError as error:  # writers need no permission to remove
+            _logger.warning("%s was not removed: %s", path, error.strerror)
 
 
 def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> None:
-    """Manifests that nobody can be at work with any more, and the objects that they alone name; what remains is removed
-    by a later commit.
+    """Removes manifests that no writer can still use, and the objects that only they name. A later commit removes what
+    remains.
     """
     directory, limit_ms = prefix / COMMITTED, clock.now_ms() - _KEPT_MS
     try:
@@ -219,11 +218,11 @@ def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> 
                     store.discard(path)
                 store.discard(directory / name)
     except (OSError, CorruptTierError) as error:
-        _logger.warning("%s: old manifests, and what they name, were not removed: %s", directory, error)
+        _logger.warning("%s: old manifests and their objects were not removed: %s", directory, error)
 
 
 def _replaced(store: FileSystem, prefix: Path, number: int) -> list[Path]:
-    """The objects that a manifest names and the next one does not: no later one does, as places are not used again."""
+    """Returns the objects that a manifest names and the next one does not. Places are never reused."""
     named, kept = (_objects(store, prefix, one) for one in (number, number + 1))
     return sorted(named - kept)
 
@@ -237,11 +236,3 @@ def _objects(store: FileSystem, prefix: Path, number: int) -> set[Path]:
         for segment in partition.segments
         for kind in segment.objects
     }
-
-
-def _discard(store: ObjectFiles, path: Path) -> None:
-    """Removes what nobody reads, as far as this user may: writers need no permission to remove."""
-    try:
-        store.discard(path)
-    except OSError as error:
-        _logger.warning("%s was not removed: %s", path, error.strerror)

@@ -1,7 +1,7 @@
-"""Which path lies in tiered storage, by the names of directories and of what is in them.
+"""Recognises paths in tiered storage by the names of directories and of their contents.
 
-All that commands and the library need for a path that is no tier: what reads one (`view`) is imported where there is
-one.
+For a path that is not a tier, commands and the library need nothing else; `view`, which reads tiers, is imported only
+for a path that is one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Layout(Enum):
-    """Whose objects they are."""
+    """The writer of the objects."""
 
     AIVEN = "Aiven"
     LOCAL = "LocalTieredStorage"
@@ -45,7 +45,7 @@ class Layout(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A partition in tiered storage, by the names of directories; `described` as a manifest of ours has it."""
+    """A partition in tiered storage, by the names of directories; `described` is its entry in a manifest of ours."""
 
     directory: Path
     layout: Layout
@@ -56,9 +56,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """What a path means: the partitions in tiered storage (none: it is no tier), the directory in which they are shown,
-    and the file that is meant: "" for a partition, None for all of them. Of logs that a manifest has committed below
-    `prefix`, that manifest says which places there are.
+    """The meaning of a path: the partitions in tiered storage (none: it is not a tier) and the directory in which they
+    are shown. `file` is the file meant, "" for a partition, None for all partitions. For logs committed below `prefix`,
+    the manifest there lists the places.
     """
 
     path: Path
@@ -69,23 +69,23 @@ class Recognised:
 
     @property
     def is_tier(self) -> bool:
-        """Whether the path means anything in tiered storage."""
+        """True if the path is in tiered storage."""
         return bool(self.places) or self.prefix is not None
 
 
 def recognise(fs: FileSystem, paths: Iterable[Path]) -> list[Recognised]:
-    """What each of the paths means. Raises OSError."""
+    """Returns the meaning of each path. Raises OSError."""
     return [_recognised(fs, path) for path in paths]
 
 
 def committed_prefix(fs: FileSystem, path: Path) -> Path | None:
-    """Below which prefix a manifest of ours commits the logs that a path means or lies in; None where none does."""
+    """Returns the prefix below which a manifest of ours commits the logs of a path, None if there is none."""
     return _recognised(fs, path).prefix
 
 
 def places_in(fs: FileSystem, path: Path) -> list[Place]:
-    """The partitions in tiered storage that a path holds or lies in; [] where it is no tier, or where a manifest of
-    ours says what is there. Raises OSError.
+    """Returns the partitions in tiered storage that a path contains or is in; [] if it is not a tier, or if a manifest
+    of ours lists them. Raises OSError.
     """
     return _recognised(fs, path).places
 
@@ -106,10 +106,11 @@ def _recognised(fs: FileSystem, path: Path) -> Recognised:
 
 
 def _prefix_of_missing(fs: FileSystem, path: Path) -> Path | None:
-    """Of the name of a topic below a prefix, or of a file that a partition is shown to have; nothing is asked that its
-    reader would not ask."""
+    """Returns the prefix of a topic's name below it, or of a file shown in a partition. Makes only requests that the
+    reader would make.
+    """
     if isinstance(path, RemotePath) and path.scheme in WEB_SERVERS:
-        return None  # which may list nothing
+        return None  # it may not list anything
     above = fs.status(path.parent)
     if above is None or not above.is_directory:
         return None
@@ -125,7 +126,7 @@ def _prefix_around(fs: FileSystem, directory: Path, names: Sequence[str]) -> Pat
 
 
 def _recognised_directory(fs: FileSystem, path: Path, names: Sequence[str]) -> tuple[list[Place], Path, str | None]:
-    """`places`, `shown_in` and `file` of `Recognised`."""
+    """Returns `places`, `shown_in` and `file` of `Recognised`."""
     place = _place_of(path, names)
     if place is not None:
         return [place], _shown_in(place), ""
@@ -145,7 +146,7 @@ def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str
     directory = links.resolve(path.parent)
     try:
         place = _place_of(directory, listed(fs.list, directory))
-    except PermissionError:  # the file by itself can be read, and is what its name says
+    except PermissionError:  # the file itself is readable, and is what its name says
         return [], path, ""
     file = filenames.segment_file_name(name.base_offset, kinds[name.kind.value])
     return ([], path, "") if place is None else ([place], _shown_in(place), file)
@@ -156,7 +157,7 @@ def _shown_in(place: Place) -> Path:
 
 
 def _place_of(directory: Path, names: Sequence[str]) -> Place | None:
-    """The partition whose directory this is: what is in it decides, and then its name."""
+    """Returns the partition of a directory, by its contents and then its name."""
     found = filenames.parse_topic_partition(directory.name)
     if WATERMARK in names and found is not None:
         return Place(directory, Layout.PINTEREST, found)
@@ -173,7 +174,7 @@ def _place_of(directory: Path, names: Sequence[str]) -> Place | None:
 
 
 def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[Place]:
-    """The partitions of a tier's root, or of Aiven's directory of a topic."""
+    """Returns the partitions of a tier's root, or of Aiven's directory of a topic."""
     if parse_tiered_topic(path.name) is not None:
         found = _known(_place_of(path / name, _names(fs, path / name)) for name in names if name.isdigit())
         if found:
@@ -201,5 +202,5 @@ def _names(fs: FileSystem, path: Path) -> list[str]:
     status = fs.status(path)
     try:
         return fs.list(path) if status is not None and status.is_directory else []
-    except FileNotFoundError:  # it has gone between the two looks
+    except FileNotFoundError:  # it was removed between the two calls
         return []

@@ -1,9 +1,9 @@
-"""Where a segment's objects lie whose custom metadata names another prefix or key than that of its manifest.
+"""Finds a segment's objects whose custom metadata names another prefix or key than its manifest.
 
-A broker asks Aiven's plugin with that metadata, and the plugin reads log and indexes where it says (Aiven:
-ObjectKeyFactory); the manifest alone always has the configured prefix. What a key is counted from, the names of
-directories do not tell: a bucket's root, or that of a copy. So it is the nearest directory above the partition's from
-which both objects are found.
+A broker calls Aiven's plugin with that metadata, and the plugin reads log and indexes from there (Aiven:
+ObjectKeyFactory); only the manifest always has the configured prefix. The names of directories do not show the root of
+a key: a bucket's root, or that of a copy. So the root is the nearest directory above the partition's from which both
+objects are found.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from seglog.tiers.recognition import Place
 from seglog.tiers.segments import Objects, Problem, Remark
 
 _MOVED = (ObjectKind.LOG, ObjectKind.INDEXES)
-# What may be said of a key that is counted from the wrong directory: that nobody may look there, or that it is no path.
+# Errors for a key that is resolved from the wrong directory: no permission, or not a possible path.
 _NOWHERE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 class Relocation:
-    """The objects of a partition's segments where the metadata has them; several threads may ask."""
+    """Locates the objects of a partition's segments by the metadata. Several threads may call it."""
 
     def __init__(self, fs: FileSystem, place: Place, metadata: RemoteLogs) -> None:
         self._fs, self._place, self._copies = fs, place, metadata.of(place)
-        self._said: list[Remark] = []
-        self._absent: list[tuple[RemoteSegment, str]] = []  # segments, and the keys at which nothing is
+        self._remarks: list[Remark] = []
+        self._absent: list[tuple[RemoteSegment, str]] = []  # segments, and their keys without objects
 
     def objects(self, segment_id: str, beside: Objects) -> Objects:
-        """Manifest, log and indexes of a segment; `beside` is what lies in the directory of its manifest, and what
-        counts where nothing else is named or found.
+        """Returns the manifest, log and indexes of a segment. `beside` are the objects in the directory of its
+        manifest, which count if no others are named or found.
         """
         copy = self._copies.get(segment_id)
         if copy is None or not copy.custom or not copy.is_readable:
@@ -47,7 +47,7 @@ class Relocation:
             key, stems = _named(self._place, segment, parse_custom_metadata(copy.custom))
         except WireError as error:
             why = f"the custom metadata of the segment at offset {segment.start_offset} cannot be read: {error}"
-            self._say(Problem.BAD_OBJECT, f"{why}; its objects are looked for beside its manifest", segment, own.path)
+            self._remark(Problem.BAD_OBJECT, f"{why}; the objects beside its manifest count", segment, own.path)
             return beside
         left = {kind: beside[kind] for kind in _MOVED if kind in beside}
         here = own.path.with_suffix("")
@@ -62,13 +62,13 @@ class Relocation:
         return beside
 
     def remarks(self) -> list[Remark]:
-        """What must be said of the segments that were asked for."""
-        found = sorted(self._said, key=lambda one: (one.first_offset or 0, str(one.path)))
+        """Returns the remarks on the segments located so far."""
+        found = sorted(self._remarks, key=lambda one: (one.first_offset or 0, str(one.path)))
         if self._absent:
             absent = sorted(self._absent, key=lambda one: one[0].start_offset)
             message = (
-                f"the custom metadata of {len(absent)} segments names objects that are not there, or not to be seen"
-                f" (the first: {absent[0][1]}): what lies beside the manifests counts"
+                f"the custom metadata of {len(absent)} segments names objects that do not exist or cannot be listed"
+                f" (the first: {absent[0][1]}); the objects beside the manifests count"
             )
             first, last = absent[0][0].start_offset, max(one.end_offset for one, _ in absent)
             partition, where = str(self._place.topic_partition), self._place.directory
@@ -77,8 +77,8 @@ class Relocation:
 
     def _leave(self, left: Objects, stem: Path, segment: RemoteSegment) -> None:
         for one in left.values():
-            message = f"{one.path} is left out: the metadata has the segment's objects at {stem}"
-            self._say(Problem.ORPHAN_OBJECT, message, segment, one.path)
+            message = f"{one.path} is left out: by the metadata the segment's objects are at {stem}"
+            self._remark(Problem.ORPHAN_OBJECT, message, segment, one.path)
 
     def _at(self, stem: Path) -> dict[ObjectKind, WholeObject]:
         found = {}
@@ -94,19 +94,19 @@ class Relocation:
                 found[kind] = WholeObject(self._fs, path, status)
         return found
 
-    def _say(self, problem: Problem, message: str, segment: RemoteSegment, path: Path) -> None:
+    def _remark(self, problem: Problem, message: str, segment: RemoteSegment, path: Path) -> None:
         partition = str(self._place.topic_partition)
-        self._said.append(Remark(problem, partition, message, segment.start_offset, segment.end_offset, path))
+        self._remarks.append(Remark(problem, partition, message, segment.start_offset, segment.end_offset, path))
 
 
 def _named(place: Place, segment: RemoteSegment, custom: CustomMetadata) -> tuple[str, Sequence[Path]]:
-    """The key of a segment's objects without a suffix, and the paths that it may mean, the nearest first."""
+    """Returns the key of a segment's objects without suffix, and its possible paths, the nearest first."""
     topic = str(TieredDirectory(segment.topic_partition.topic, segment.topic_id))
     stem = str(ObjectName(segment.start_offset, segment.segment_id, ObjectKind.LOG)).removesuffix(ObjectKind.LOG.value)
     key = custom.key if custom.key is not None else f"{topic}/{segment.topic_partition.partition}/{stem}"
     above = place.directory.parents[1:]  # without the directory of the topic
     if custom.prefix is None:
-        # the configured prefix, whose end is part of that directory's name where it has no slash
+        # the configured prefix; its end is part of that directory's name if it does not end with a slash
         key, above = place.directory.parent.name.removesuffix(topic) + key, above[:1]
     else:
         key = custom.prefix + key

@@ -1,12 +1,12 @@
-"""The segments of one partition in tiered storage, read out of the objects that a plugin has left.
+"""Reads the segments of one partition in tiered storage from the objects that a plugin has written.
 
-| layout | which segments are there | what says where they end |
+| layout | complete segments | their end comes from |
 |---|---|---|
 | Aiven | those with a manifest, which is uploaded last | the manifest |
 | LocalTieredStorage | those with a log and all of its indexes | the end of the log |
 | Pinterest | those up to `offset.wm` | the end of the log |
 
-What is there and cannot be used is a `Remark`: nothing is passed over in silence.
+What exists but cannot be used is a `Remark`; nothing is ignored silently.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from seglog.tiers.recognition import Layout, Place
 
 EPOCHS_BYTES_LIMIT = 64 << 20
 _KEY_BYTES_LIMIT = 1 << 20
-_AT_ONCE = 8  # segments that are looked at together
+_AT_ONCE = 8  # segments that are read together
 _T = TypeVar("_T")
-_Key = TypeVar("_Key", int, tuple[int, str])  # a segment's base offset, and its id where it has one
+_Key = TypeVar("_Key", int, tuple[int, str])  # a segment's base offset, and its id if it has one
 _RAW_KINDS = {
     ObjectKind.LOG: FileKind.LOG,
     ObjectKind.OFFSET_INDEX: FileKind.OFFSET_INDEX,
@@ -57,7 +57,7 @@ _NEEDED = frozenset(_RAW_KINDS) - {ObjectKind.TRANSACTION_INDEX} | {ObjectKind.L
 
 
 class Problem(Enum):
-    """What can be wrong with a partition in tiered storage; the value is what is meant, in a word or two."""
+    """What can be wrong with a partition in tiered storage; the value describes it in a word or two."""
 
     INCOMPLETE_UPLOAD = "incomplete upload"
     BAD_OBJECT = "damaged object"
@@ -74,13 +74,13 @@ class Problem(Enum):
     UNREADABLE = "unreadable"
 
 
-# What takes records away, or makes an answer uncertain; the others are what tiered storage leaves behind by itself.
+# Problems that cost records or make an answer uncertain; tiered storage produces the others in normal operation.
 GRAVE = frozenset({Problem.BAD_OBJECT, Problem.MISSING_OBJECT, Problem.GAP, Problem.LOCAL_BEHIND, Problem.UNREADABLE})
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something about a partition in tiered storage that its reader must know; offsets are inclusive."""
+    """A message about a partition in tiered storage that its reader must know; offsets are inclusive."""
 
     problem: Problem
     partition: str
@@ -97,8 +97,8 @@ class Remark:
 class TierSegment:
     """A segment in tiered storage. `end_offset` is inclusive.
 
-    `files` are its log, indexes and the producer snapshot of the offset after it; `checkpoint` holds all leader epochs
-    up to its end, and `epochs` those of its own records (empty where nobody says).
+    `files` are its log, indexes and the producer snapshot after it. `checkpoint` holds all leader epochs up to its end,
+    `epochs` those of its own records (empty if unknown).
     """
 
     start_offset: int
@@ -116,7 +116,7 @@ class TierSegment:
         return self.files[FileKind.LOG]
 
     def lineage(self) -> tuple[EpochEntry, ...]:
-        """What `checkpoint` says. Raises OSError, CorruptCheckpointError."""
+        """Returns the leader epochs in `checkpoint`. Raises OSError, CorruptCheckpointError."""
         if self.checkpoint is None:
             return ()
         with self.checkpoint.open(self.path) as file:
@@ -124,19 +124,19 @@ class TierSegment:
 
 
 def read_private_key(fs: FileSystem, path: Path) -> PrivateKey:
-    """The private key in a PEM file. ConfigError for one that is none, OSError."""
+    """Reads the private key in a PEM file. Raises ConfigError if it is not one, OSError."""
     return PrivateKey.parse(fs.read_bytes(path, _KEY_BYTES_LIMIT), path)
 
 
 @dataclass(slots=True)
 class Keys:
-    """Key pairs by id; the id "" stands for every other one. Data keys that were opened are kept."""
+    """Key pairs by id; the id "" applies to all others. Decrypted data keys are kept."""
 
     pairs: Mapping[str, PrivateKey] = field(default_factory=dict)
     opened: dict[tuple[bytes, bytes], DataKey] = field(default_factory=dict)
 
     def opener(self, manifest: SegmentManifest, path: Path) -> Opener | None:
-        """Gives the data key of a segment when it is asked; None where nothing is encrypted."""
+        """Returns a function that returns a segment's data key; None if nothing is encrypted."""
         sealed = manifest.encryption
         if sealed is None:
             return None
@@ -148,7 +148,7 @@ class Keys:
                 if pair is None:
                     raise ConfigError(
                         f"{path}: it is encrypted with the key pair {sealed.key_id};"
-                        f" name its private key (--tier-key {sealed.key_id}=FILE)"
+                        f" give its private key with --tier-key {sealed.key_id}=FILE"
                     )
                 known = DataKey(pair.data_key(sealed.data_key, path), sealed.aad)
                 self.opened[sealed.data_key, sealed.aad] = known
@@ -158,17 +158,16 @@ class Keys:
 
 
 Objects = Mapping[ObjectKind, WholeObject]
-Locate = Callable[[str, Objects], Objects]  # what a segment, by its id, has in place of what lies in its directory
-_Objects = tuple[tuple[int, str], Objects]  # base offset and segment id, and what is there
+Locate = Callable[[str, Objects], Objects]  # segment id and the objects in its directory → its objects
+_Objects = tuple[tuple[int, str], Objects]  # base offset and segment id, and the objects
 _by_key = itemgetter(0)
 
 
 class Inventory:
-    """What lies in the directory of one partition: `segments`, in the order of their offsets, and `remarks`.
+    """The contents of one partition's directory: `segments` in offset order, and `remarks`.
 
-    `locate` is asked, by several threads, for the objects of each of Aiven's segments with a manifest. Raises OSError
-    where the directory cannot be read, or any object that is asked for; where an `is_survey` asks, such an object
-    becomes a remark.
+    Several threads call `locate` for the objects of each Aiven segment with a manifest. Raises OSError if the directory
+    or a needed object cannot be read; for a survey (`is_survey`) such an object is a remark.
     """
 
     def __init__(
@@ -199,7 +198,7 @@ class Inventory:
     def _read(
         self, work: Callable[[tuple[_Key, _T]], TierSegment | Remark], found: Sequence[tuple[_Key, _T]]
     ) -> list[TierSegment]:
-        """`work` on each segment: several at a time, as each waits for a manifest or for the end of a log."""
+        """Runs `work` on the segments, several at a time, because each waits for a manifest or the end of a log."""
 
         def worked(one: tuple[_Key, _T]) -> TierSegment | Remark:
             try:
@@ -231,7 +230,7 @@ class Inventory:
         (base, segment_id), objects = found
         some = next(iter(objects.values())).path
         if ObjectKind.MANIFEST not in objects:
-            message = f"the segment at offset {base} has no manifest: its upload was not completed ({some})"
+            message = f"the segment at offset {base} has no manifest, so its upload was not completed ({some})"
             return self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
         objects = self._locate(segment_id, objects)
         missing = [kind for kind in (ObjectKind.LOG, ObjectKind.INDEXES) if kind not in objects]
@@ -252,11 +251,11 @@ class Inventory:
         segment, log, indexes = manifest.segment, objects[ObjectKind.LOG], objects[ObjectKind.INDEXES]
         if (segment.start_offset, segment.segment_id) != (base, segment_id):
             named = f"offset {segment.start_offset} and segment {segment.segment_id}"
-            raise CorruptTierError(described.path, f"the manifest is about {named}, and not what its name says")
+            raise CorruptTierError(described.path, f"the manifest describes {named}, which contradicts its name")
         if log.status.size != manifest.chunks.stored_bytes:
             raise CorruptTierError(
                 log.path,
-                f"it has {log.status.size} bytes instead of the {manifest.chunks.stored_bytes} of its manifest",
+                f"it has {log.status.size} bytes, but {manifest.chunks.stored_bytes} by its manifest",
             )
         opener = self._keys.opener(manifest, described.path)
         stored: Stored = log
@@ -281,7 +280,9 @@ class Inventory:
         some = next(iter(objects.values())).path
         missing = sorted(kind.value for kind in _NEEDED - objects.keys())
         if missing:
-            message = f"the segment at offset {base} lacks {', '.join(missing)}: its upload was not completed ({some})"
+            message = (
+                f"the segment at offset {base} lacks {', '.join(missing)}, so its upload was not completed ({some})"
+            )
             return self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
         files: dict[FileKind, Stored] = {kind: objects[own] for own, kind in _RAW_KINDS.items() if own in objects}
         log, checkpoint = objects[ObjectKind.LOG], objects[ObjectKind.LEADER_EPOCHS]
@@ -301,13 +302,12 @@ class Inventory:
             if name is not None and name.state is FileState.LIVE and name.kind in _RAW_KINDS.values():
                 logs.setdefault(name.offset, {})[name.kind] = WholeObject(self._fs, self.place.directory / text, status)
         path = self.place.directory / WATERMARK
-        mark = entries.get(WATERMARK)  # None where it is a directory
+        mark = entries.get(WATERMARK)  # None if it is a directory
         first, last = min(logs, default=0), None
         try:
-            said = self._fs.read_bytes(path, 1024) if mark is not None and mark.size <= 1024 else b""
-            last = parse_watermark(said)
+            last = parse_watermark(self._fs.read_bytes(path, 1024) if mark is not None and mark.size <= 1024 else b"")
             if last is None:
-                message = f"{path} is not an offset: every segment counts as complete"
+                message = f"{path} does not hold an offset; every segment counts as complete"
                 self.remarks.append(self._remark(Problem.BAD_OBJECT, message, path, first))
         except OSError as error:
             if not self._is_survey:
@@ -317,38 +317,38 @@ class Inventory:
 
     def _pinterest_one(self, base: int, files: Mapping[FileKind, Stored], last: int | None) -> TierSegment | Remark:
         if FileKind.LOG not in files or (last is not None and base > last):
-            why = "lies after offset.wm" if FileKind.LOG in files else "has no log"
-            message = f"the segment at offset {base} {why}: its upload was not completed"
+            why = "is beyond offset.wm" if FileKind.LOG in files else "has no log"
+            message = f"the segment at offset {base} {why}, so its upload was not completed"
             return self._remark(Problem.INCOMPLETE_UPLOAD, message, self.place.directory / WATERMARK, base)
         place = self.place.directory / f"{base:020d}{FileKind.LOG.value}"
         end = self._end_of(files, place, base)
         return end if isinstance(end, Remark) else TierSegment(base, end, "", (), files, None, place)
 
     def _end_of(self, files: Mapping[FileKind, Stored], path: Path, base: int) -> int | Remark:
-        """The last offset in a log, by the last entry of its index; a remark where it has no whole batch."""
+        """Returns the last offset in a log, found from its last index entry; a remark if it has no whole batch."""
         last = last_offset(self._fs, files[FileKind.LOG], files.get(FileKind.OFFSET_INDEX), path)
         if last is not None and last >= base:
             return last
-        message = f"{path}: it holds no whole batch of offset {base} or above"
+        message = f"{path} has no whole batch with offset {base} or above"
         return self._remark(Problem.BAD_OBJECT, message, path, base)
 
 
-def unreadable(place: Place, error: OSError, what: str, first: int | None = None) -> Remark:
-    """What could not be looked at, and why."""
+def unreadable(place: Place, error: OSError, subject: str, first: int | None = None) -> Remark:
+    """Returns the remark that `subject` could not be read, and why."""
     path = place.directory if error.filename is None else parse_location(error.filename)
-    message = f"{what}: {path}: {error.strerror or error}"
+    message = f"{subject}: {path}: {error.strerror or error}"
     return Remark(Problem.UNREADABLE, str(place.topic_partition), message, first, path=path)
 
 
 def own_epochs(lineage: Sequence[EpochEntry], first: int, last: int) -> tuple[EpochEntry, ...]:
-    """The epochs of the offsets from `first` to `last` (Kafka: RemoteLogManager, segmentLeaderEpochs)."""
+    """Returns the epochs of the offsets `first` to `last` (Kafka: RemoteLogManager, segmentLeaderEpochs)."""
     before = [entry for entry in lineage if entry.start_offset <= first]
     own = [EpochEntry(before[-1].epoch, first)] if before else []
     return (*own, *(entry for entry in lineage if first < entry.start_offset <= last))
 
 
 def last_offset(fs: FileSystem, log: Stored, index: Stored | None, path: Path) -> int | None:
-    """The last offset of the whole batches in a log, from where its index ends; None where there is no batch."""
+    """Returns the last offset of the whole batches in a log, scanned from its last index entry; None if none."""
     start = 0 if index is None else _last_position(index, path, log.status.size)
     for begin in dict.fromkeys((start, 0)):
         found = None
@@ -360,7 +360,7 @@ def last_offset(fs: FileSystem, log: Stored, index: Stored | None, path: Path) -
 
 
 def cut_position(fs: FileSystem, log: Stored, path: Path, offset: int) -> int:
-    """Where the first batch lies that ends at `offset` or above it; the size of the log where there is none."""
+    """Returns the position of the first batch that ends at or above `offset`, the end of the batches if none does."""
     position = 0
     scan = SegmentScan(OneFile(fs, path, log), path)
     for chunk in scan:
@@ -372,7 +372,7 @@ def cut_position(fs: FileSystem, log: Stored, path: Path, offset: int) -> int:
 
 
 def _last_position(index: Stored, path: Path, log_bytes: int) -> int:
-    """The position in the last entry of an offset index, or 0 where it has none that lies in the log."""
+    """Returns the position in the last entry of an offset index, 0 without an entry that leads into the log."""
     width = OFFSET_INDEX_ENTRY.itemsize
     size = index.status.size - index.status.size % width
     if not size:
@@ -387,7 +387,7 @@ def _section(indexes: WholeObject, section: Section, opener: Opener | None) -> S
     if section.position + section.size > indexes.status.size:
         raise CorruptTierError(
             indexes.path,
-            f"it ends before a part of it, at {section.position} of {section.size} bytes",
+            f"it has {indexes.status.size} bytes, but a part of it has {section.size} bytes at {section.position}",
             section.position,
         )
     if opener is not None and section.size:

@@ -1,4 +1,4 @@
-"""What lies where in tiered storage, and what a restore would need (`seglog tiers`)."""
+"""Surveys tiered storage: which segments are where, and what a restore would need (`seglog tiers`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
 from seglog.tiers.recognition import Place, places_in
 from seglog.tiers.segments import GRAVE, Problem, Remark, TierSegment, unreadable
 
-# What `seglog tiers` finds; the rest is what leaders that follow each other, and deletions, leave behind.
+# What `seglog tiers` reports as found; the rest is what changes of leader and deletions leave behind.
 FOUND = GRAVE | {Problem.INCOMPLETE_UPLOAD, Problem.ORPHAN_OBJECT}
 
 
 class Where(Enum):
-    """Where the records of a segment in tiered storage are read from."""
+    """Where the records of a segment are read from."""
 
     TIER = "tier"
     TIER_IN_PART = "tier, in part"
@@ -32,7 +32,7 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlacedSegment:
-    """A segment in tiered storage. `end_offset` is that of what counts of it (inclusive), `size` bytes of its log."""
+    """A segment in tiered storage. `end_offset` is the last offset that counts."""
 
     segment: TierSegment
     where: Where
@@ -40,62 +40,60 @@ class PlacedSegment:
 
     @property
     def size(self) -> int:
-        """Bytes of its log, when it is decoded."""
+        """The bytes of its decoded log."""
         return self.segment.log.status.size
 
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """A partition in tiered storage. `segments` are all that are complete, in the order of offsets."""
+    """A partition in tiered storage. `segments` are all complete ones, in offset order."""
 
     partition: TieredPartition
     segments: tuple[PlacedSegment, ...]
 
     @property
     def place(self) -> Place:
-        """Where it lies."""
+        """The partition and its directory."""
         return self.partition.place
 
     @property
     def chosen(self) -> Sequence[Chosen]:
-        """The segments that are its log."""
+        """The segments that form its log."""
         return self.partition.chosen
 
     @property
     def first_offset(self) -> int | None:
-        """Where the log begins in the tier; None where nothing of it is there."""
+        """The first offset in the tier, None if the log has no segment there."""
         return self.chosen[0].segment.start_offset if self.chosen else None
 
     @property
     def last_offset(self) -> int | None:
-        """The last offset that the tier has."""
+        """The last offset in the tier, None if the log has no segment there."""
         return self.chosen[-1].end_offset if self.chosen else None
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of logs that a restore brings out of the tier, when they are decoded."""
+        """The bytes of decoded logs that a restore would fetch from the tier."""
         return sum(one.size for one in self.segments if one.where in (Where.TIER, Where.TIER_IN_PART))
 
     @property
     def missing(self) -> list[tuple[int, int]]:
-        """The offsets (inclusive) between its segments that are nowhere: what a restore would lack."""
-        found = []
-        for remark in self.partition.remarks:
-            if remark.problem is Problem.GAP and remark.first_offset is not None and remark.last_offset is not None:
-                found.append((remark.first_offset, remark.last_offset))
-        return found
+        """The offsets (inclusive) between its segments that no segment has, which a restore would lack."""
+        gaps = [each for each in self.partition.remarks if each.problem is Problem.GAP]
+        ranges = ((each.first_offset, each.last_offset) for each in gaps)
+        return [(first, last) for first, last in ranges if first is not None and last is not None]
 
     @property
     def damaged(self) -> bool:
-        """Whether something is missing or lies where it should not."""
+        """True if something is missing, damaged or left over."""
         return any(remark.problem in FOUND for remark in self.partition.remarks)
 
 
 def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Iterator[Surveyed | Remark]:
-    """The partitions at some paths, one after the other, and what the metadata has of which no object is there.
+    """Yields the partitions at some paths one by one, and remarks on metadata without objects.
 
-    A segment or a partition that cannot be read is a remark, and the others follow. NotALogError where a path holds
-    nothing of tiered storage. Raises OSError where a path cannot be listed.
+    A segment or partition that cannot be read is a remark, and the others follow. Raises NotALogError for a path
+    without tiered storage, OSError for a path that cannot be listed.
     """
     if options.local is not None:
         options = TierOptions(links.resolve(options.local), options.keys, options.metadata, options.cache)
@@ -107,7 +105,7 @@ def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Itera
             continue
         places = places_in(fs, path)
         if not places:
-            usual = "nothing of tiered storage is there (Aiven's, LocalTieredStorage, Pinterest's or seglog's own)"
+            usual = "there is no tiered storage (of Aiven, LocalTieredStorage, Pinterest or seglog)"
             raise NotALogError(path, usual if fs.status(path) is not None else why_absent(path, usual))
         for place in sorted(places, key=lambda one: (one.topic_partition, one.topic_id or "")):
             seen.add((place.topic_id, place.topic_partition.partition))
@@ -116,7 +114,7 @@ def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Itera
 
 
 def _committed(fs: FileSystem, logs: CommittedLogs, path: Path, options: TierOptions) -> Iterator[Surveyed | Remark]:
-    """What a manifest names of a path, and what lies there that it does not name."""
+    """Yields the partitions of a path that a manifest names, and orphans there."""
     of_path = {path.name} if path != logs.prefix else None
     for place in sorted(logs.places(), key=lambda one: one.topic_partition):
         if of_path is None or of_path & {str(place.topic_partition), place.topic_partition.topic}:
@@ -126,12 +124,9 @@ def _committed(fs: FileSystem, logs: CommittedLogs, path: Path, options: TierOpt
 
 def _survey_of(fs: FileSystem, place: Place, options: TierOptions) -> Surveyed | Remark:
     try:
-        return _surveyed(load_partition(fs, place, options, is_survey=True))
+        found = load_partition(fs, place, options, is_survey=True)
     except OSError as error:
-        return unreadable(place, error, "nothing of it is known")
-
-
-def _surveyed(found: TieredPartition) -> Surveyed:
+        return unreadable(place, error, "the partition cannot be read")
     chosen = {id(one.segment): one for one in found.chosen}
     placed = []
     for segment in found.inventory:
@@ -152,5 +147,5 @@ def _without_objects(options: TierOptions, seen: set[tuple[str | None, int]]) ->
         if kept and (topic_id, number) not in seen:
             first, last = min(c.segment.start_offset for c in kept), max(c.segment.end_offset for c in kept)
             partition = str(kept[0].segment.topic_partition)
-            message = f"the metadata has {len(kept)} segments of topic id {topic_id}, and nothing of it is here"
+            message = f"the metadata has {len(kept)} segments of topic id {topic_id}, which has no objects here"
             yield Remark(Problem.MISSING_OBJECT, partition, message, first, last)

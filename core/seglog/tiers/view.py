@@ -1,23 +1,23 @@
-"""Paths in tiered storage, for everything that reads partitions: `see_tiers` is the one door.
+"""Shows paths in tiered storage as partition directories to everything that reads partitions, through `see_tiers`.
 
     fs, paths = see_tiers(fs, paths, options, on_remark)
 
-Who has asked already what the paths mean (`recognition.recognise`) goes on with `show_tiers`.
+A caller that has already recognised its paths (`recognition.recognise`) uses `show_tiers`.
 
-A path that holds a layout of tiered storage becomes one that any reader takes for a partition directory or a log
-directory; every other path stays as it is, and so does the file system where no path is one.
+A path in tiered storage becomes one that any reader treats as a partition directory or a log directory. Every other
+path stays as it is, and so does the file system if no path is in tiered storage.
 
 | path | becomes |
 |---|---|
 | `…/orders-3-<id>` of LocalTieredStorage, `…/orders-<id>/3` of Aiven | the partition directory `…/orders-3` |
-| a directory of such ones, or one that holds `kafka-tiered-storage` | a log directory |
-| a directory with `offset.wm` (Pinterest) | itself, without what is not uploaded yet |
-| an object of a segment | the file that it is in the partition directory |
-| a prefix with `_seglog` (a manifest of ours), or what lies below it | itself, with what the manifest has committed |
+| a directory of such directories, or one that holds `kafka-tiered-storage` | a log directory |
+| a directory with `offset.wm` (Pinterest) | itself, without incomplete uploads |
+| an object of a segment | the corresponding file in the partition directory |
+| a prefix with `_seglog` (a manifest of ours), or a path below it | itself, with what the manifest has committed |
 | any of these, with a local log directory | the partition in that log directory, joined with the tier |
 
-Partitions that are only local are not shown. The others are looked at when they are first read; then `on_remark` hears
-what must be known about them.
+Partitions that are only local are not shown. The others are loaded when they are first read, and `on_remark` then
+receives the remarks about them.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ OnRemark = Callable[[Remark], None]
 def see_tiers(
     fs: FileSystem, paths: Sequence[Path], options: TierOptions | None = None, on_remark: OnRemark | None = None
 ) -> tuple[FileSystem, list[Path]]:
-    """The file system and the paths through which tiers are read; the same ones where no path is a tier.
+    """Returns the file system and the paths through which tiers are read; the given ones if no path is a tier.
 
-    RefusedError where two topics of one name would have one path: name the directory of one of them; also where the
-    local part of a tier is named beside it. Raises OSError.
+    Raises RefusedError if two topics of one name would get one path, or if the local part of a tier is named beside it.
+    Raises OSError.
     """
     return show_tiers(fs, recognise(fs, paths), options, on_remark)
 
@@ -66,7 +66,7 @@ def show_tiers(
     options: TierOptions | None = None,
     on_remark: OnRemark | None = None,
 ) -> tuple[FileSystem, list[Path]]:
-    """As `see_tiers`, of paths of which it is known what they mean."""
+    """Does the same as `see_tiers`, for recognised paths."""
     options = options or TierOptions()
     mounts: dict[Path, Place] = {}
     made: dict[Path, Stored] = {}
@@ -97,16 +97,11 @@ def show_tiers(
         return fs, seen
     local = None if options.local is None else links.resolve(options.local)
     if local is not None:
-        _refuse_twice(plain, mounts)
+        for path in plain:  # what a path shows must not depend on the other paths
+            where = links.resolve(path)
+            if where in mounts or any(mount.parent == where for mount in mounts):
+                raise RefusedError(f"{path} is the local part (--local) of the tier; name only the tier")
     return TierFileSystem(fs, mounts, roots, replace(options, local=local), on_remark, made), seen
-
-
-def _refuse_twice(plain: Sequence[Path], mounts: Mapping[Path, Place]) -> None:
-    """What a path shows may not depend on which other one is named: the local part is shown with its tier."""
-    for path in plain:
-        where = links.resolve(path)
-        if where in mounts or any(path.parent == where for path in mounts):
-            raise RefusedError(f"{path} is read with the tier, as its local part (--local): name the tier alone")
 
 
 def _mount(mounts: dict[Path, Place], path: Path, place: Place) -> None:
@@ -114,24 +109,16 @@ def _mount(mounts: dict[Path, Place], path: Path, place: Place) -> None:
     if known is not None and known.directory != place.directory:
         raise RefusedError(
             f"{known.directory} and {place.directory} are both partition {place.topic_partition}, of topics with"
-            " different ids: name the directory of the one that is meant"
+            " different ids; name the directory of one of them"
         )
     mounts[path] = place
 
 
-def _is_hidden(name: str) -> bool:
-    return name == COMMITTED or filenames.parse_partition_directory(name) is not None
-
-
-def _unheard(remark: Remark) -> None:
-    """Where nobody wants to hear of them."""
-
-
 class TierFileSystem(ViewFileSystem):
-    """`below`, in which partitions of tiered storage are directories, which cannot be changed.
+    """`below` with the partitions of tiered storage as read-only directories.
 
-    `mounts` are the partitions by the path at which they are shown; a path among `roots` shows no others, and of a
-    local log directory its checkpoints. `made` are files that no object is.
+    `mounts` are the partitions by the path at which they are shown. A path in `roots` shows no other partitions, and of
+    a local log directory its checkpoints. `made` are files that are not objects.
     """
 
     def __init__(
@@ -144,31 +131,32 @@ class TierFileSystem(ViewFileSystem):
         made: Mapping[Path, Stored] | None = None,
     ) -> None:
         super().__init__(below)
-        self._mounts, self._roots, self._on_remark = mounts, roots, on_remark or _unheard
+        self._mounts, self._roots, self._on_remark = mounts, roots, on_remark
         self.made, self.options = made or {}, options
         self._loaded: dict[Path, TieredPartition] = {}
         self._guard = threading.Lock()
 
     def shows(self, path: Path) -> bool:
-        """Whether a partition of the tier is shown at `path`."""
+        """True if a partition of the tier is shown at `path`."""
         return path in self._mounts
 
     def place_at(self, path: Path) -> Place | None:
-        """Where the partition lies that is shown at `path`."""
+        """Returns the place of the partition that is shown at `path`."""
         return self._mounts.get(path)
 
     def partition(self, path: Path) -> TieredPartition:
-        """The partition that is shown at a path of `mounts`, looked at once."""
+        """Returns the partition that is shown at a path of `mounts`, loaded once."""
         with self._guard:
             if path not in self._loaded:
                 found = load_partition(self._below, self._mounts[path], self.options)
                 self._loaded[path] = found
-                for remark in found.remarks:
-                    self._on_remark(remark)
+                if self._on_remark is not None:
+                    for remark in found.remarks:
+                        self._on_remark(remark)
             return self._loaded[path]
 
     def stored(self, path: Path) -> Stored | None:
-        """What the tier has of a file that is shown; None where the file is another one, or there is none."""
+        """Returns the tier's file at `path`, None if the file is not the tier's or does not exist."""
         if path in self.made:
             return self.made[path]
         if path.parent not in self._mounts or self._local_status(path) is not None:
@@ -190,7 +178,7 @@ class TierFileSystem(ViewFileSystem):
             place = self._mounts[path]
             if status is None:
                 status = self._below.status(place.directory)
-            # a manifest's partition is there also when nothing is left of it
+            # a manifest's partition exists even if none of its objects does
             return status if status is not None or place.described is None else self._below.status(path.parent)
         if path in self.made:
             return self.made[path].status
@@ -200,9 +188,9 @@ class TierFileSystem(ViewFileSystem):
         return self._below.status(path, follow)
 
     def list(self, directory: Path) -> list[str]:
-        return (
-            [name for name, _ in self.entries(directory)] if self._is_shown(directory) else self._below.list(directory)
-        )
+        if directory in self._mounts or any(path.parent == directory for path in self._mounts):
+            return [name for name, _ in self.entries(directory)]
+        return self._below.list(directory)
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
         if directory in self._mounts:
@@ -212,7 +200,8 @@ class TierFileSystem(ViewFileSystem):
             return sorted(shown.items())
         found = {} if directory in self._roots and not self._has_local else dict(self._below.entries(directory))
         if directory in self._roots:
-            found = {name: one for name, one in found.items() if not _is_hidden(name)}
+            is_partition = filenames.parse_partition_directory
+            found = {n: one for n, one in found.items() if n != COMMITTED and is_partition(n) is None}
         found |= {path.name: stored.status for path, stored in self.made.items() if path.parent == directory}
         for path in self._mounts:
             if path.parent == directory:
@@ -225,12 +214,9 @@ class TierFileSystem(ViewFileSystem):
         with self.open(path, "r") as file:
             return read_whole(file, limit)
 
-    def _is_shown(self, directory: Path) -> bool:
-        return directory in self._mounts or any(path.parent == directory for path in self._mounts)
-
     @property
     def _has_local(self) -> bool:
-        """Whether a path of `mounts` may be a local directory, too; Pinterest's may be the tier's own."""
+        """True if a path of `mounts` may also be a local directory. (Pinterest's may be the tier's own.)"""
         return self.options.local is not None
 
     def _local_status(self, path: Path) -> FileStatus | None:

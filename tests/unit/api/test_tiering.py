@@ -101,7 +101,7 @@ def test_what_a_tier_lacks_goes_to_the_logger(tmp_path: Path, caplog: pytest.Log
     caplog.clear()
     with caplog.at_level(logging.WARNING, "seglog"):
         (found,) = seglog.partitions(path, remote_metadata=[tmp_path / "brokers"])
-    assert "no record of the metadata is about it" in caplog.text and found.end_offset == 400
+    assert "the metadata does not have it" in caplog.text and found.end_offset == 400
 
 
 def test_options_of_tiers_are_for_looking_at_tiers(local: Path, tmp_path: Path) -> None:

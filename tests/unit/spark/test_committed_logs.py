@@ -112,6 +112,6 @@ def test_an_object_that_is_missing_ends_the_query(prefix: Path) -> None:
         piece.path for split in plan_splits(FS, parse_read_options({"path": str(prefix)})) for piece in split.pieces
     }
     Path(sorted(path for path in named if "customers" in path)[0]).unlink()
-    with pytest.raises(IncompleteError, match=r"is missing: the manifest names it .*failOnDataLoss=false"):
+    with pytest.raises(IncompleteError, match=r"is missing, which the manifest names .*failOnDataLoss=false"):
         rows(prefix)
     assert {row[0] for row in rows(prefix, failOnDataLoss="false")} == {"customers", "payments"}

@@ -195,7 +195,7 @@ def test_of_two_writers_one_gets_an_error_and_its_rows_are_not_there(server: Obj
         return None
 
     server.fault = meanwhile
-    with pytest.raises(RefusedError, match="another writer has committed meanwhile, and nothing of this one was"):
+    with pytest.raises(RefusedError, match="another writer has committed meanwhile, so nothing was committed"):
         sink.commit("slow", files)
     assert met
     assert values(chosen, tmp_path) == [(0, "a"), (1, "fast")]
@@ -220,7 +220,7 @@ def test_other_clouds_are_written_as_amazons_is(scheme: str, server: ObjectServe
         return None
 
     server.fault = meanwhile
-    with pytest.raises(RefusedError, match="another writer has committed meanwhile, and nothing of this one was"):
+    with pytest.raises(RefusedError, match="another writer has committed meanwhile, so nothing was committed"):
         sink.commit("slow", files)
     assert met
     assert values(chosen, tmp_path) == [(0, "a"), (1, "b"), (2, "c"), (3, "d"), (4, "fast")]
@@ -316,7 +316,7 @@ def test_a_segment_that_is_to_be_joined_and_was_changed_ends_the_write(server: O
 
 def test_a_prefix_in_which_something_else_lies_is_refused(server: ObjectServer) -> None:
     server.objects["bkt/logs/t-0/00000000000000000000.log"] = b"x"
-    with pytest.raises(RefusedError, match="something else lies there"):
+    with pytest.raises(RefusedError, match="it already holds something else"):
         write(ObjectSink(options(server)), rows(["a"]))
 
 

@@ -102,7 +102,7 @@ def test_a_key_is_named_as_json_too_and_printed_nowhere(tmp_path: Path, genuine:
     assert rows(directory, **given) == expected(genuine)
     assert bytes(range(32)) in pickle.dumps(planned(directory, **given))  # the data key of the segment travels
     assert repr(bytes(range(32)))[2:40] not in repr(planned(directory, **given))
-    with pytest.raises(ConfigError, match="key pair key1; name its private key"):
+    with pytest.raises(ConfigError, match="key pair key1; give its private key"):
         rows(directory)
 
 
@@ -135,7 +135,7 @@ def test_pinterests_watermark_is_heeded_and_a_directory_above_is_refused(
     assert rows(directory) == expected(genuine)
     (directory / "offset.wm").write_text(f"{bases[0]:020d}")
     assert rows(directory) == [row for row in expected(genuine) if row[2] < bases[1]] != []
-    assert "lies after offset.wm: its upload was not completed" in caplog.text
+    assert "is beyond offset.wm, so its upload was not completed" in caplog.text
     with pytest.raises(RefusedError, match=r"payments-0: offset\.wm says how far"):
         rows(directory.parent)
 
@@ -223,7 +223,7 @@ def test_segments_that_the_metadata_does_not_list_are_not_read(
     found = rows(moved_tier(tmp_path, genuine), remoteMetadata=str(metadata), failOnDataLoss="false")
     second = tier_segments(genuine)[1].start
     assert found == [row for row in expected(genuine) if row[2] < second] != []
-    assert "no record of the metadata is about it" in caplog.text
+    assert "the metadata does not have it" in caplog.text
 
 
 def test_a_stream_gets_each_offset_once_while_the_tier_grows_and_the_local_part_shrinks(

@@ -151,7 +151,7 @@ def test_a_manifest_that_cannot_be_read_is_not_replaced_by_an_older_one(prefix: 
 def test_a_manifest_under_another_number_is_damage(prefix: Path) -> None:
     data = (prefix / COMMITTED / manifest_name(1)).read_bytes()
     (prefix / COMMITTED / manifest_name(2)).write_bytes(data)
-    with pytest.raises(CorruptTierError, match="is number 1, and not what its name says"):
+    with pytest.raises(CorruptTierError, match="has the number 1, which contradicts its name"):
         see_tiers(FS, [prefix])
 
 
@@ -185,7 +185,9 @@ class Overwriting(RoutingFileSystem):
 
 def test_a_store_that_would_lose_one_of_two_writers_is_found_out(logs: Path, tmp_path: Path) -> None:
     partition, store = published(FS, STORE, tmp_path, logs / "customers-0"), Overwriting()
-    with pytest.raises(UnsupportedError, match=r"^s3://bucket/logs: this store overwrites .* nothing was committed$"):
+    with pytest.raises(
+        UnsupportedError, match=r"^s3://bucket/logs: this store ignores If-None-Match .* nothing was committed$"
+    ):
         commit(store, remote_path("s3", "bucket", "logs"), None, [partition], CLOCK)
     assert store.objects == {}
 
@@ -232,9 +234,9 @@ def test_objects_go_with_the_last_manifest_that_names_them(prefix: Path, logs: P
 
 
 def test_a_prefix_must_be_new(prefix: Path, logs: Path, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="logs were committed there"):
+    with pytest.raises(RefusedError, match="logs were already committed there"):
         require_new(FS, prefix)
-    with pytest.raises(RefusedError, match="something else lies there"):
+    with pytest.raises(RefusedError, match="it already holds something else"):
         require_new(FS, logs)
     published(FS, STORE, tmp_path / "new", logs / "customers-0")  # what a writer has left that died
     require_new(FS, tmp_path / "new")
@@ -259,7 +261,7 @@ def test_what_nobody_names_is_shown_by_a_survey_alone(prefix: Path, logs: Path) 
 
 def test_a_local_part_is_refused_as_the_manifest_says_all(prefix: Path, logs: Path) -> None:
     fs, (seen,) = see_tiers(FS, [prefix / "customers-0"], TierOptions(local=logs))
-    with pytest.raises(RefusedError, match="a manifest says all there is"):
+    with pytest.raises(RefusedError, match="a manifest describes this log completely"):
         fs.list(seen)
 
 

@@ -52,7 +52,7 @@ def test_an_update_replaces_state_broker_time_and_custom_metadata() -> None:
 def test_what_cannot_be_folded_is_reported_with_its_place() -> None:
     logs = folded(UPDATED, "02", ADDED[:-2], ADDED.replace("c7", "00", 1), GONE[:-4] + "0900")
     assert logs.unreadable == 5 and logs.copies.get((TOPIC_ID, 3), {}) == {}
-    assert logs.problems[0] == f"offset 0: an update of segment {SEGMENT_ID}, which no record before it adds"
+    assert logs.problems[0] == f"offset 0: it updates segment {SEGMENT_ID}, which no earlier record adds"
     assert "has offsets 100 to 0" in logs.problems[3]
 
 

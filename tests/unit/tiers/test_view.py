@@ -171,7 +171,7 @@ def test_a_damaged_chunk_is_named_by_object_and_position(tmp_path: Path, genuine
         shown(directory)
     log.write_bytes(data[:-1])
     _, remarks = shown(directory)
-    assert "bytes instead of the" in str(remarks[0])
+    assert "by its manifest" in str(remarks[0])
 
 
 def test_a_log_without_a_batch_is_reported(tmp_path: Path, genuine: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_log_without_a_batch_is_reported(tmp_path: Path, genuine: Path) -> Non
 
 def test_an_encrypted_tier_asks_for_its_key_by_id(tmp_path: Path, genuine: Path) -> None:
     directory = write_aiven(tmp_path, "payments", 0, tier_segments(genuine), SEALED)
-    with pytest.raises(ConfigError, match=r"key pair key1; name its private key \(--tier-key key1=FILE\)"):
+    with pytest.raises(ConfigError, match=r"key pair key1; give its private key with --tier-key key1=FILE"):
         shown(directory, TierOptions())
 
 
@@ -191,7 +191,7 @@ def test_two_topics_of_one_name_are_not_mixed(tmp_path: Path, genuine: Path) -> 
     segments = tier_segments(genuine)
     write_aiven(tmp_path / "tier", "payments", 0, segments)
     one = write_aiven(tmp_path / "tier", "payments", 0, segments, topic_id=OTHER_ID)
-    with pytest.raises(RefusedError, match="of topics with different ids: name the directory"):
+    with pytest.raises(RefusedError, match="of topics with different ids; name the directory"):
         see_tiers(FS, [tmp_path / "tier"])
     assert shown(one)[1] == []
 
