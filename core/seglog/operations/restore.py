@@ -1,9 +1,9 @@
-"""Restoring: what a broker set aside, and what repairs took out, becomes partitions again (`seglog restore`).
+"""Restores partitions from directories that a broker set aside and logs that runs removed (`seglog restore`).
 
-1. Each source says of which partition it is a part: by a directory's name (`orders-0.<uuid>-delete`, `-stray`,
-   `-future`), or by the journal of the run that took it out. Of a log directory those that were set aside are taken.
-2. The parts of a partition are put together (`salvage.parts`).
-3. A new directory gets segments, `partition.metadata`, and what recovery makes of them: indexes, snapshots, epochs.
+1. Each source names its partition: by the directory's name (`orders-0.<uuid>-delete`, `-stray`, `-future`), or by the
+   journal of the run that took it out. A log directory contributes the partitions that were set aside.
+2. The parts of a partition are joined (`salvage.parts`).
+3. A new directory gets the segments and `partition.metadata`; recovery builds indexes, snapshots and epochs.
 
 Sources are only read.
 """
@@ -49,8 +49,8 @@ class PartDirectory:
 
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
-    """A partition put together: `target` is its new directory, `metadata` the bytes of its `partition.metadata`, None
-    where no part has one. `is_there`: a run before this one has made it."""
+    """A joined partition: `target` is its new directory, `metadata` the bytes of its `partition.metadata`, None if no
+    part has one. `is_there` is set if an earlier run has made it."""
 
     partition: TopicPartition
     target: Path
@@ -63,7 +63,7 @@ class RestoredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """All partitions, by name; `left_out` are directories that are not taken, and why."""
+    """All partitions, by name; `left_out` lists the directories not taken, with the reasons."""
 
     output: Path
     partitions: tuple[RestoredPartition, ...]
@@ -71,31 +71,35 @@ class RestorePlan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no offset is missing that a part had, and no part is damaged."""
+        """True if no offset that a part had is missing, and no part is damaged."""
         return not any(one.joined.missing or one.joined.damage for one in self.partitions)
 
 
 def plan_restore(
     fs: FileSystem, sources: Sequence[Path], output: Path, progress: BytesRead = lambda _size: None
 ) -> RestorePlan:
-    """Reads all parts; changes nothing. NotALogError where there are none, RefusedError or Obstacles where they
-    contradict each other or `output` cannot be."""
+    """Reads all parts; changes nothing. Raises NotALogError if there are none, RefusedError or Obstacles if they
+    contradict each other or `output` is no place for them."""
     output = links.resolve(output)
-    _require_place(fs, output)
+    if fs.status(output / META_PROPERTIES) is not None:
+        raise RefusedError(
+            f"{output} is a broker's log directory, and the broker would take what is put there for a stray: restore to"
+            " a new directory, and seglog transplant it from there"
+        )
     parts: dict[TopicPartition, list[PartDirectory]] = {}
     left_out: list[tuple[Path, str]] = []
     for path in dict.fromkeys(map(links.resolve, sources)):
         if output == path or path in output.parents:
-            raise RefusedError(f"{output} lies in {path}, which stays as it is: choose another place")
+            raise RefusedError(f"{output} lies in {path}, which restore never writes to: choose another place")
         for part in _parts_of(fs, path, left_out):
             parts.setdefault(part.partition, []).append(part)
     if not parts:
-        raise NotALogError(sources[0], "there is no partition that was set aside")
+        raise NotALogError(sources[0], "it holds no partition that was set aside")
     found: list[RestoredPartition] = []
     errors: list[SeglogError] = []
     for partition, known in sorted(parts.items()):
         try:
-            found.append(_put_together(fs, partition, known, output, progress))
+            found.append(_join_parts(fs, partition, known, output, progress))
         except SeglogError as error:
             errors.append(error)
     if errors:
@@ -104,7 +108,7 @@ def plan_restore(
 
 
 def restore(fs: FileSystem, clock: Clock, plan: RestorePlan) -> list[Path]:
-    """Makes the partitions' directories that are not there, each whole or not at all; returns all of them."""
+    """Makes the missing partition directories, each whole or not at all; returns all directories of the plan."""
     fs.make_directory(plan.output, parents=True)
     remove_unfinished(fs, plan.output)
     wanted = [one for one in plan.partitions if not one.is_there]
@@ -116,14 +120,6 @@ def restore(fs: FileSystem, clock: Clock, plan: RestorePlan) -> list[Path]:
             complete_log(files, clock, one.metadata, place)
             keep_times(files, one.joined, place)
     return [one.target for one in plan.partitions]
-
-
-def _require_place(fs: FileSystem, output: Path) -> None:
-    if fs.status(output / META_PROPERTIES) is not None:
-        raise RefusedError(
-            f"{output} is a broker's log directory, which would take what is put there for a stray: restore to a new"
-            " directory, and seglog transplant it from there"
-        )
 
 
 def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> Iterator[PartDirectory]:
@@ -145,7 +141,7 @@ def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> I
         if one.state is not PartitionState.LIVE:
             yield PartDirectory(one.path, one.topic_partition)
         elif not one.is_cluster_metadata:
-            left_out.append((one.path, "it was not set aside; name the directory itself to take it, too"))
+            left_out.append((one.path, "it was not set aside; name the directory itself to include it"))
 
 
 def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[PartDirectory]:
@@ -161,7 +157,7 @@ def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]
             left_out.append((old / name, "the run removed no log of it"))
 
 
-def _put_together(
+def _join_parts(
     fs: FileSystem, partition: TopicPartition, parts: Sequence[PartDirectory], output: Path, progress: BytesRead
 ) -> RestoredPartition:
     files: list[PartFile] = []
@@ -182,7 +178,7 @@ def _put_together(
 def _metadata_of(
     fs: FileSystem, partition: TopicPartition, parts: Sequence[PartDirectory]
 ) -> tuple[bytes | None, str | None]:
-    """The `partition.metadata` of the parts, and the topic id in it. RefusedError when they have several."""
+    """Returns the `partition.metadata` of the parts and its topic id. Raises RefusedError if the ids differ."""
     found: dict[str, tuple[bytes, Path]] = {}
     for part in parts:
         path = part.directory / PARTITION_METADATA
@@ -192,8 +188,8 @@ def _metadata_of(
         try:
             found.setdefault(format_uuid(parse_partition_metadata(data, path).topic_id), (data, part.directory))
         except CorruptCheckpointError:
-            continue  # damage of a small file: transplant puts the new cluster's in its place
+            continue  # not needed: a transplant uses the new cluster's file
     if len(found) > 1:
-        whose = ", ".join(f"{topic_id} in {place}" for topic_id, (_, place) in found.items())
-        raise RefusedError(f"{partition} has several topic ids ({whose}): these are logs of different topics")
+        ids = ", ".join(f"{topic_id} in {place}" for topic_id, (_, place) in found.items())
+        raise RefusedError(f"{partition} has several topic ids ({ids}): these are logs of different topics")
     return next(((data, topic_id) for topic_id, (data, _) in found.items()), (None, None))

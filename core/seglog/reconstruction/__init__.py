@@ -1,1 +1,1 @@
-"""A cluster's lost metadata, made anew from its log directories and what can still be read of it."""
+"""Rebuilds a cluster's lost metadata from its log directories and the metadata that can still be read."""

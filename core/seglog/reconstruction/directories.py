@@ -1,19 +1,20 @@
-"""What the log directories of a cluster say themselves: whose they are, which partitions they hold, how far these go.
+"""Reads a cluster's log directories: their owners, their partitions, and the ends of these.
 
-1. `meta.properties` says which cluster, broker and directory it is; each partition's `partition.metadata` the topic id.
-2. How far a log goes is read from its last segment: of a directory that was stopped in order from the headers at its
-   end, else the whole segment with its checksums, as a broker that recovers it sees it.
-3. Producer ids come from snapshots, from these last segments, and from `__transaction_state`: a new cluster must not
-   hand them out again.
+1. `meta.properties` names the cluster, the broker and the directory; each `partition.metadata` holds the topic id.
+2. The last segment tells where a log ends. After a clean shutdown the headers at its end are enough, else the whole
+   segment is read with its checksums, as a recovering broker does.
+3. Producer ids come from snapshots, these last segments, and `__transaction_state`: a new cluster must not hand them
+   out again.
 
 Everything is only read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -51,14 +52,20 @@ from seglog.storage.lock import holder_of
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
 
 _SMALL_FILE = 1 << 20
-_MOST_INDEX_BYTES = 64 << 20
-_MOST_SNAPSHOT_BYTES = 256 << 20
+_MAX_INDEX_BYTES = 64 << 20
+_MAX_SNAPSHOT_BYTES = 256 << 20
+_ASIDE = {
+    PartitionState.STRAY: "a broker had set it aside; seglog restore makes it a partition again",
+    PartitionState.DELETED: "its topic was deleted; seglog restore makes it a partition again",
+    PartitionState.FUTURE: "the copy of a partition that was being moved here; the partition itself is elsewhere",
+}
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundReplica:
-    """A partition's directory. `topic_id` is None where `partition.metadata` does not say it. `last_epoch` is the
-    newest leader epoch that its log or its checkpoint has (-1: none), `log_end` the offset after its last record.
+    """A partition's directory. `topic_id` is None without a readable `partition.metadata`. `last_epoch` is the newest
+    leader epoch in its log or its checkpoint (-1: none), `log_end` the offset after its last record.
     """
 
     directory: Path
@@ -70,10 +77,11 @@ class FoundReplica:
 
 @dataclass(slots=True)
 class FoundDirectory:
-    """A log directory. `meta` is None where `meta.properties` is missing or cannot be read, `meta_problem` says why.
+    """A log directory. `meta` is None without a readable `meta.properties`; `meta_problem` then says why.
 
-    `last_producer_id` is the highest one that was found, -1 for none. `compacted` are the topics that a broker has
-    compacted there. `left_out` are directories that are no live partition, and why; `notes` sentences for an operator.
+    `last_producer_id` is the highest id found, -1 for none. `compacted` are the topics that a broker has compacted
+    there. `left_out` lists directories that are no live partition, with reasons; `notes` are sentences for the
+    operator.
     """
 
     path: Path
@@ -87,8 +95,8 @@ class FoundDirectory:
 
 
 def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDirectory:
-    """Reads a log directory. LockedError while a broker runs on it, RefusedError where a run that changes it is
-    unfinished, NotALogError where there is none."""
+    """Reads a log directory. Raises LockedError while a broker runs on it, RefusedError if a run that changes it is
+    unfinished, NotALogError if it is no log directory."""
     holder = holder_of(path)
     if holder is not None:
         raise LockedError(path, holder.pid, holder.describe())
@@ -105,17 +113,10 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
     for stranger in (*listing.strangers, *listing.misnamed):
         found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
     found.compacted = _compacted(fs, found, listing)
-    _take_coordinators(fs, found)
+    _raise_producer_id(found, read_coordinators(fs, path) or ())
     if not found.replicas and found.meta is None and fs.status(path / METADATA_PARTITION) is None:
-        raise NotALogError(path, "neither a partition nor a metadata log is there")
+        raise NotALogError(path, "it holds neither a partition nor a metadata log")
     return found
-
-
-_ASIDE = {
-    PartitionState.STRAY: "a broker had set it aside; seglog restore makes it a partition again",
-    PartitionState.DELETED: "its topic was deleted; seglog restore makes it a partition again",
-    PartitionState.FUTURE: "the copy of a partition that was being moved here; the partition itself is elsewhere",
-}
 
 
 def _identified(fs: FileSystem, path: Path, listing: LogDirectoryListing) -> FoundDirectory:
@@ -136,92 +137,78 @@ def _read_replica(
     listing = list_partition(fs, partition.path)
     if listing.format == "0.7":
         found.notes.append(f"{partition.path} is a log of Kafka 0.7, beside which a broker begins an empty one")
-    end, epoch = 0, _checkpointed_epoch(fs, listing, found)
+    epochs = _parsed(fs, listing.leader_epoch_checkpoint, _MAX_INDEX_BYTES, parse_leader_epochs, found) or ()
+    epoch = max((entry.epoch for entry in epochs), default=-1)
+    end = 0
     if listing.segments and listing.format == "kafka":
-        last = listing.segments[-1]
-        walked = _LastSegment(fs, last, whole=not clean, progress=progress)
-        end, epoch = walked.end, max(epoch, walked.epoch)
-        found.last_producer_id = max(found.last_producer_id, walked.producer_id)
+        last = _LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
+        end, epoch = last.end, max(epoch, last.epoch)
+        _raise_producer_id(found, last.producer_ids)
     for snapshot in listing.snapshots[-1:]:
-        found.last_producer_id = max(found.last_producer_id, _newest_producer(fs, snapshot.path, found))
-    return FoundReplica(partition.path, partition.topic_partition, _topic_id(fs, listing, found), epoch, end)
+        producers = _parsed(fs, snapshot.path, _MAX_SNAPSHOT_BYTES, decode_snapshot, found) or ()
+        _raise_producer_id(found, (entry.producer_id for entry in producers))
+    metadata = _parsed(fs, listing.partition_metadata, _SMALL_FILE, parse_partition_metadata, found)
+    topic_id = None if metadata is None else metadata.topic_id
+    return FoundReplica(partition.path, partition.topic_partition, topic_id, epoch, end)
 
 
-def _topic_id(fs: FileSystem, listing: PartitionListing, found: FoundDirectory) -> UUID | None:
-    if listing.partition_metadata is None:
-        return None
-    try:
-        data = fs.read_bytes(listing.partition_metadata, _SMALL_FILE)
-        return parse_partition_metadata(data, listing.partition_metadata).topic_id
-    except CorruptionError as error:
-        found.notes.append(str(error))
-        return None
-
-
-def _checkpointed_epoch(fs: FileSystem, listing: PartitionListing, found: FoundDirectory) -> int:
-    path = listing.leader_epoch_checkpoint
+def _parsed(
+    fs: FileSystem, path: Path | None, limit: int, parse: Callable[[bytes, Path], _T], found: FoundDirectory
+) -> _T | None:
+    """Parses a file of at most `limit` bytes; None if it is missing, or damaged, which is noted."""
     if path is None:
-        return -1
+        return None
     try:
-        entries = parse_leader_epochs(fs.read_bytes(path, _MOST_INDEX_BYTES), path)
+        return parse(fs.read_bytes(path, limit), path)
     except CorruptionError as error:
         found.notes.append(str(error))
-        return -1
-    return max((entry.epoch for entry in entries), default=-1)
+        return None
 
 
-def _newest_producer(fs: FileSystem, path: Path, found: FoundDirectory) -> int:
-    try:
-        entries = decode_snapshot(fs.read_bytes(path, _MOST_SNAPSHOT_BYTES), path)
-    except CorruptionError as error:
-        found.notes.append(str(error))
-        return -1
-    return max((_own_block(entry.producer_id) for entry in entries), default=-1)
+def _raise_producer_id(found: FoundDirectory, producer_ids: Iterable[int]) -> None:
+    """Takes ids into account, but those from 2^62 on: they come from a transplant, and no controller hands them out."""
+    own = (each for each in producer_ids if each < 1 << 62)
+    found.last_producer_id = max(found.last_producer_id, max(own, default=-1))
 
 
 class _LastSegment:
-    """The end of a log: `end` is the offset after its last good batch, `epoch` and `producer_id` the newest in it.
+    """The end of a log: `end` is the offset after its last good batch, `epoch` the newest; `producer_ids` are those
+    seen.
 
-    From the last index entry on, or `whole`: then checksums count, and what fails them ends the log.
+    It reads from the last index entry on, or the `whole` segment. A batch that fails its checksum ends the log.
     """
 
     def __init__(self, fs: FileSystem, segment: SegmentFiles, *, whole: bool, progress: BytesRead) -> None:
-        self.end, self.epoch, self.producer_id = segment.base_offset, -1, -1
+        self.end, self.epoch = segment.base_offset, -1
+        self.producer_ids: set[int] = set()
         start = 0 if whole else _last_indexed(fs, segment)
         if not self._walk(fs, segment, start, progress) and start:
             self._walk(fs, segment, 0, progress)
 
     def _walk(self, fs: FileSystem, segment: SegmentFiles, start: int, progress: BytesRead) -> bool:
-        """False where no batch begins at `start`: the index leads astray."""
+        """Returns False if no good batch begins at `start`: the index is wrong."""
         seen = False
         for chunk in SegmentScan(fs, segment.log, start):
             valid = chunk.checksums_valid()
             good = len(valid) if valid.all() else int(np.argmin(valid))
-            self._take(chunk.batches[:good])
+            rows = chunk.batches[:good]
+            if good:
+                seen = True
+                self.end = max(self.end, int(rows["last_offset"][-1]) + 1)
+                self.epoch = max(self.epoch, int(rows["leader_epoch"].max()))
+                self.producer_ids.update(np.unique(rows["producer_id"]).tolist())
             progress(chunk.size)
-            seen = seen or good > 0
             if good < len(valid):
                 break
         return seen
 
-    def _take(self, rows: np.ndarray) -> None:
-        if len(rows):
-            self.end = max(self.end, int(rows["last_offset"][-1]) + 1)
-            self.epoch = max(self.epoch, int(rows["leader_epoch"].max()))
-            self.producer_id = max([self.producer_id, *map(_own_block, np.unique(rows["producer_id"]).tolist())])
-
-
-def _own_block(producer_id: int) -> int:
-    """Ids from 2^62 on are those of a transplant; no controller hands them out, and none can go on after them."""
-    return producer_id if producer_id < 1 << 62 else -1
-
 
 def _last_indexed(fs: FileSystem, segment: SegmentFiles) -> int:
-    """The position of the last index entry that lies within the log, else 0."""
+    """Returns the position of the last index entry within the log, else 0."""
     status = None if segment.offset_index is None else fs.status(segment.offset_index)
-    if segment.offset_index is None or status is None or status.size > _MOST_INDEX_BYTES:
+    if segment.offset_index is None or status is None or status.size > _MAX_INDEX_BYTES:
         return 0
-    rows = decode_offset_index(fs.read_bytes(segment.offset_index, _MOST_INDEX_BYTES), segment.base_offset)
+    rows = decode_offset_index(fs.read_bytes(segment.offset_index, _MAX_INDEX_BYTES), segment.base_offset)
     rows = rows[: used_entries(rows, segment.base_offset)]
     rows = rows[(rows["position"] > 0) & (rows["position"] < segment.size)]
     return int(rows["position"][-1]) if len(rows) else 0
@@ -234,14 +221,3 @@ def _compacted(fs: FileSystem, found: FoundDirectory, listing: LogDirectoryListi
     offsets = OffsetCheckpoint(fs, path, tolerant=True).offsets
     here = {replica.partition.topic for replica in found.replicas}
     return {key.topic for key, offset in offsets.items() if key.topic in here and offset > 0}
-
-
-def _take_coordinators(fs: FileSystem, found: FoundDirectory) -> None:
-    known = read_coordinators(fs, found.path)
-    if known:
-        found.last_producer_id = max([found.last_producer_id, *map(_own_block, known)])
-
-
-def live_replicas(directories: list[FoundDirectory]) -> Iterator[tuple[FoundDirectory, FoundReplica]]:
-    """Every replica with the directory that holds it."""
-    return ((directory, replica) for directory in directories for replica in directory.replicas)

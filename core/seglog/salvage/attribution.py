@@ -1,25 +1,25 @@
-"""Which log does each good batch on a disk belong to?
+"""Works out which log each good batch on a disk belongs to.
 
-Nothing in a batch names its topic. What tells logs apart, from the surest to the weakest:
+A batch does not name its topic. The evidence that tells logs apart, from the surest to the weakest:
 
 1. Batches that overlap in offsets and are not the same bytes belong to different logs (or to one log before and after
-   compaction, which is two logs here); a log's leader epochs never decrease.
+   compaction, which counts as two logs here); a log's leader epochs never decrease.
 2. The halves of one batch join their fragments (`fragments`), and so do copies of one batch.
-3. Offsets that go on exactly, where no other fragment could go on; a producer's sequence that goes on.
-4. Magic, codec, timestamp type, producers, time, and what keys and values look like (`likeness`).
+3. Offsets that follow exactly, if no other fragment could follow; a producer's sequence that continues.
+4. Magic, codec, timestamp type, producers, time, and the look of keys and values (`likeness`).
 
-Steps: fragments become chains by what is certain (2); then pairs whose offsets go on exactly are joined, where no other
-pair would be nearly as good; then each chain goes to the log whose hole it fits, where no other log and no other chain
-would fit as well. Where another log of the very same kind lies at those offsets, too (partitions of one topic, often),
-only sequences and halves of batches count. What could as well go elsewhere stays apart, as a log of its own, and is
-*undecided*: two logs in one are worse than one log in two, which `--into-one` joins.
+Steps: certain evidence (2) joins fragments into chains. Then pairs of chains whose offsets follow exactly are joined,
+unless another pair would be nearly as good. Then each chain goes to the log with a hole that it fits, unless another
+log or another chain would fit as well. If another log of the very same kind has those offsets, too (often a partition
+of the same topic), only sequences and halves of batches count. A chain that could as well go elsewhere stays a log of
+its own and is *undecided*: two logs in one are worse than one log in two, which `--into-one` joins.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ import numpy as np
 from seglog import layout
 from seglog.layout import INT32_MAX
 from seglog.salvage.fragments import (
+    MAX_GAP,
     Fragment,
     Join,
     block_bytes_of,
@@ -40,22 +41,21 @@ from seglog.salvage.fragments import (
 from seglog.salvage.likeness import Traits, likeness, traits_of
 from seglog.storage.filesystem import FileSystem
 
-_EXACT = 4.0  # worth of offsets that go on exactly
-_ONLY = 3.0  # on top of it, where no other pair would do so
-_NEAR = 0.5  # off it, where they leave a gap as others in the log do
-_MOST_NEAR = 64  # chains that are looked at after another one
-_SEQUENCE = 8.0  # worth of a producer's sequence that goes on
-_WANTED = 3.0  # what a pair must be worth to be joined
-_MARGIN = 1.0  # by how much the best must be better than the next
-_MOST_GAP = 1000
+_EXACT = 4.0  # worth of offsets that follow exactly
+_ONLY = 3.0  # added if no other pair's offsets do
+_NEAR = 0.5  # subtracted if they leave a gap no larger than others in the log
+_MAX_NEAR = 64  # chains to consider after another one
+_SEQUENCE = 8.0  # worth of a producer's sequence that continues
+_MIN_WORTH = 3.0  # a pair must be worth this to be joined
+_MARGIN = 1.0  # the best must exceed the next by this
 _IDENTITY = ("first_offset", "last_offset", "size", "crc")
 
 
 @dataclass(frozen=True, slots=True)
 class CarvedLog:
-    """Batches of one log: `rows` (FOUND) by offset, copies included. `name` is a partition's, or empty.
+    """Batches of one log: `rows` (FOUND) by offset, including copies. `name` is a partition's, or empty.
 
-    `undecided`: it might be a part of another log.
+    `undecided` is set if it might be a part of another log.
     """
 
     name: str
@@ -65,10 +65,10 @@ class CarvedLog:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Fragments that belong together: FOUND rows in the order of their offsets; `name` where the partition is known.
+    """Fragments that belong together: FOUND rows by offset, and the partition's `name` if it is known.
 
-    `head` and `tail` are its first and last fragment, None of a named partition; `block_bytes` is the block size of the
-    file system that they lie in, as far as it shows.
+    `head` and `tail` are its first and last fragment, None for a named partition; `block_bytes` is the block size of
+    the source's file system, 0 if it does not show.
     """
 
     rows: np.ndarray
@@ -89,18 +89,18 @@ class _Chain:
 
     @property
     def next_offset(self) -> int:
-        """Where it goes on: after its last batch, one that is cut included."""
+        """The offset after its last batch, including a cut one."""
         return self.last_offset + 1 if self.tail is None else max(self.tail.next_offset, self.last_offset + 1)
 
     @property
     def largest_gap(self) -> int:
-        """The most offsets that are missing between two batches of one fragment (of a chain: at most 1000 count)."""
+        """The most offsets missing between two of its batches, at most 1000."""
         gaps = self.rows["first_offset"][1:] - self.rows["last_offset"][:-1] - 1
-        return int(min(gaps.max(initial=0), _MOST_GAP))
+        return int(min(gaps.max(initial=0), MAX_GAP))
 
     @cached_property
     def first_sequences(self) -> dict[tuple[int, int], int]:
-        """(producer, its epoch) → the first sequence."""
+        """The first sequence by (producer id, producer epoch)."""
         rows = _sequenced(self.rows)
         _, at = np.unique(rows["producer_id"], return_index=True)
         found = (rows[at][name].tolist() for name in ("producer_id", "producer_epoch", "base_sequence"))
@@ -108,7 +108,7 @@ class _Chain:
 
     @cached_property
     def next_sequences(self) -> dict[tuple[int, int], int]:
-        """(producer, its epoch) → the sequence after the last."""
+        """The sequence after the last by (producer id, producer epoch)."""
         rows = _sequenced(self.rows)[::-1]
         _, at = np.unique(rows["producer_id"], return_index=True)
         span = rows["last_offset"] - rows["first_offset"] + 1
@@ -116,12 +116,12 @@ class _Chain:
         found = (rows[at][name].tolist() for name in ("producer_id", "producer_epoch"))
         return {(producer, epoch): after for producer, epoch, after in zip(*found, following.tolist(), strict=True)}
 
-    def may_go_on_in(self, other: _Chain) -> bool:
-        """Whether the places on the disk allow it."""
+    def may_continue_in(self, other: _Chain) -> bool:
+        """True if their places on the disk allow `other` to follow."""
         one_source = self.rows["source"][-1] == other.rows["source"][0]
         if self.tail is None or other.head is None or not one_source:
             return True
-        return self.tail.may_go_on_at(other.head.position, self.block_bytes)
+        return self.tail.may_continue_at(other.head.position, self.block_bytes)
 
 
 def _sequenced(rows: np.ndarray) -> np.ndarray:
@@ -129,9 +129,9 @@ def _sequenced(rows: np.ndarray) -> np.ndarray:
 
 
 def attribute(fs: FileSystem, paths: Sequence[Path], found: np.ndarray, names: Mapping[int, str]) -> list[CarvedLog]:
-    """The logs that `found` (FOUND rows of the sources `paths`) make, the largest first.
+    """Sorts `found` (FOUND rows of the sources `paths`) into logs; returns these, the largest first.
 
-    `names` gives the partition of a source that is a file of a partition: its batches belong there for sure.
+    `names` maps a source that is a partition's file to that partition: its batches certainly belong there.
     """
     chains = []
     for name in sorted(set(names.values())):
@@ -141,8 +141,8 @@ def attribute(fs: FileSystem, paths: Sequence[Path], found: np.ndarray, names: M
             chains.append(_Chain(rows, traits_of(fs, paths, rows), name))
     carved = found[~np.isin(found["source"], list(names))]
     carved = with_sure_offsets(carved[np.lexsort((carved["position"], carved["source"]))])
-    chains += _certain(fs, paths, carved)
-    logs = _assigned(_exactly_joined(_copies_joined(chains)))
+    chains += _chains_of(fs, paths, carved)
+    logs = _assigned(_join_exact(_join_copies(chains)))
     return sorted(logs, key=lambda log: -int(log.rows["size"].sum(dtype=np.int64)))
 
 
@@ -151,7 +151,7 @@ def _by_offset(rows: np.ndarray) -> np.ndarray:
 
 
 def _merged(chains: Sequence[_Chain], *, undecided: bool = False) -> _Chain:
-    """One chain of several, which are in the order of their offsets."""
+    """Merges chains, ordered by offset, into one."""
     traits = chains[0].traits
     for chain in chains[1:]:
         traits = traits.joined(chain.traits)
@@ -161,18 +161,18 @@ def _merged(chains: Sequence[_Chain], *, undecided: bool = False) -> _Chain:
     return _Chain(rows, traits, name, undecided, chains[0].head, chains[-1].tail, chains[-1].block_bytes)
 
 
-# --- what is certain
+# --- certain evidence
 
 
-def _certain(fs: FileSystem, paths: Sequence[Path], carved: np.ndarray) -> list[_Chain]:
-    """Chains of fragments that batches in two halves join."""
+def _chains_of(fs: FileSystem, paths: Sequence[Path], carved: np.ndarray) -> list[_Chain]:
+    """Returns chains of fragments that batches in two halves join."""
     chains = []
     for source in np.unique(carved["source"]).tolist():
         path = paths[source]
         fragments = with_cuts(fs, path, fragments_of(carved[carved["source"] == source]))
         following: dict[int, Join] = {}
         preceded: set[int] = set()
-        joins = list(joins_of(fs, path, fragments, list(range(len(fragments)))))
+        joins = list(joins_of(fs, path, fragments))
         block_bytes = block_bytes_of(joins)
         for join in joins:
             if join.after not in preceded:
@@ -190,10 +190,10 @@ def _certain(fs: FileSystem, paths: Sequence[Path], carved: np.ndarray) -> list[
     return chains
 
 
-def _copies_joined(chains: list[_Chain]) -> list[_Chain]:
-    """Chains that hold copies of one batch, and contradict each other nowhere, become one.
+def _join_copies(chains: list[_Chain]) -> list[_Chain]:
+    """Joins chains that hold copies of one batch and contradict each other nowhere.
 
-    Not of a marker's: those of one transaction may be the same, byte for byte, in many partitions.
+    Copies of a marker do not count: markers of one transaction may have the same bytes in many partitions.
     """
     if not chains:
         return []
@@ -214,7 +214,7 @@ def _copies_joined(chains: list[_Chain]) -> list[_Chain]:
 
 
 def _contradict(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether batches of the two overlap without being copies."""
+    """True if batches of the two overlap without being copies."""
     names = list(_IDENTITY)
     left = one[~np.isin(np.ascontiguousarray(one[names]), np.ascontiguousarray(other[names]))]
     at = np.searchsorted(other["last_offset"], left["first_offset"])
@@ -223,7 +223,7 @@ def _contradict(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 class _Groups:
-    """Numbers that belong together (union-find); a group has at most one name."""
+    """Groups of numbers (union-find); a group has at most one name."""
 
     def __init__(self, names: list[str]) -> None:
         self._parent, self._names = list(range(len(names))), names
@@ -248,12 +248,12 @@ class _Groups:
         return list(found.values())
 
 
-# --- offsets that go on exactly
+# --- offsets that follow exactly
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """`after` may go on where `before` ends; `worth` says how likely that is. `sequenced`: producers' sequences do."""
+    """Chain `after` may follow `before`, as likely as `worth` says; `sequenced` if producers' sequences continue."""
 
     worth: float
     before: int
@@ -261,13 +261,13 @@ class _Pair:
     sequenced: bool = False
 
 
-def _exactly_joined(chains: list[_Chain]) -> list[_Chain]:
+def _join_exact(chains: list[_Chain]) -> list[_Chain]:
+    """Joins chains whose offsets follow exactly, unless another pair competes."""
     starts: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     for number, chain in enumerate(chains):
         starts.setdefault(chain.first_offset, []).append(number)
         ends.setdefault(chain.next_offset, []).append(number)
-    twins = _Twins(chains)
     pairs = list(_near_pairs(chains))
     near_befores, near_afters = {pair.before for pair in pairs}, {pair.after for pair in pairs}
     for offset, befores in ends.items():
@@ -275,12 +275,12 @@ def _exactly_joined(chains: list[_Chain]) -> list[_Chain]:
         only = len(befores) == len(afters) == 1
         only = only and befores[0] not in near_befores and afters[0] not in near_afters
         found = [_exact_pair(chains, b, a, only) for b in befores for a in afters if a != b]
-        pairs += [pair for pair in found if pair.worth >= (0.0 if only else _WANTED)]
-    pairs, doubtful = _without_twins(chains, pairs, twins)
-    following, open_ = _clear(pairs)
+        pairs += [pair for pair in found if pair.worth >= (0.0 if only else _MIN_WORTH)]
+    sure, doubtful = _split_by_rivals(chains, pairs)
+    following, unsettled = _settle(sure)
     preceded = set(following.values())
     doubtful = [pair for pair in doubtful if pair.before not in following and pair.after not in preceded]
-    undecided = {number for pair in (*open_, *doubtful) for number in (pair.before, pair.after)}
+    undecided = {number for pair in (*unsettled, *doubtful) for number in (pair.before, pair.after)}
     joined = []
     for number in sorted(set(range(len(chains))) - preceded):
         members = [number]
@@ -290,53 +290,50 @@ def _exactly_joined(chains: list[_Chain]) -> list[_Chain]:
     return joined
 
 
-class _Twins:
-    """Chains by kind: is there another log of this kind at these offsets?"""
+def _split_by_rivals(chains: list[_Chain], pairs: list[_Pair]) -> tuple[list[_Pair], list[_Pair]]:
+    """Splits off the pairs that are doubtful because another chain of their kind has such offsets.
 
-    def __init__(self, chains: list[_Chain]) -> None:
-        self._by_kind: dict[tuple[object, ...], list[tuple[int, int, frozenset[int], int]]] = {}
-        for number, chain in enumerate(chains):
-            entry = (chain.first_offset, chain.last_offset, chain.traits.producers, number)
-            self._by_kind.setdefault(chain.traits.kind, []).append(entry)
-
-    def beside(self, chain: _Chain, first: int, last: int, besides: Collection[int]) -> bool:
-        """Whether another chain of the kind of `chain` than those of `besides` overlaps with [first, last]."""
-        producers = chain.traits.producers
-        return any(
-            low <= last and high >= first and number not in besides and (not producers or producers & others)
-            for low, high, others, number in self._by_kind.get(chain.traits.kind, ())
-        )
-
-
-def _without_twins(chains: list[_Chain], pairs: list[_Pair], twins: _Twins) -> tuple[list[_Pair], list[_Pair]]:
-    """(pairs that are worth something beside logs of the same kind, the others)."""
+    Sequences that continue outweigh that.
+    """
+    by_kind: dict[tuple[object, ...], list[tuple[int, int, frozenset[int], int]]] = {}
+    for number, chain in enumerate(chains):
+        entry = (chain.first_offset, chain.last_offset, chain.traits.producers, number)
+        by_kind.setdefault(chain.traits.kind, []).append(entry)
     sure: list[_Pair] = []
     doubtful: list[_Pair] = []
     for pair in pairs:
-        before, after = chains[pair.before], chains[pair.after]
-        ends = (pair.before, pair.after)
-        alone = not twins.beside(before, before.first_offset, after.last_offset, ends)
-        (sure if alone or pair.sequenced else doubtful).append(pair)
+        before = chains[pair.before]
+        first, last, producers = before.first_offset, chains[pair.after].last_offset, before.traits.producers
+        has_rival = not pair.sequenced and any(
+            low <= last
+            and high >= first
+            and number not in (pair.before, pair.after)
+            and (not producers or producers & others)
+            for low, high, others, number in by_kind[before.traits.kind]
+        )
+        (doubtful if has_rival else sure).append(pair)
     return sure, doubtful
 
 
 def _near_pairs(chains: list[_Chain]) -> Iterator[_Pair]:
-    """Chains that begin a little after another one ends, where offsets leave such gaps within chains: a compacted log
-    goes on like that too, so these compete with the pairs that fit exactly."""
+    """Yields pairs of chains with a gap between them no larger than the gaps within the first.
+
+    A compacted log continues like that, so they compete with the pairs that follow exactly.
+    """
     order = sorted(range(len(chains)), key=lambda number: chains[number].first_offset)
     starts = [chains[number].first_offset for number in order]
     for number, chain in enumerate(chains):
         at, reach = bisect_left(starts, chain.next_offset + 1), chain.next_offset + chain.largest_gap
-        for other in order[at : min(bisect_right(starts, reach), at + _MOST_NEAR)]:
+        for other in order[at : min(bisect_right(starts, reach), at + _MAX_NEAR)]:
             worth = _worth(chain, chains[other], only=False) - _NEAR
-            if other != number and worth >= _WANTED:
+            if other != number and worth >= _MIN_WORTH:
                 yield _Pair(worth, number, other)
 
 
-def _clear(pairs: list[_Pair]) -> tuple[dict[int, int], list[_Pair]]:
-    """(before → after of the pairs that no other comes near, the pairs that stay open).
+def _settle(pairs: list[_Pair]) -> tuple[dict[int, int], list[_Pair]]:
+    """Returns the clear pairs as before → after, and the unsettled ones. A pair is clear if no other comes near it.
 
-    A pair that is settled takes its chains out of the others, which may settle those.
+    A settled pair rules out other pairs with its chains, which may settle more.
     """
     following: dict[int, int] = {}
     while True:
@@ -355,7 +352,7 @@ def _clear(pairs: list[_Pair]) -> tuple[dict[int, int], list[_Pair]]:
 
 
 def _two_best(pairs: list[_Pair], end: str) -> dict[int, tuple[float, float]]:
-    """The largest worth and the next one, by chain."""
+    """Returns the largest worth and the next one, by chain."""
     found: dict[int, tuple[float, float]] = {}
     for pair in pairs:
         number = getattr(pair, end)
@@ -365,8 +362,8 @@ def _two_best(pairs: list[_Pair], end: str) -> dict[int, tuple[float, float]]:
 
 
 def _worth(before: _Chain, after: _Chain, only: bool) -> float:
-    """How likely `after`, which begins with the next offset, goes on in the log of `before`; -inf where it cannot."""
-    if (before.name and after.name) or not before.may_go_on_in(after):
+    """Scores how likely `after`, which begins with the next offset, continues `before`; -inf if it cannot."""
+    if (before.name and after.name) or not before.may_continue_in(after):
         return -math.inf
     if int(after.traits.epochs[0]) < before.traits.epochs[1]:
         return -math.inf
@@ -374,14 +371,12 @@ def _worth(before: _Chain, after: _Chain, only: bool) -> float:
 
 
 def _exact_pair(chains: list[_Chain], number: int, other: int, only: bool) -> _Pair:
-    """The pair, with what producers' sequences say of it where no batch is missing between the two."""
+    """Returns the pair of two chains. Producers' sequences count if no batch is missing between the two."""
     before, after = chains[number], chains[other]
     worth = _worth(before, after, only)
-    if before.last_offset + 1 != after.first_offset:
-        return _Pair(worth, number, other)
     wanted, found = before.next_sequences, after.first_sequences
     agreed = [wanted[producer] == found[producer] for producer in wanted.keys() & found.keys()]
-    if not agreed:
+    if not agreed or before.last_offset + 1 != after.first_offset:
         return _Pair(worth, number, other)
     return _Pair(worth + (_SEQUENCE if all(agreed) else -_SEQUENCE), number, other, all(agreed))
 
@@ -391,7 +386,7 @@ def _exact_pair(chains: list[_Chain], number: int, other: int, only: bool) -> _P
 
 @dataclass(slots=True)
 class _Log:
-    """A log as it grows. `firsts`, `lasts` and `epochs` (least, most) are those of its parts, by offset."""
+    """A growing log: its chains, and by offset the first and last offsets and epochs (least, most) of its parts."""
 
     chains: list[_Chain]
     traits: Traits
@@ -415,7 +410,7 @@ class _Log:
         return log
 
     def fit(self, chain: _Chain) -> float:
-        """How well a chain fits into a hole of the log; -inf where it does not."""
+        """Scores how well a chain fits into a hole of the log; -inf if it does not."""
         at = bisect_left(self.firsts, chain.first_offset)
         least, most = chain.traits.epochs
         if at and (self.lasts[at - 1] >= chain.first_offset or self.epochs[at - 1][1] > least):
@@ -426,7 +421,7 @@ class _Log:
         return likeness(self.traits, chain.traits) + (_EXACT if exact else 0.0)
 
     def around(self, chain: _Chain) -> tuple[int, int]:
-        """The offsets of a chain and of the log's parts before and after it."""
+        """Returns the first and last offset of the log's parts before and after a chain, or of the chain itself."""
         at = bisect_left(self.firsts, chain.first_offset)
         first = self.firsts[at - 1] if at else chain.first_offset
         return first, self.lasts[at] if at < len(self.lasts) else chain.last_offset
@@ -444,12 +439,12 @@ class _Log:
 
 
 def _assigned(chains: list[_Chain]) -> list[CarvedLog]:
-    """Chains in the order of their offsets, each to the log that it fits, or to one of its own."""
+    """Assigns chains, by offset, to the logs that they fit, or to new ones."""
     logs = [_Log.of(chain) for chain in chains if chain.name]
     waiting = sorted((chain for chain in chains if not chain.name), key=lambda chain: chain.first_offset)
     for number, chain in enumerate(waiting):
         fits = sorted(((log.fit(chain), at) for at, log in enumerate(logs)), reverse=True)
-        if not fits or fits[0][0] < _WANTED:
+        if not fits or fits[0][0] < _MIN_WORTH:
             logs.append(_Log.of(chain))
             continue
         worth, at = fits[0]
@@ -464,14 +459,14 @@ def _assigned(chains: list[_Chain]) -> list[CarvedLog]:
 
 
 def _has_rival(log: _Log, chain: _Chain, others: list[_Chain], worth: float) -> bool:
-    """Whether another chain could be there as well: it overlaps with this one and fits the log, or is of its kind and
-    lies beside the log."""
+    """True if another chain could take the place: it overlaps with this one and fits the log, or it is of its kind and
+    overlaps with the log's parts around it."""
     first, last = log.around(chain)
     for other in others:
         overlaps = other.first_offset <= chain.last_offset and other.last_offset >= chain.first_offset
         if overlaps and log.fit(other) > worth - _MARGIN:
             return True
-        beside = other.first_offset <= last and other.last_offset >= first
-        if beside and other.traits.kind == chain.traits.kind:
+        nearby = other.first_offset <= last and other.last_offset >= first
+        if nearby and other.traits.kind == chain.traits.kind:
             return True
     return False

@@ -1,14 +1,16 @@
-"""Finding good batches in any bytes: segments, leftovers, images of disks.
+"""Finds good batches in any bytes: segments, leftovers, disk images.
 
-`carve_log` reads a file that is or was a `.log`: batches follow each other, and what is no batch is passed over.
-`carve_image` believes in no beginning: every byte is tried, by header and checksum, so that batches are found in
-raw images, after foreign data and at any alignment. Both give references to batches, never their bytes.
+`carve_log` reads a file that is or was a `.log`: batches follow each other, and it skips bytes that are no batch.
+`carve_image` assumes no structure: it tries every byte by header and checksum, and so finds batches in raw images,
+after foreign data and at any alignment. Both return references to batches (FOUND rows), never their bytes;
+`FoundBytes` reads these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 
@@ -17,7 +19,8 @@ from seglog.evidence.segment_survey import judged_batches
 from seglog.format.filenames import parse_file_name
 from seglog.progress import BytesRead
 from seglog.scan.resync import PlausibleOffsets, next_entry
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.pieces import copy_range, pieces
 
 FOUND = np.dtype(
     [
@@ -40,14 +43,15 @@ FOUND = np.dtype(
         ("outside", np.bool_),
     ]
 )
-"""A good batch: its offsets, where it lies in which source, and what tells whose it is.
+"""A good batch: its offsets, its place in a source, and the header fields that tell logs apart.
 
-A batch in two halves (`fragments`) has `first_size` bytes at `position` and the rest at `second_position`; of any other
-batch both are 0. `outside` says that the file's name contradicts its offsets.
+A batch in two halves (`fragments`) has `first_size` bytes at `position` and the rest at `second_position`; both fields
+are 0 for any other batch. `outside` is set if the file's name contradicts the batch's offsets.
 """
 
-_FEWEST = 3  # so many batches that ascend, where none goes on from another
-_FARTHEST = 1 << 20  # offsets that a cleaner leaves out between two batches of a file, at most
+_OPEN_FILES = 64
+_MIN_RUN = 3  # ascending batches that confirm each other, if none of them joins another batch
+_MAX_GAP = 1 << 20  # the most offsets that cleaning removes between two batches of a file
 
 _COPIED = (
     "last_offset",
@@ -66,10 +70,10 @@ _COPIED = (
 
 
 def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | None) -> Iterator[np.ndarray]:
-    """The good batches of a log file as FOUND rows.
+    """Yields the good batches of a log file as FOUND rows.
 
-    Those `outside` have offsets that the file's name contradicts. Either the name is wrong or the offset, which no
-    checksum covers: others must vouch for them (`vouched`).
+    The file's name contradicts the offsets of those marked `outside`. Either the name is wrong or the offset, which no
+    checksum covers; `vouched` decides by other batches.
     """
     name = parse_file_name(path.name)
     offsets = PlausibleOffsets() if name is None else PlausibleOffsets.of_segment(name.offset)
@@ -78,12 +82,14 @@ def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | Non
 
 
 def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:
-    """FOUND rows without those `outside` whose offsets may be an accident; `names` are base offsets of log files.
+    """Returns FOUND rows without the `outside` ones whose offsets may be wrong; `names` are base offsets of log files.
 
-    Offsets that go on from another batch's, or that begin or end at another file's name, are none, nor are those that
-    ascend from batch to batch of one file (a cleaned log has gaps). The first and the last of these have one neighbour
-    alone: they go where turning over one bit would join them to it. Of all others the time decides, which the checksum
-    covers: between the batches on both sides of their offsets it is no accident.
+    Three kinds of evidence confirm an offset:
+
+    - It follows another batch's offsets exactly, or begins or ends at a file's base offset.
+    - Offsets ascend from batch to batch of one file (a cleaned log has gaps). The first and the last batch of such a
+      run have only one neighbour; they are dropped if flipping one bit would join them to it.
+    - The batch's time, which the checksum covers, lies between the times of the batches on both sides.
     """
     if not found["outside"].any():
         return found
@@ -94,10 +100,10 @@ def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:
     sound = ~found["outside"] | joins
     order = np.lexsort((found["position"], found["source"]))
     rows = found[order]
-    goes_on = rows["outside"][1:] & rows["outside"][:-1] & (rows["source"][1:] == rows["source"][:-1])
-    goes_on &= rows["first_offset"][1:] > rows["last_offset"][:-1]
-    for run in np.split(order, np.flatnonzero(~goes_on) + 1):
-        if len(run) >= _FEWEST or (len(run) > 1 and joins[run].any()):
+    ascends = rows["outside"][1:] & rows["outside"][:-1] & (rows["source"][1:] == rows["source"][:-1])
+    ascends &= rows["first_offset"][1:] > rows["last_offset"][:-1]
+    for run in np.split(order, np.flatnonzero(~ascends) + 1):
+        if len(run) >= _MIN_RUN or (len(run) > 1 and joins[run].any()):
             sound[run[1:-1]] = True
             sound[run[0]] |= not _one_bit_off(found[run[0]], found[run[1]])
             sound[run[-1]] |= not _one_bit_off(found[run[-1]], found[run[-2]])
@@ -108,9 +114,9 @@ def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:
 
 
 def _are_timely(rows: np.ndarray, sound: np.ndarray) -> np.ndarray:
-    """Which of `rows` lie in gaps between the offsets of `sound` ones whose times theirs are between.
+    """Marks those of `rows` that lie in an offset gap of the `sound` rows, with a time between those of its two sides.
 
-    Before the first of these it need only be older. None goes after the last: there the log's end would move.
+    Before the first sound row, being older is enough. After the last one nothing fits, as it would move the log end.
     """
     timely = np.zeros(len(rows), dtype=bool)
     order = np.argsort(sound["first_offset"], kind="stable")
@@ -118,28 +124,31 @@ def _are_timely(rows: np.ndarray, sound: np.ndarray) -> np.ndarray:
     reached = np.maximum.accumulate(sound["last_offset"][order])
     at = np.searchsorted(first, rows["first_offset"])
     for i in np.flatnonzero(at < len(first)).tolist():
-        place, time = int(at[i]), int(rows["max_timestamp"][i])
-        since = int(times[place - 1]) if place else -1
-        apart = place == 0 or int(reached[place - 1]) < int(rows["first_offset"][i])
-        apart = apart and int(rows["last_offset"][i]) < int(first[place])
-        distance = int(first[place]) - int(rows["last_offset"][i])
-        timely[i] = apart and distance <= _FARTHEST and since <= time <= int(times[place]) and since < int(times[place])
-        timely[i] &= place > 0 or time < int(times[place])
+        after = int(at[i])
+        time, next_time = int(rows["max_timestamp"][i]), int(times[after])
+        distance = int(first[after]) - int(rows["last_offset"][i])
+        if not 0 < distance <= _MAX_GAP:
+            continue
+        if after == 0:
+            timely[i] = -1 <= time < next_time
+        elif int(reached[after - 1]) < int(rows["first_offset"][i]):
+            last_time = int(times[after - 1])
+            timely[i] = last_time <= time <= next_time and last_time < next_time
     return timely
 
 
-def _one_bit_off(row: np.void, beside: np.void) -> bool:
-    """Whether a batch would go on from the one beside it, or that one from it, but for one bit; or lies far away."""
+def _one_bit_off(row: np.void, neighbour: np.void) -> bool:
+    """True if flipping one bit would make the offsets of the two batches adjacent, or if a gap too wide parts them."""
     first, last = int(row["first_offset"]), int(row["last_offset"])
-    if first > int(beside["last_offset"]):
-        wrong, gap = first ^ (int(beside["last_offset"]) + 1), first - int(beside["last_offset"])
+    if first > int(neighbour["last_offset"]):
+        wrong, gap = first ^ (int(neighbour["last_offset"]) + 1), first - int(neighbour["last_offset"])
     else:
-        wrong, gap = last ^ (int(beside["first_offset"]) - 1), int(beside["first_offset"]) - last
-    return wrong.bit_count() == 1 or gap > _FARTHEST
+        wrong, gap = last ^ (int(neighbour["first_offset"]) - 1), int(neighbour["first_offset"]) - last
+    return wrong.bit_count() == 1 or gap > _MAX_GAP
 
 
 def carve_image(fs: FileSystem, path: Path, source: int, progress: BytesRead | None = None) -> Iterator[np.ndarray]:
-    """The good batches anywhere in a file as FOUND rows."""
+    """Yields the good batches anywhere in a file as FOUND rows."""
     status = fs.status(path)
     size = 0 if status is None else status.size
     with fs.open(path, "r") as file:
@@ -149,8 +158,8 @@ def carve_image(fs: FileSystem, path: Path, source: int, progress: BytesRead | N
 
 
 def found_rows(rows: np.ndarray, first: np.ndarray, source: int, allowed: PlausibleOffsets | None = None) -> np.ndarray:
-    """FOUND rows of batches (layout.BATCH) with their first offsets; `allowed`: those that fit the file's name."""
-    # An offset near the largest there is comes from bytes that happen to look like a batch.
+    """Converts batches (layout.BATCH) and their first offsets to FOUND rows; `allowed` offsets fit the file's name."""
+    # INT64_MAX as an offset comes from bytes that happen to look like a batch.
     sound = (first >= 0) & (rows["last_offset"] >= first) & (rows["last_offset"] < layout.INT64_MAX)
     found = np.zeros(int(np.count_nonzero(sound)), dtype=FOUND)
     for name in _COPIED:
@@ -159,3 +168,50 @@ def found_rows(rows: np.ndarray, first: np.ndarray, source: int, allowed: Plausi
     if allowed is not None:
         found["outside"] = ((rows["base_offset"] < allowed.least) | (rows["last_offset"] > allowed.most))[sound]
     return found
+
+
+class FoundBytes:
+    """Reads the batches that FOUND rows refer to, `source` counting `paths`; keeps at most 64 files open."""
+
+    def __init__(self, fs: FileSystem, paths: Sequence[Path]) -> None:
+        self._fs, self._paths = fs, paths
+        self._files: dict[int, File] = {}
+
+    def __enter__(self) -> FoundBytes:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def read(self, row: np.void) -> Iterator[bytes]:
+        """Yields the bytes of a batch in pieces."""
+        for file, start, end in self._spans(row):
+            yield from pieces(file, start, end)
+
+    def copy(self, row: np.void, target: File, position: int) -> int:
+        """Writes a batch to `target` at `position`; returns the position after it. Raises RefusedError if its file
+        has become too short."""
+        for file, start, end in self._spans(row):
+            copy_range(file, start, end, target, position)
+            position += end - start
+        return position
+
+    def _spans(self, row: np.void) -> Iterator[tuple[File, int, int]]:
+        file = self._opened(int(row["source"]))
+        size, first_size, position = int(row["size"]), int(row["first_size"]), int(row["position"])
+        yield file, position, position + (first_size or size)
+        if first_size:
+            second = int(row["second_position"])
+            yield file, second, second + size - first_size
+
+    def _opened(self, source: int) -> File:
+        file = self._files.pop(source, None)
+        if file is None:
+            if len(self._files) >= _OPEN_FILES:
+                self._files.pop(next(iter(self._files))).close()  # the one not used for longest
+            file = self._fs.open(self._paths[source], "r")
+        self._files[source] = file
+        return file

@@ -1,13 +1,13 @@
-"""Runs of batches that lie together on a disk, and batches that are cut in two because their file is.
+"""Finds runs of adjacent batches on a disk, and batches cut in two because their file is.
 
-A file system keeps a file in extents: pieces of whole blocks that may lie anywhere. So of a log on a disk there are
-*fragments*: batches one right after the other with ascending offsets, in one extent. Steps:
+A file system keeps a file in extents: pieces of whole blocks that may lie anywhere. A log on a disk therefore consists
+of *fragments*: adjacent batches with ascending offsets, in one extent. Steps:
 
-1. Neighbours in one source belong to one fragment when nothing lies between them and they agree: in their offsets
-   exactly, or, after compaction, in magic, codec, kind of producer and time as well.
-2. Where a fragment ends, half a batch may follow whose other half lies before another fragment. The header tells the
-   batch's size and last offset: the other fragment begins with the offset after it, and at the same place in a block
-   at which the whole batch would end. The checksum over both halves decides.
+1. Adjacent batches of one source belong to one fragment if their offsets follow exactly, or, after compaction, if
+   magic, codec, kind of producer and time agree as well.
+2. Half a batch may follow a fragment, with its other half before another fragment. The header holds the batch's size
+   and last offset: the other fragment begins with the offset after it, and at the same place in a block at which the
+   whole batch would end. The checksum over both halves decides.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from seglog.storage.filesystem import File, FileSystem
 SECTOR_BYTES = 512  # no file system has smaller blocks
 _BLOCK_BYTES = 4096
 _BLOCK_SIZES = (SECTOR_BYTES, 1024, 2048, _BLOCK_BYTES)
-_UNCHECKED_BYTES = 16  # offset, size and, in batches, the epoch
-_MOST_CUT_BYTES = 8 << 20  # of a batch that is looked for in two halves
-_MOST_TRIED_BYTES = 64 << 20  # checksummed for one pair of halves
-_MOST_GAP = 1000  # offsets that compaction took between two batches, beyond which more evidence is wanted
+_UNCHECKED_BYTES = 16  # no checksum covers offset, size and, in batches, the epoch
+_MAX_CUT_BYTES = 8 << 20  # the largest batch to look for in two halves
+_MAX_TRIED_BYTES = 64 << 20  # checksummed for one pair of halves
+MAX_GAP = 1000  # offsets that compaction removed between two batches; a larger gap needs more evidence
 _DISORDER_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """`rows` (FOUND) of one source, in order. `cut` is the header (layout.BATCH) of a batch that begins after them and
-    is not whole there."""
+    """`rows` (FOUND) of one source, in order. `cut` is the header (layout.BATCH) of an incomplete batch right after
+    them."""
 
     rows: np.ndarray
     cut: np.ndarray | None = None
@@ -48,7 +48,7 @@ class Fragment:
 
     @property
     def next_offset(self) -> int:
-        """The offset after its last batch, the one that is cut included."""
+        """The offset after its last batch, including a cut one."""
         last = self.rows["last_offset"][-1] if self.cut is None else self.cut["last_offset"][0]
         return int(last) + 1
 
@@ -61,10 +61,10 @@ class Fragment:
         """The byte after its last whole batch."""
         return int(self.rows["position"][-1]) + int(self.rows["size"][-1])
 
-    def may_go_on_at(self, position: int, block_bytes: int) -> bool:
-        """Whether the next batch may begin there: extents are whole blocks, and a new segment begins with one.
+    def may_continue_at(self, position: int, block_bytes: int) -> bool:
+        """True if the next batch may begin there: extents are whole blocks, and a new segment begins with one.
 
-        `block_bytes` 0: there seem to be none.
+        `block_bytes` is 0 if the source shows no blocks.
         """
         if self.cut is not None:
             return (position - int(self.cut["size"][0]) - self.end) % (block_bytes or SECTOR_BYTES) == 0
@@ -73,7 +73,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Fragment `before` goes on with `after`: one batch, `row` (FOUND), lies partly in each."""
+    """Fragment `after` continues `before`: one batch, `row` (FOUND), lies partly in each."""
 
     before: int
     after: int
@@ -81,7 +81,7 @@ class Join:
 
 
 def fragments_of(found: np.ndarray) -> list[Fragment]:
-    """The fragments of FOUND rows, which are in order of source and position."""
+    """Splits FOUND rows, ordered by source and position, into fragments."""
     if not len(found):
         return []
     cuts = np.flatnonzero(~_together(found[:-1], found[1:])) + 1
@@ -89,7 +89,7 @@ def fragments_of(found: np.ndarray) -> list[Fragment]:
 
 
 def _together(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Which rows lie in one fragment with the row after them (step 1)."""
+    """Marks the rows of `one` that share a fragment with the next row, in `other` (step 1)."""
     adjacent = (one["source"] == other["source"]) & (one["position"] + one["size"] == other["position"])
     gap = other["first_offset"] - one["last_offset"] - 1
     unaligned = other["position"] % SECTOR_BYTES != 0
@@ -101,16 +101,16 @@ def _together(one: np.ndarray, other: np.ndarray) -> np.ndarray:
         & (other["max_timestamp"] >= one["base_timestamp"] - _DISORDER_MS)
     )
     exact = (gap == 0) & (unaligned | alike)
-    compacted = (gap > 0) & (gap <= _MOST_GAP) & unaligned & alike
+    compacted = (gap > 0) & (gap <= MAX_GAP) & unaligned & alike
     same: np.ndarray = adjacent & (other["leader_epoch"] >= one["leader_epoch"]) & (exact | compacted)
     return same
 
 
 def with_sure_offsets(found: np.ndarray) -> np.ndarray:
-    """FOUND rows, in order of source and position, without those whose offset nobody can vouch for.
+    """Returns FOUND rows, ordered by source and position, without those of unsure offset.
 
-    No checksum covers a batch's offset and epoch. Where these bytes cross the end of a sector they may be another
-    file's, unless a neighbour's offsets go on with them.
+    No checksum covers a batch's offset and epoch. If these bytes cross the end of a sector, they may be another file's,
+    unless an adjacent batch has matching offsets.
     """
     start, end = found["position"], found["position"] + _UNCHECKED_BYTES - 1
     crosses = start // SECTOR_BYTES != end // SECTOR_BYTES
@@ -119,7 +119,7 @@ def with_sure_offsets(found: np.ndarray) -> np.ndarray:
         (found["source"][1:] == found["source"][:-1])
         & (found["position"][:-1] + found["size"][:-1] == found["position"][1:])
         & (gap >= 0)
-        & (gap <= _MOST_GAP)
+        & (gap <= MAX_GAP)
         & (found["leader_epoch"][1:] == found["leader_epoch"][:-1])
     )
     crosses[1:] &= ~agrees
@@ -129,7 +129,7 @@ def with_sure_offsets(found: np.ndarray) -> np.ndarray:
 
 
 def with_cuts(fs: FileSystem, path: Path, fragments: list[Fragment]) -> list[Fragment]:
-    """The fragments of one source, with the batches that are cut after them."""
+    """Returns the fragments of one source with the cut batches after them."""
     found = []
     with fs.open(path, "r") as file:
         for fragment in fragments:
@@ -139,14 +139,13 @@ def with_cuts(fs: FileSystem, path: Path, fragments: list[Fragment]) -> list[Fra
     return found
 
 
-def joins_of(fs: FileSystem, path: Path, fragments: list[Fragment], numbers: list[int]) -> Iterator[Join]:
-    """Where fragments of one source, `numbers` of them, go on in each other (step 2)."""
+def joins_of(fs: FileSystem, path: Path, fragments: list[Fragment]) -> Iterator[Join]:
+    """Yields the pairs of fragments of one source that a batch in two halves joins (step 2)."""
     starts: dict[int, list[int]] = {}
-    for number in numbers:
-        starts.setdefault(fragments[number].first_offset, []).append(number)
+    for number, fragment in enumerate(fragments):
+        starts.setdefault(fragment.first_offset, []).append(number)
     with fs.open(path, "r") as file:
-        for number in numbers:
-            before = fragments[number]
+        for number, before in enumerate(fragments):
             for other in starts.get(before.next_offset, ()) if before.cut is not None else ():
                 row = _joined(file, before, fragments[other]) if other != number else None
                 if row is not None:
@@ -155,16 +154,16 @@ def joins_of(fs: FileSystem, path: Path, fragments: list[Fragment], numbers: lis
 
 
 def block_bytes_of(joins: list[Join]) -> int:
-    """The size of the blocks at whose ends batches are cut; 0 where none is."""
+    """Returns the size of the blocks at whose ends batches are cut; 0 if none is cut."""
     cuts = [int(join.row["second_position"][0]) for join in joins]
     return max((size for size in _BLOCK_SIZES if not any(cut % size for cut in cuts)), default=0) if cuts else 0
 
 
 def _joined(file: File, before: Fragment, after: Fragment) -> np.ndarray | None:
-    """The batch that is cut after `before` and ends where `after` begins, if its checksum is right."""
+    """Returns the batch that is cut after `before` and ends where `after` begins, None if no checksum fits."""
     assert before.cut is not None
     size = int(before.cut["size"][0])
-    if size > _MOST_CUT_BYTES or not before.may_go_on_at(after.position, SECTOR_BYTES):
+    if size > _MAX_CUT_BYTES or not before.may_continue_at(after.position, SECTOR_BYTES):
         return None
     start = max(0, after.position - size)
     head, tail = file.read_at(before.end, size), file.read_at(start, after.position - start).rjust(size, b"\0")
@@ -172,8 +171,8 @@ def _joined(file: File, before: Fragment, after: Fragment) -> np.ndarray | None:
     for step in (_BLOCK_BYTES, SECTOR_BYTES):
         for first_size in range(step - before.end % step, size, step):
             if not layout.ATTRIBUTES_OFFSET <= first_size <= len(head):
-                continue  # a checksum that lies in the other half says nothing of this one
-            if tried > _MOST_TRIED_BYTES:
+                continue  # a checksum that lies in the other half says nothing about this one
+            if tried > _MAX_TRIED_BYTES:
                 return None
             tried += size
             data = np.frombuffer(head[:first_size] + tail[first_size:], dtype=np.uint8)
@@ -186,9 +185,9 @@ def _joined(file: File, before: Fragment, after: Fragment) -> np.ndarray | None:
 
 
 def _row_of(batch: np.ndarray, before: Fragment, first_size: int, second_position: int) -> np.ndarray | None:
-    """The FOUND row of a batch in two halves; None when its offsets do not follow."""
-    ended = int(before.rows["last_offset"][-1])
-    first = batch["base_offset"] if batch["magic"][0] == 2 else np.array([ended + 1], dtype=np.int64)
+    """Returns the FOUND row of a batch in two halves; None if its offsets are not above those before it."""
+    end = int(before.rows["last_offset"][-1])
+    first = batch["base_offset"] if batch["magic"][0] == 2 else np.array([end + 1], dtype=np.int64)
     row = found_rows(batch, first, int(before.rows["source"][0]))
     row["first_size"], row["second_position"] = first_size, second_position
-    return row if len(row) and first[0] > ended else None
+    return row if len(row) and first[0] > end else None

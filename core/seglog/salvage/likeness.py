@@ -1,4 +1,4 @@
-"""What batches of one log have in common: codec, producers, time, and how their keys and values look."""
+"""Compares batches by the traits that those of one log share: codec, producers, time, the look of keys and values."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.format.columns import Records
 from seglog.format.decoder import decode_records, scan_batches
 from seglog.storage.filesystem import FileSystem
 
 _SAMPLED_BATCHES = 4
-_MOST_BATCH_BYTES = 1 << 20
-_MOST_RECORDS = 256
-_MOST_PRODUCERS = 4096
-_PREFIX = 2
-_MOST = 0.8
+_MAX_BATCH_BYTES = 1 << 20
+_MAX_RECORDS = 256  # of a batch, or of a window of it
+_MAX_PRODUCERS = 4096
+_PREFIX_BYTES = 2
+_PREFIX_SHARE = 0.8  # more keys, or values, must begin with the same bytes
 _MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How some records look: shares of null keys and of headers, mean sizes, the first bytes that most have."""
+    """The look of some records: the shares with a null key and with headers, mean sizes, and common first bytes."""
 
     records: int
     null_keys: float
@@ -39,7 +38,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of batches of one log. `epochs` and `times` are (least, most); -1 where a time is not known."""
+    """The traits of batches of one log. `epochs` and `times` are (least, most); -1 for an unknown time."""
 
     magics: frozenset[int]
     codecs: frozenset[int]
@@ -52,7 +51,7 @@ class Traits:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Equal for pieces that nothing but offsets, producers and time tells apart."""
+        """Equal for pieces that only offsets, producers and time tell apart."""
         look = self.look
         means = () if look is None else (look.key_size, look.value_size)
         sizes = tuple(round(2 * math.log2(size + 1)) for size in means)
@@ -60,7 +59,7 @@ class Traits:
         return (self.magics, self.codecs, self.timestamp_types, bool(self.producers), sizes, prefixes)
 
     def joined(self, other: Traits) -> Traits:
-        """Of both."""
+        """Returns the traits of both together."""
         known = [times for times in (self.times, other.times) if times[0] >= 0]
         return Traits(
             self.magics | other.magics,
@@ -75,10 +74,10 @@ class Traits:
 
 
 def traits_of(fs: FileSystem, paths: Sequence[Path], rows: np.ndarray) -> Traits:
-    """The traits of FOUND rows; a few batches are read for how their records look."""
+    """Returns the traits of FOUND rows; reads a few batches for the look of their records."""
     times = rows["max_timestamp"][rows["max_timestamp"] >= 0]
     stamped = rows[(rows["magic"] > 0) & (rows["max_timestamp"] >= 0)]
-    producers = np.unique(rows["producer_id"])[:_MOST_PRODUCERS].tolist()
+    producers = np.unique(rows["producer_id"])[:_MAX_PRODUCERS].tolist()
     data = rows[rows["attributes"] & layout.CONTROL_MASK == 0]
     return Traits(
         frozenset(rows["magic"].tolist()),
@@ -93,7 +92,7 @@ def traits_of(fs: FileSystem, paths: Sequence[Path], rows: np.ndarray) -> Traits
 
 
 def likeness(one: Traits, other: Traits) -> float:
-    """How alike two pieces are: above 0 more likely than not of one log, far below 0 not at all."""
+    """Scores how alike two pieces are: above 0 they are probably of one log, far below 0 they are not."""
     worth = 0.0
     if one.codecs and other.codecs:
         worth += 1 if one.codecs & other.codecs else -4
@@ -101,29 +100,28 @@ def likeness(one: Traits, other: Traits) -> float:
         worth -= 2
     if one.timestamp_types and other.timestamp_types and not one.timestamp_types & other.timestamp_types:
         worth -= 4
-    worth += _producers(one, other) + _time(one.times, other.times)
+    if one.producers and other.producers:
+        worth += 4 if one.producers & other.producers else -1
+    elif not (one.without_producer and other.without_producer):
+        worth -= 2
+    if _are_near(one.times, other.times):
+        worth += 1
     if one.epochs[1] == other.epochs[0] or one.epochs[0] == other.epochs[1]:
         worth += 1
     if one.look is not None and other.look is not None:
-        worth += _alike(one.look, other.look)
+        worth += _look_likeness(one.look, other.look)
     return worth
 
 
-def _producers(one: Traits, other: Traits) -> float:
-    if one.producers and other.producers:
-        return 4 if one.producers & other.producers else -1
-    return 0 if one.without_producer and other.without_producer else -2
-
-
-def _time(one: tuple[int, int], other: tuple[int, int]) -> float:
+def _are_near(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """True if two time ranges are known, and their distance is at most a minute, or the length of the longer one."""
     if one[0] < 0 or other[0] < 0:
-        return 0
+        return False
     near = max(_MINUTE_MS, one[1] - one[0], other[1] - other[0])
-    apart = max(other[0] - one[1], one[0] - other[1])
-    return 1 if apart <= near else 0
+    return max(other[0] - one[1], one[0] - other[1]) <= near
 
 
-def _alike(one: Look, other: Look) -> float:
+def _look_likeness(one: Look, other: Look) -> float:
     worth = 0.0
     if abs(one.null_keys - other.null_keys) > 0.5 or abs(one.headers - other.headers) > 0.5:
         worth -= 3
@@ -131,17 +129,17 @@ def _alike(one: Look, other: Look) -> float:
         apart = abs(math.log2((mine + 1) / (theirs + 1)))
         worth -= 2 if apart > 1.5 else 0
         worth += 0.5 if apart < 0.2 else 0
-    for prefix, rival in ((one.key_prefix, other.key_prefix), (one.value_prefix, other.value_prefix)):
-        if prefix and rival:
-            worth += 1 if prefix == rival else -3
+    for my_prefix, their_prefix in ((one.key_prefix, other.key_prefix), (one.value_prefix, other.value_prefix)):
+        if my_prefix and their_prefix:
+            worth += 1 if my_prefix == their_prefix else -3
     return worth
 
 
-# --- how records look
+# --- the look of records
 
 
 def _look_of(fs: FileSystem, paths: Sequence[Path], rows: np.ndarray) -> Look | None:
-    whole = rows[(rows["first_size"] == 0) & (rows["size"] <= _MOST_BATCH_BYTES)]
+    whole = rows[(rows["first_size"] == 0) & (rows["size"] <= _MAX_BATCH_BYTES)]
     if not len(whole):
         return None
     chosen = whole[np.linspace(0, len(whole) - 1, min(_SAMPLED_BATCHES, len(whole))).astype(np.int64)]
@@ -149,22 +147,15 @@ def _look_of(fs: FileSystem, paths: Sequence[Path], rows: np.ndarray) -> Look | 
     values: list[bytes | None] = []
     headers = 0
     for row in chosen:
-        for records in _records_of(fs, paths[int(row["source"])], row):
-            for i in range(min(len(records), _MOST_RECORDS)):
+        with fs.open(paths[int(row["source"])], "r") as file:
+            data = np.frombuffer(file.read_at(int(row["position"]), int(row["size"])), dtype=np.uint8)
+        for records in decode_records(data, scan_batches(data, 0, len(data), 0).batches, 0):
+            for i in range(min(len(records), _MAX_RECORDS)):
                 keys.append(records.key(i))
                 values.append(records.value(i))
                 headers += int(records.rows["header_count"][i] > 0)
-    return None if not keys else _summary(keys, values, headers)
-
-
-def _records_of(fs: FileSystem, path: Path, row: np.void) -> list[Records]:
-    with fs.open(path, "r") as file:
-        data = np.frombuffer(file.read_at(int(row["position"]), int(row["size"])), dtype=np.uint8)
-    scan = scan_batches(data, 0, len(data), 0)
-    return list(decode_records(data, scan.batches, 0))
-
-
-def _summary(keys: list[bytes | None], values: list[bytes | None], headers: int) -> Look:
+    if not keys:
+        return None
     known_keys, known_values = [k for k in keys if k is not None], [v for v in values if v is not None]
     count = len(keys)
     return Look(
@@ -179,7 +170,7 @@ def _summary(keys: list[bytes | None], values: list[bytes | None], headers: int)
 
 
 def _common_prefix(texts: list[bytes]) -> bytes:
-    """The first bytes that most have; empty where there is no such thing."""
-    known = Counter(text[:_PREFIX] for text in texts if len(text) >= _PREFIX)
+    """Returns the first two bytes that most of `texts` share; empty if there are none."""
+    known = Counter(text[:_PREFIX_BYTES] for text in texts if len(text) >= _PREFIX_BYTES)
     prefix, count = known.most_common(1)[0] if known else (b"", 0)
-    return prefix if count > max(1.0, _MOST * len(texts)) else b""
+    return prefix if count > max(1.0, _PREFIX_SHARE * len(texts)) else b""

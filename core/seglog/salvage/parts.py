@@ -1,10 +1,10 @@
-"""Parts of one log, put together again: copies of a partition's directory, and what repairs took out of it.
+"""Joins the parts of one log: copies of a partition's directory, and segments that repairs took out of it.
 
-1. Every `.log` of every part is read; its good batches are known by place, the rest is damage.
-2. They are sorted by offset. What several parts have is taken once, if its bytes are equal; parts that contradict each
-   other are refused with both places.
-3. Offsets that are missing are distinguished: compaction leaves gaps within a part, which are no loss. Between parts,
-   and at damage, they are.
+1. Read every `.log` of every part: its good batches are referenced by place, all other bytes are damage.
+2. Sort the batches by offset. Take a batch of several parts once if its bytes are equal; refuse parts that contradict
+   each other, and name both places.
+3. Find the missing offsets. Gaps within a part come from compaction and are no loss; gaps between parts and at damage
+   are.
 
 Segments begin where they began in the parts.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -21,19 +22,18 @@ from seglog import layout
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import FileKind, segment_file_name
 from seglog.progress import BytesRead
-from seglog.salvage.carve import FOUND, carve_log
+from seglog.salvage.carve import FOUND, FoundBytes, carve_log
 from seglog.scan.listing import PartitionListing
-from seglog.storage.files import copy_range, pieces
-from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.files import pieces
+from seglog.storage.filesystem import FileSystem
 
-_OPEN_FILES = 64
 _LOG = FileKind.LOG.value
 _IDENTITY = ["first_offset", "last_offset", "size", "crc"]
 
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """A `.log` of a part. `base_offset` is that of its name, which the tail of a file may not begin with."""
+    """A `.log` of a part. `base_offset` comes from its name; the tail of a cut file may begin with another offset."""
 
     path: Path
     base_offset: int
@@ -43,7 +43,7 @@ class PartFile:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of a part's file that are not a good batch."""
+    """Bytes of a part's file outside its good batches."""
 
     path: Path
     position: int
@@ -52,7 +52,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class MissingOffsets:
-    """Offsets that no part has, first and last included; `after` and `before` are the files on both sides."""
+    """Offsets that no part has, `first` to `last` inclusive, between the files `after` and `before`."""
 
     first: int
     last: int
@@ -62,9 +62,9 @@ class MissingOffsets:
 
 @dataclass(slots=True)
 class Joined:
-    """A log out of its parts: `rows` (FOUND, by offset) with `source` counting `files`.
+    """A log joined from its parts: `rows` (FOUND, by offset), whose `source` counts `files`.
 
-    `copies` counts the batches that another part has, too.
+    `copies` is the number of batches dropped because another part has them, too.
     """
 
     files: list[PartFile]
@@ -75,12 +75,12 @@ class Joined:
 
     @property
     def log_start(self) -> int:
-        """The first offset; of an empty log where it begins."""
+        """The first offset; the end of an empty log."""
         return int(self.rows["first_offset"][0]) if len(self.rows) else self.log_end
 
     @property
     def log_end(self) -> int:
-        """The offset after the last one; an empty segment tells it, too."""
+        """The offset after the last one, at least the highest base offset: the last segment may be empty."""
         last = int(self.rows["last_offset"][-1]) + 1 if len(self.rows) else 0
         return max(last, max(one.base_offset for one in self.files))
 
@@ -91,45 +91,38 @@ class Joined:
 
 
 def files_of(listing: PartitionListing) -> list[PartFile]:
-    """The logs of a part that is a partition's directory."""
+    """Returns the `.log` files of a partition's directory."""
     return [PartFile(one.log, one.base_offset, one.size, one.modified_ms) for one in listing.segments]
 
 
 def join(fs: FileSystem, files: Sequence[PartFile], progress: BytesRead | None = None) -> Joined:
-    """Puts the parts together. NotALogError where nothing in them is good; RefusedError where they
-    contradict each other."""
+    """Joins the parts. Raises NotALogError if they hold no good batch, RefusedError if they contradict each other."""
     tables = [_table(fs, one, number, progress) for number, one in enumerate(files)]
     damage = [each for one, rows in zip(files, tables, strict=True) for each in _damage(one, rows)]
     found = np.concatenate(tables)
     if not len(found) and damage:
-        raise NotALogError(damage[0].path, "no good batch is in it")
+        raise NotALogError(damage[0].path, "it holds no good batch")
     order = np.lexsort((found["source"], found["first_offset"]))
-    rows, copies = _once(fs, files, found[order])
-    joined = Joined(list(files), rows, copies, damage)
+    rows = _without_copies(fs, files, found[order])
+    joined = Joined(list(files), rows, len(found) - len(rows), damage)
     joined.missing += _missing(joined)
     return joined
 
 
 def write_segments(fs: FileSystem, joined: Joined, target: Path) -> None:
-    """Writes the log's segments into `target`, with the times of their files."""
-    files: dict[int, File] = {}
-    try:
+    """Writes the log's segments into `target`."""
+    with FoundBytes(fs, [one.path for one in joined.files]) as batches:
         for base, rows in _segments(joined):
-            path = target / segment_file_name(base)
-            with fs.open(path, "create_new") as writer:
+            with fs.open(target / segment_file_name(base), "create_new") as writer:
                 position = 0
                 for row in rows:
-                    source, start, size = int(row["source"]), int(row["position"]), int(row["size"])
-                    copy_range(_opened(fs, joined, files, source), start, start + size, writer, position)
-                    position += size
+                    position = batches.copy(row, writer, position)
                 writer.sync()
-    finally:
-        for file in files.values():
-            file.close()
 
 
 def keep_times(fs: FileSystem, joined: Joined, target: Path) -> None:
-    """Gives the logs the times of the parts' files, by which messages of magic 0 and 1 are cleaned and deleted."""
+    """Gives the new `.log` files the times of the parts' files: messages of magic 0 and 1 are cleaned and deleted by
+    them."""
     for base, rows in _segments(joined):
         numbers = np.unique(rows["source"]).tolist() or range(len(joined.files))
         newest = max(joined.files[number].modified_ms for number in numbers)
@@ -137,7 +130,7 @@ def keep_times(fs: FileSystem, joined: Joined, target: Path) -> None:
 
 
 def is_written(fs: FileSystem, joined: Joined, target: Path) -> bool:
-    """Whether `target` holds the log's segments byte for byte, and no others."""
+    """True if `target` holds the log's segments byte for byte, and no others."""
     found = fs.status(target)
     if found is None or not found.is_directory:
         return False
@@ -148,22 +141,20 @@ def is_written(fs: FileSystem, joined: Joined, target: Path) -> bool:
 
 
 def _is_same(fs: FileSystem, joined: Joined, rows: np.ndarray, path: Path) -> bool:
-    """Whether a file, whose size is that of the rows, has their bytes."""
-    files: dict[int, File] = {}
-    try:
-        with fs.open(path, "r") as there:
-            position = 0
-            for row in rows:
-                source, start, size = int(row["source"]), int(row["position"]), int(row["size"])
-                wanted = pieces(_opened(fs, joined, files, source), start, start + size)
-                held = pieces(there, position, position + size)
-                if not all(bytes(a) == bytes(b) for a, b in zip(wanted, held, strict=True)):
-                    return False
-                position += size
-    finally:
-        for file in files.values():
-            file.close()
+    """True if a file, whose size is that of the rows, has their bytes."""
+    position = 0
+    with FoundBytes(fs, [one.path for one in joined.files]) as batches, fs.open(path, "r") as file:
+        for row in rows:
+            end = position + int(row["size"])
+            if not _equal(batches.read(row), pieces(file, position, end)):
+                return False
+            position = end
     return True
+
+
+def _equal(one: Iterator[bytes], other: Iterator[bytes]) -> bool:
+    """True if the pieces are the same; a file that became shorter since it was listed has fewer."""
+    return all(bytes(a) == bytes(b) for a, b in zip_longest(one, other, fillvalue=b""))
 
 
 def _table(fs: FileSystem, file: PartFile, number: int, progress: BytesRead | None) -> np.ndarray:
@@ -172,7 +163,7 @@ def _table(fs: FileSystem, file: PartFile, number: int, progress: BytesRead | No
 
 
 def _damage(file: PartFile, rows: np.ndarray) -> Iterator[Damage]:
-    """What lies between good batches, or after the last."""
+    """Yields the bytes between good batches, and after the last."""
     rows = rows[np.argsort(rows["position"])]
     starts = [*rows["position"].tolist(), file.size]
     ends = [0, *(rows["position"] + rows["size"]).tolist()]
@@ -181,31 +172,23 @@ def _damage(file: PartFile, rows: np.ndarray) -> Iterator[Damage]:
             yield Damage(file.path, end, start - end)
 
 
-def _once(fs: FileSystem, files: Sequence[PartFile], rows: np.ndarray) -> tuple[np.ndarray, int]:
-    """The rows without copies, and how many there were. RefusedError for batches that overlap and differ."""
+def _without_copies(fs: FileSystem, files: Sequence[PartFile], rows: np.ndarray) -> np.ndarray:
+    """Drops copies. Raises RefusedError for batches that overlap and differ."""
     if not len(rows):
-        return rows, 0
-    before = np.maximum.accumulate(rows["last_offset"])[:-1]
-    overlapping = np.flatnonzero(rows["first_offset"][1:] <= before) + 1
+        return rows
+    reached = np.maximum.accumulate(rows["last_offset"])[:-1]
+    overlapping = np.flatnonzero(rows["first_offset"][1:] <= reached) + 1
     kept = np.ones(len(rows), dtype=bool)
-    for i in overlapping.tolist():
-        other = i - 1
-        while not kept[other]:
-            other -= 1
-        if rows[_IDENTITY][i] != rows[_IDENTITY][other] or not _equal(fs, files, rows[other], rows[i]):
-            raise RefusedError(_contradiction(files, rows[other], rows[i]))
-        kept[i] = False
-    return rows[kept], len(overlapping)
-
-
-def _equal(fs: FileSystem, files: Sequence[PartFile], one: np.void, other: np.void) -> bool:
-    """Whether two batches are the same bytes."""
-    streams = []
-    with fs.open(files[int(one["source"])].path, "r") as left, fs.open(files[int(other["source"])].path, "r") as right:
-        for file, row in ((left, one), (right, other)):
-            start = int(row["position"])
-            streams.append(pieces(file, start, start + int(row["size"])))
-        return all(bytes(a) == bytes(b) for a, b in zip(*streams, strict=True))
+    with FoundBytes(fs, [one.path for one in files]) as batches:
+        for i in overlapping.tolist():
+            other = i - 1
+            while not kept[other]:
+                other -= 1
+            same_header = rows[_IDENTITY][i] == rows[_IDENTITY][other]
+            if not same_header or not _equal(batches.read(rows[other]), batches.read(rows[i])):
+                raise RefusedError(_contradiction(files, rows[other], rows[i]))
+            kept[i] = False
+    return rows[kept]
 
 
 def _contradiction(files: Sequence[PartFile], one: np.void, other: np.void) -> str:
@@ -215,8 +198,8 @@ def _contradiction(files: Sequence[PartFile], one: np.void, other: np.void) -> s
         for row in (one, other)
     ]
     return (
-        f"{places[0]} and {places[1]} are not the same bytes: the parts are of logs that differ (seglog diff shows"
-        " how), or one was compacted; give those of one"
+        f"{places[0]} and {places[1]} overlap but differ in their bytes: the parts belong to different logs (seglog"
+        " diff compares them), or one was compacted; give the parts of one log"
     )
 
 
@@ -235,10 +218,9 @@ def _missing(joined: Joined) -> Iterator[MissingOffsets]:
 
 
 def _segments(joined: Joined) -> Iterator[tuple[int, np.ndarray]]:
-    """Base offset and rows of each segment: a new one begins with the first batch out of another file."""
+    """Yields the base offset and rows of each segment; a batch from another file begins a new one."""
     rows, files = joined.rows, joined.files
     begin, base, end = 0, -1, 0
-    empty = rows[:0]
     for i in range(len(rows)):
         named = files[int(rows["source"][i])].base_offset
         first, last = int(rows["first_offset"][i]), int(rows["last_offset"][i])
@@ -251,12 +233,4 @@ def _segments(joined: Joined) -> Iterator[tuple[int, np.ndarray]]:
     if len(rows):
         yield base, rows[begin:]
     if joined.log_end > end or not len(rows):
-        yield joined.log_end, empty
-
-
-def _opened(fs: FileSystem, joined: Joined, files: dict[int, File], source: int) -> File:
-    if source not in files:
-        if len(files) >= _OPEN_FILES:
-            files.pop(next(iter(files))).close()
-        files[source] = fs.open(joined.files[source].path, "r")
-    return files[source]
+        yield joined.log_end, rows[:0]

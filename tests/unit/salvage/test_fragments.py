@@ -113,20 +113,20 @@ def test_sixteen_bytes_up_to_the_end_of_a_sector_do_not_cross_it() -> None:
 
 def test_a_fragment_goes_on_at_a_block_or_where_its_blocks_would() -> None:
     fragment = Fragment(found({"position": 1000}))  # ends at 1100
-    assert fragment.may_go_on_at(3 * BLOCK, BLOCK)
-    assert fragment.may_go_on_at(1100 + 5 * BLOCK, BLOCK)
-    assert not fragment.may_go_on_at(1101, BLOCK)
-    assert fragment.may_go_on_at(1101, 0)  # no blocks show
+    assert fragment.may_continue_at(3 * BLOCK, BLOCK)
+    assert fragment.may_continue_at(1100 + 5 * BLOCK, BLOCK)
+    assert not fragment.may_continue_at(1101, BLOCK)
+    assert fragment.may_continue_at(1101, 0)  # no blocks show
 
 
 def test_a_fragment_whose_last_batch_is_cut_goes_on_where_that_would_end() -> None:
     cut = scan_batches(np.frombuffer(batch(10, 3), dtype=np.uint8), 0, len(batch(10, 3)), 0).batches
     fragment, size = Fragment(found({"position": 1000}), cut), len(batch(10, 3))
     assert fragment.next_offset == 13
-    assert fragment.may_go_on_at(1100 + size + 7 * BLOCK, BLOCK)
-    assert not fragment.may_go_on_at(1100 + size + 512, BLOCK)
-    assert fragment.may_go_on_at(1100 + size + 512, 0)
-    assert not fragment.may_go_on_at(8 * BLOCK, BLOCK)  # a block's beginning is no end of this batch
+    assert fragment.may_continue_at(1100 + size + 7 * BLOCK, BLOCK)
+    assert not fragment.may_continue_at(1100 + size + 512, BLOCK)
+    assert fragment.may_continue_at(1100 + size + 512, 0)
+    assert not fragment.may_continue_at(8 * BLOCK, BLOCK)  # a block's beginning is no end of this batch
 
 
 # --- batches in two halves
@@ -136,7 +136,7 @@ def joined(path: Path, data: bytes) -> tuple[list[Fragment], list[Join]]:
     """The fragments of an image, and which go on in which."""
     path.write_bytes(data)
     fragments = with_cuts(FS, path, fragments_of(np.concatenate(list(carve_image(FS, path, 0)))))
-    return fragments, list(joins_of(FS, path, fragments, list(range(len(fragments)))))
+    return fragments, list(joins_of(FS, path, fragments))
 
 
 def cut_in_two(batches: Iterable[bytes], at: int) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import NotALogError, RefusedError
-from seglog.format.message_07 import walk_messages
+from seglog.format.message_07 import encode_message, walk_messages
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.repairs.repair import examination
@@ -231,6 +231,16 @@ def test_the_log_of_kafka_07_is_joined(tmp_path: Path) -> None:
     walk = walk_messages((tmp_path / "ancient-0" / "00000000000000000000.kafka").read_bytes())
     assert len(walk.messages) == count - 1
     assert all(message.is_valid for message in walk.messages)
+
+
+def test_after_damage_a_kafka_07_message_across_two_windows_is_found(tmp_path: Path) -> None:
+    messages = [encode_message(bytes([i]) * 300) for i in range(3)]
+    source = tmp_path / "old" / "ancient-0"
+    source.mkdir(parents=True)
+    for boundary in (4 << 20, 8 << 20):  # the damage ends shortly before it
+        (source / "00000000000000000000.kafka").write_bytes(b"\xff" * (boundary - 100) + b"".join(messages))
+        report = salvage(FS, CLOCK, [source], tmp_path / f"ancient-{boundary}", SalvageOptions())
+        assert report.batches == 3
 
 
 def test_nothing_good_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
