@@ -1,8 +1,8 @@
-"""Rebuilding a cluster: its lost metadata out of the log directories that are left (`seglog rebuild`).
+"""Rebuilds a cluster's lost metadata from the log directories that are left (`seglog rebuild`).
 
-1. Every directory is read, and whatever can still be read of the metadata (`reconstruction.directories`, `known`).
-2. The cluster is put together (`reconstruction.planner`); all that stands against it is reported at once.
-3. A new directory gets `bootstrap.checkpoint`, and the small files that some log directory lacks, each under
+1. Read every directory, and all metadata that is still readable (`reconstruction.directories`, `known`).
+2. Plan the cluster (`reconstruction.planner`); report all obstacles at once.
+3. Write `bootstrap.checkpoint` to a new directory, with the small files that some log directory lacks, each under
    `node-ID/` and its own path. The log directories themselves are only read.
 """
 
@@ -27,13 +27,11 @@ from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
 from seglog.storage.filesystem import PRIVATE, FileSystem
 
-_NODE = "node-"
-
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """Which log directories of which cluster. `metadata` are further places to read the cluster's metadata from: log
-    directories of controllers, their `__cluster_metadata-0`, snapshots. `nodes` are the node ids of directories whose
+    """The log directories of a cluster. `metadata` lists further places with its metadata: log directories of
+    controllers, their `__cluster_metadata-0`, snapshots. `nodes` are the node ids of directories whose
     `meta.properties` is lost, `features` levels by name, as `kafka-storage format --feature` takes them.
     """
 
@@ -52,8 +50,8 @@ def plan_rebuild(
     progress: BytesRead = lambda _size: None,
     new_id: Callable[[], UUID] = uuid4,
 ) -> RebuildPlan:
-    """Reads everything; changes nothing. LockedError while a broker runs, NotALogError where no log directory is,
-    RefusedError or Obstacles for what contradicts itself."""
+    """Reads everything; changes nothing. Raises LockedError while a broker runs, NotALogError for a path that is no
+    log directory, RefusedError or Obstacles for contradictions."""
     paths = [_log_directory(fs, path) for path in request.directories]
     for path in request.nodes:
         if links.resolve(path) not in paths:
@@ -61,19 +59,21 @@ def plan_rebuild(
     directories = [read_directory(fs, path, progress) for path in dict.fromkeys(paths)]
     nodes = {links.resolve(path): node for path, node in request.nodes.items()}
     choices = Choices(nodes, request.cluster_id, request.features, request.allow_missing)
-    known = furthest(list(_known(fs, paths, request.metadata)))
+    known = furthest(_known_metadata(fs, paths, request.metadata))
     formatted = formatted_with(fs, paths)
     return Planner(directories, known, formatted, choices, new_id, clock.now_ms()).plan()
 
 
 def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path) -> list[Path]:
-    """Makes `output` with the files of a plan, all or nothing; returns them. RefusedError when it holds something or
-    lies in a log directory. Only this user can read them: credentials may be among the records."""
+    """Makes `output` with the files of a plan, all or nothing; returns them. Raises RefusedError if it is not empty or
+    lies in a log directory. Only this user can read the files: the records may hold credentials."""
     output = links.resolve(output)
     _require_outside(plan, output)
     made: list[Path] = []
     with new_directory(fs, output) as place:
-        for relative, contents in _contents(plan, clock.now_ms()):
+        snapshot = metadata_snapshot(list(plan.values()), clock.now_ms())
+        files = [(_relative(one), one.contents) for one in plan.files]
+        for relative, contents in [(Path(BOOTSTRAP_CHECKPOINT), snapshot), *files]:
             path = place / relative
             fs.make_directory(path.parent, parents=True)
             with fs.open(path, "create_new") as file:
@@ -86,31 +86,25 @@ def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path)
 
 
 def require_output(fs: FileSystem, plan: RebuildPlan, output: Path) -> None:
-    """RefusedError where `write_rebuilt` would refuse the place."""
+    """Raises RefusedError if `write_rebuilt` would refuse the place."""
     output = links.resolve(output)
     _require_outside(plan, output)
     require_free(fs, output)
 
 
 def copies(plan: RebuildPlan, output: Path) -> Iterator[tuple[Path, Path]]:
-    """(what was written, where it belongs) of each small file that a log directory lacks."""
+    """Returns (written file, its place) for each small file that a log directory lacks."""
     return ((links.resolve(output) / _relative(one), one.place) for one in plan.files)
 
 
-def _contents(plan: RebuildPlan, now_ms: int) -> Iterator[tuple[Path, bytes]]:
-    yield Path(BOOTSTRAP_CHECKPOINT), metadata_snapshot(list(plan.values()), now_ms)
-    for one in plan.files:
-        yield _relative(one), one.contents
-
-
 def _relative(file: NewFile) -> Path:
-    return Path(f"{_NODE}{file.node}", *file.place.parts[1:])
+    return Path(f"node-{file.node}", *file.place.parts[1:])
 
 
 def _require_outside(plan: RebuildPlan, output: Path) -> None:
     for path in plan.directories:
         if path == output or path in output.parents:
-            raise RefusedError(f"{output} lies in the log directory {path}, which stays as it is: choose another")
+            raise RefusedError(f"{output} lies in the log directory {path}, which is only read: choose another place")
 
 
 def _log_directory(fs: FileSystem, path: Path) -> Path:
@@ -120,13 +114,11 @@ def _log_directory(fs: FileSystem, path: Path) -> Path:
     return links.resolve(path)
 
 
-def _known(fs: FileSystem, directories: Sequence[Path], stated: Sequence[Path]) -> Iterator[KnownMetadata]:
+def _known_metadata(fs: FileSystem, directories: Sequence[Path], stated: Sequence[Path]) -> list[KnownMetadata]:
+    known = []
     for path in stated:
         found = read_known(fs, links.resolve(path))
         if found is None:
-            raise NotALogError(path, "neither a metadata log nor a snapshot of one is there")
-        yield found
-    for path in directories:
-        found = read_known(fs, path)
-        if found is not None:
-            yield found
+            raise NotALogError(path, "it holds neither a metadata log nor a snapshot of one")
+        known.append(found)
+    return known + [found for path in directories if (found := read_known(fs, path)) is not None]

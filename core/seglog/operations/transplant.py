@@ -1,13 +1,13 @@
-"""Transplanting: partitions of a dead cluster into the log directory of a stopped broker (`seglog transplant`).
+"""Transplants partitions of a dead cluster into the log directory of a stopped broker (`seglog transplant`).
 
-1. The sources' partitions are chosen, and what is left out is said (`transplant.choosing`).
-2. Each is planned (`transplant.planner`): all that stands against it is gathered, not only the first.
-3. Nothing is done unless all of it can be. The plan is carried out as one run (`transplant.apply`).
+1. Choose the sources' partitions, and note those left out (`transplant.choosing`).
+2. Plan each (`transplant.planner`); collect all obstacles, not only the first.
+3. Carry the plan out as one run (`transplant.apply`), all of it or nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,17 +22,23 @@ from seglog.scan.listing import Target
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
-from seglog.transplant.choosing import Wanted, choose
+from seglog.transplant.choosing import choose
 from seglog.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.transplant.planner import Circumstances, Planner
 from seglog.transplant.target import TargetDirectory
 
+_NO_OFFSETS_TOPIC = (
+    "the new cluster has no __consumer_offsets yet, so groups would not resume: make it with the same number of"
+    " partitions, and transplant again"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TransplantRequest:
-    """What to put where. `into` is a resolved log directory; `topics` maps old names to new ones, and when it names
-    any, no other topic is taken. `transactions_of` are further log directories whose `__transaction_state` tells how
-    open transactions ended. `every_replica`: all replicas of the partitions get the same data before any starts.
+    """The sources and their target. `into` is a resolved log directory; `topics` maps old names to new ones, and if it
+    is not empty, no other topic is taken. `transactions_of` are further log directories whose `__transaction_state`
+    tells how open transactions ended. `every_replica` is the user's word that all replicas of the partitions get the
+    same data before any starts.
     """
 
     sources: Sequence[Target]
@@ -50,14 +56,17 @@ def plan_transplant(
     config_of: Callable[[str], LogConfig],
     progress: BytesRead = lambda _size: None,
 ) -> TransplantPlan:
-    """Looks at sources and target; changes nothing. RefusedError, LockedError where none of it can be; where partitions
-    cannot, the error of the one, or Obstacles."""
+    """Reads sources and target; changes nothing. Raises RefusedError or LockedError if a transplant is impossible; if
+    single partitions stand against it, the error of the one, or Obstacles."""
     target = TargetDirectory(fs, request.into)
     wanted, left_out = choose(fs, request.sources, request.topics, request.into)
-    around = list(dict.fromkeys(one.directory.parent for one in wanted))
-    for path in around:
-        _require_dead(path)
-    for path in (*around, *request.transactions_of):
+    log_directories = list(dict.fromkeys(one.directory.parent for one in wanted))
+    for path in log_directories:
+        holder = holder_of(path)
+        if holder is not None:
+            raise LockedError(path, holder.pid, holder.describe())
+    log_directories += request.transactions_of
+    for path in log_directories:
         require_no_run(fs, path)
     if not target.has_topic(OFFSETS_TOPIC):
         lost = [one for one in wanted if one.partition.topic == OFFSETS_TOPIC]
@@ -65,60 +74,34 @@ def plan_transplant(
         left_out += [(str(one.directory), _NO_OFFSETS_TOPIC) for one in lost]
     if not wanted:
         reason = f"; {left_out[0][0]}: {left_out[0][1]}" if left_out else ""
-        raise NotALogError(request.sources[0].path, f"no partition to transplant is there{reason}")
-    coordinators = _coordinators(fs, [*around, *request.transactions_of])
-    common = Circumstances(target, coordinators, clock.now_ms(), request.every_replica)
-    absences = target.absences(one.target for one in wanted)
-    placed = [one for one in wanted if target.has_place(one.target)]
-    plans, errors = _planned(Planner(fs, common, progress), placed, config_of)
-    errors[:0] = absences
+        raise NotALogError(request.sources[0].path, f"it holds no partition to transplant{reason}")
+    coordinators = _read_coordinators(fs, log_directories)
+    planner = Planner(fs, Circumstances(target, coordinators, clock.now_ms(), request.every_replica), progress)
+    plans: list[PartitionPlan] = []
+    errors: list[SeglogError] = [*target.absences(one.target for one in wanted)]
+    for one in wanted:
+        if target.has_place(one.target):
+            try:
+                plans.append(planner.plan(one, config_of(one.target.topic)))
+            except SeglogError as error:
+                errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else Obstacles(errors)
     notes = (*target.notes(), *(note for plan in plans for note in plan.notes))
     return TransplantPlan(request.into, tuple(plans), tuple(left_out), notes, request.quarantine)
 
 
-_NO_OFFSETS_TOPIC = (
-    "the new cluster has no __consumer_offsets yet, so that groups would not resume: make it with the same number of"
-    " partitions, and transplant again"
-)
-
-
-def _planned(
-    planner: Planner, wanted: Sequence[Wanted], config_of: Callable[[str], LogConfig]
-) -> tuple[list[PartitionPlan], list[SeglogError]]:
-    plans: list[PartitionPlan] = []
-    errors: list[SeglogError] = []
-    for one in wanted:
-        try:
-            plans.append(planner.plan(one, config_of(one.target.topic)))
-        except SeglogError as error:
-            errors.append(error)
-    return plans, errors
-
-
-def _require_dead(source: Path) -> None:
-    holder = holder_of(source)
-    if holder is not None:
-        raise LockedError(source, holder.pid, holder.describe())
-
-
-def _coordinators(fs: FileSystem, directories: Sequence[Path]) -> dict[int, Coordinated] | None:
-    """What the coordinators' logs say of producers; of several replicas the one that is further."""
+def _read_coordinators(fs: FileSystem, directories: Sequence[Path]) -> dict[int, Coordinated] | None:
+    """Reads the coordinators' last word on each producer, the newest of several replicas; None without their logs."""
     found: dict[int, Coordinated] | None = None
-    for one in _read(fs, directories):
-        known = found or {}
-        newer = {key: value for key, value in one.items() if key not in known or _rank(known[key]) < _rank(value)}
-        found = {**known, **newer}
-    return found
-
-
-def _read(fs: FileSystem, directories: Sequence[Path]) -> Iterator[dict[int, Coordinated]]:
     for directory in directories:
         with suppress(NotALogError):
-            known = read_coordinators(fs, directory)
-            if known is not None:
-                yield known
+            read = read_coordinators(fs, directory)
+            if read is not None:
+                known = found or {}
+                newer = {key: one for key, one in read.items() if key not in known or _rank(known[key]) < _rank(one)}
+                found = {**known, **newer}
+    return found
 
 
 def _rank(one: Coordinated) -> tuple[int, int, int]:

@@ -21,8 +21,7 @@ import numpy as np
 
 from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.errors import CorruptionError, LockedError, NotALogError
-from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
-from seglog.evidence.transactions import TRANSACTION_TOPIC, read_coordinators
+from seglog.evidence.transactions import read_coordinators
 from seglog.format import filenames
 from seglog.format.checkpoint import (
     MetaProperties,
@@ -39,7 +38,6 @@ from seglog.progress import BytesRead
 from seglog.scan.listing import (
     LogDirectoryListing,
     PartitionDirectory,
-    PartitionListing,
     SegmentFiles,
     list_log_directory,
     list_partition,
@@ -48,8 +46,6 @@ from seglog.scan.segment_scan import SegmentScan
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
-
-INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
 
 _SMALL_FILE = 1 << 20
 _MAX_INDEX_BYTES = 64 << 20
@@ -113,7 +109,7 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
     for stranger in (*listing.strangers, *listing.misnamed):
         found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
     found.compacted = _compacted(fs, found, listing)
-    _raise_producer_id(found, read_coordinators(fs, path) or ())
+    found.last_producer_id = max(found.last_producer_id, _highest_own(read_coordinators(fs, path) or ()))
     if not found.replicas and found.meta is None and fs.status(path / METADATA_PARTITION) is None:
         raise NotALogError(path, "it holds neither a partition nor a metadata log")
     return found
@@ -143,10 +139,10 @@ def _read_replica(
     if listing.segments and listing.format == "kafka":
         last = _LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
         end, epoch = last.end, max(epoch, last.epoch)
-        _raise_producer_id(found, last.producer_ids)
+        found.last_producer_id = max(found.last_producer_id, last.producer_id)
     for snapshot in listing.snapshots[-1:]:
         producers = _parsed(fs, snapshot.path, _MAX_SNAPSHOT_BYTES, decode_snapshot, found) or ()
-        _raise_producer_id(found, (entry.producer_id for entry in producers))
+        found.last_producer_id = max(found.last_producer_id, _highest_own(entry.producer_id for entry in producers))
     metadata = _parsed(fs, listing.partition_metadata, _SMALL_FILE, parse_partition_metadata, found)
     topic_id = None if metadata is None else metadata.topic_id
     return FoundReplica(partition.path, partition.topic_partition, topic_id, epoch, end)
@@ -165,22 +161,19 @@ def _parsed(
         return None
 
 
-def _raise_producer_id(found: FoundDirectory, producer_ids: Iterable[int]) -> None:
-    """Takes ids into account, but those from 2^62 on: they come from a transplant, and no controller hands them out."""
-    own = (each for each in producer_ids if each < 1 << 62)
-    found.last_producer_id = max(found.last_producer_id, max(own, default=-1))
+def _highest_own(producer_ids: Iterable[int]) -> int:
+    """Returns the highest id below 2^62, -1 for none: the ids above come from transplants, not from a controller."""
+    return max((each for each in producer_ids if each < 1 << 62), default=-1)
 
 
 class _LastSegment:
-    """The end of a log: `end` is the offset after its last good batch, `epoch` the newest; `producer_ids` are those
-    seen.
+    """The end of a log: `end` is the offset after its last good batch, `epoch` and `producer_id` the highest read.
 
     It reads from the last index entry on, or the `whole` segment. A batch that fails its checksum ends the log.
     """
 
     def __init__(self, fs: FileSystem, segment: SegmentFiles, *, whole: bool, progress: BytesRead) -> None:
-        self.end, self.epoch = segment.base_offset, -1
-        self.producer_ids: set[int] = set()
+        self.end, self.epoch, self.producer_id = segment.base_offset, -1, -1
         start = 0 if whole else _last_indexed(fs, segment)
         if not self._walk(fs, segment, start, progress) and start:
             self._walk(fs, segment, 0, progress)
@@ -196,7 +189,7 @@ class _LastSegment:
                 seen = True
                 self.end = max(self.end, int(rows["last_offset"][-1]) + 1)
                 self.epoch = max(self.epoch, int(rows["leader_epoch"].max()))
-                self.producer_ids.update(np.unique(rows["producer_id"]).tolist())
+                self.producer_id = max(self.producer_id, _highest_own(np.unique(rows["producer_id"]).tolist()))
             progress(chunk.size)
             if good < len(valid):
                 break

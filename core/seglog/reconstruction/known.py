@@ -1,9 +1,8 @@
-"""What can still be read of a cluster's metadata: logs of controllers, snapshots, and what they were formatted with.
+"""Reads the metadata that is left of a cluster: controllers' logs, snapshots, and `bootstrap.checkpoint`.
 
-Records are kept as they are, the last word of each key: topics with their partitions, and everything else that a new
-cluster takes as it was (features, configuration, quotas, ACLs, users with their credentials, tokens, producer ids).
-Registrations of brokers and controllers are not kept: these register again. Of several voters the one that is
-readable furthest counts.
+It keeps the last record of each key unchanged: topics with their partitions, and everything else that a new cluster
+takes over (features, configuration, quotas, ACLs, users with their credentials, tokens, producer ids). It drops the
+registrations of brokers and controllers, which register again. Of several voters, the one readable furthest counts.
 
 Kafka: TopicsDelta, ConfigurationsDelta, FeaturesDelta, ClientQuotasDelta, AclsDelta, ScramDelta, DelegationTokenDelta,
 PartitionRegistration.merge.
@@ -24,10 +23,10 @@ from seglog.format.wire import FramedRecord
 from seglog.storage.filesystem import FileSystem
 
 TOPIC_RESOURCE = 2
-_NO_CHANGE = -2  # of a leader
+_NO_LEADER_CHANGE = -2
 _Key = tuple[object, ...]
 
-# Of each kind what distinguishes its records; the value of a record that takes another one back.
+# The fields that make up the key of each kind of record; then the kinds of record that remove another one.
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "FEATURE_LEVEL_RECORD": ("name",),
     "CONFIG_RECORD": ("resourceType", "resourceName", "name"),
@@ -46,17 +45,13 @@ _REMOVERS = {
 
 @dataclass(slots=True)
 class KnownPartition:
-    """A partition as the controller had it last; `leader` is -1 without one."""
+    """The last state of a partition in the controller; `leader` is -1 without one."""
 
     replicas: list[int]
     isr: list[int]
     leader: int
     leader_epoch: int
-    directories: list[str]
-
-    def directory_of(self, node_id: int) -> str | None:
-        """The id of the log directory of a replica, None where nothing says it."""
-        return dict(zip(self.replicas, self.directories, strict=False)).get(node_id)
+    directories: list[str]  # ids, in the order of `replicas`; may be empty
 
 
 @dataclass(slots=True)
@@ -69,8 +64,9 @@ class KnownTopic:
 
 @dataclass(slots=True)
 class KnownMetadata:
-    """What a metadata log or snapshot says. `end_offset` is the offset after the last record that was read, `problems`
-    are sentences about what could not be read. `records` are those of all other kinds, by what they are about.
+    """The contents of a metadata log or snapshot: `topics`, and the `records` of all other kinds by key.
+
+    `end_offset` is the offset after the last record read; `problems` are sentences about what could not be read.
     """
 
     source: Path
@@ -80,21 +76,21 @@ class KnownMetadata:
     problems: list[str] = field(default_factory=list)
 
     def configuration(self, topic: str) -> dict[str, str]:
-        """A topic's own values, by Kafka's key."""
+        """Returns a topic's own configuration values by Kafka's keys."""
         found = (one.data for key, one in self.records.items() if key[:3] == ("CONFIG_RECORD", TOPIC_RESOURCE, topic))
         return {str(data["name"]): str(data["value"]) for data in found}
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id that no broker had got yet; 0 where nothing says it."""
+        """The first producer id that no broker was given yet; 0 if it is unknown."""
         found = self.records.get(("PRODUCER_IDS_RECORD",))
         return 0 if found is None else int(found.data["nextProducerId"])
 
 
 def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
-    """What a log directory's metadata log, that log's own directory, or a snapshot says; None where there is none.
+    """Reads the metadata log of a log directory, that log's own directory, or a snapshot; None if there is none.
 
-    NotALogError for a file that is no snapshot. Nothing is created or locked; damage is in `problems`.
+    Raises NotALogError for a file that is no snapshot. Creates and locks nothing; `problems` lists damage.
     """
     status = fs.status(path)
     changes = _Changes(KnownMetadata(path))
@@ -116,12 +112,12 @@ def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
 
 
 def furthest(found: Sequence[KnownMetadata]) -> KnownMetadata | None:
-    """The one that says most: first those that name topics or anything else, then the one readable furthest."""
+    """Returns the most complete one: one with records before one without, then the one readable furthest."""
     return max(found, key=lambda one: (bool(one.records), one.end_offset, not one.problems), default=None)
 
 
 def formatted_with(fs: FileSystem, directories: Sequence[Path]) -> KnownMetadata | None:
-    """What the directories' `bootstrap.checkpoint` says: the features that the cluster began with, and its users."""
+    """Reads the first `bootstrap.checkpoint` with a metadata.version: the cluster's first features, and its users."""
     for directory in directories:
         path = directory / BOOTSTRAP_CHECKPOINT
         status = fs.status(path)
@@ -133,7 +129,7 @@ def formatted_with(fs: FileSystem, directories: Sequence[Path]) -> KnownMetadata
 
 
 class _Changes:
-    """Applies each record to what is known so far."""
+    """Applies the records of a metadata log to `known`, one after the other."""
 
     def __init__(self, known: KnownMetadata) -> None:
         self.known = known
@@ -151,18 +147,12 @@ class _Changes:
         elif record.name == "PARTITION_CHANGE_RECORD":
             self._change_partition(data)
         elif record.name in _REMOVERS:
-            kind = _REMOVERS[record.name]
-            self.known.records.pop(_key(kind, data), None)
+            self.known.records.pop(_key(_REMOVERS[record.name], data), None)
         elif record.name in _KEYS:
-            self._keep(record)
-
-    def _keep(self, record: FramedRecord) -> None:
-        key = _key(record.name, record.data)
-        is_config, is_quota = record.name == "CONFIG_RECORD", record.name == "CLIENT_QUOTA_RECORD"
-        gone = (is_config and record.data["value"] is None) or (is_quota and record.data["remove"])
-        self.known.records.pop(key, None)
-        if not gone and not (record.name == "FEATURE_LEVEL_RECORD" and record.data["featureLevel"] == 0):
-            self.known.records[key] = record
+            key = _key(record.name, data)
+            self.known.records.pop(key, None)  # the new one goes to the end
+            if not _removes_itself(record):
+                self.known.records[key] = record
 
     def _remove_topic(self, topic_id: str) -> None:
         name = self._names.pop(topic_id, None)
@@ -188,7 +178,7 @@ class _Changes:
             )
 
     def _change_partition(self, data: Mapping[str, Any]) -> None:
-        """What a change does not mention stays; each new leader raises the epoch."""
+        """Applies a change: fields that it lacks stay as they are, and each new leader raises the epoch."""
         topic = self._topic(data["topicId"])
         known = None if topic is None else topic.partitions.get(data["partitionId"])
         if known is None:
@@ -196,9 +186,19 @@ class _Changes:
         for name in ("replicas", "isr", "directories"):
             if data.get(name) is not None:
                 setattr(known, name, list(data[name]))
-        if data.get("leader", _NO_CHANGE) != _NO_CHANGE:
+        if data.get("leader", _NO_LEADER_CHANGE) != _NO_LEADER_CHANGE:
             known.leader = data["leader"]
             known.leader_epoch += 1
+
+
+def _removes_itself(record: FramedRecord) -> bool:
+    """True if a record of a kind without a remover takes its key back."""
+    data = record.data
+    return bool(
+        (record.name == "CONFIG_RECORD" and data["value"] is None)
+        or (record.name == "CLIENT_QUOTA_RECORD" and data["remove"])
+        or (record.name == "FEATURE_LEVEL_RECORD" and data["featureLevel"] == 0)
+    )
 
 
 def _key(kind: str, data: Mapping[str, Any]) -> _Key:
@@ -206,7 +206,7 @@ def _key(kind: str, data: Mapping[str, Any]) -> _Key:
 
 
 def _hashable(value: object) -> object:
-    """Entities of quotas are lists of structs, in no fixed order."""
+    """Returns a list of structs, which is a quota's entity in no fixed order, as a set."""
     if isinstance(value, list):
         return frozenset((one["entityType"], one["entityName"]) for one in value)
     return value

@@ -1,4 +1,4 @@
-"""What a rebuilt cluster consists of, as data: `--dry-run` prints it, `write` makes files of it."""
+"""The plan of a rebuilt cluster as data: `--dry-run` prints it, `operations.rebuild` writes it to files."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.wire import FramedRecord
 from seglog.reconstruction.known import TOPIC_RESOURCE
 
-UNASSIGNED_DIRECTORY = "A" * 22  # Kafka: DirectoryId.UNASSIGNED; the broker says itself where the replica is
+UNASSIGNED_DIRECTORY = "A" * 22  # Kafka: DirectoryId.UNASSIGNED; the broker reports the replica's directory itself
 
 _WITH_DIRECTORIES = 17  # metadata.version 3.7-IV2
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """A partition of the new cluster. `origin` is "directories" where data was found, "metadata" where only the
-    controllers knew it, "empty" where nothing is left. `log_end` is its leader's, None where no log was found.
+    """A partition of the new cluster. `origin` is "directories" if data was found, "metadata" if only the controllers
+    knew it, "empty" if nothing is left. `log_end` is its leader's, None if no log was found.
 
-    The leader is alone in sync at first: the others catch up from it.
+    At first only the leader is in sync; the other replicas catch up from it.
     """
 
     number: int
@@ -33,7 +33,7 @@ class PlannedPartition:
     log_end: int | None
 
     def fields(self, topic_id: str) -> dict[str, object]:
-        """Its PARTITION_RECORD."""
+        """Returns the fields of its PARTITION_RECORD."""
         return {
             "partitionId": self.number,
             "topicId": topic_id,
@@ -50,7 +50,7 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A topic: its id in Kafka's text form, its own values by Kafka's key. `id_is_new` where none was found."""
+    """A topic: its id in Kafka's text form (`id_is_new` if none was found), its own configuration by Kafka's keys."""
 
     name: str
     topic_id: str
@@ -62,7 +62,7 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that is missing in a log directory: the node that it is of, where it belongs, and its contents."""
+    """A file that a log directory lacks: the node it belongs to, its place there, and its contents."""
 
     node: int
     place: Path
@@ -71,12 +71,12 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """The whole cluster. `features` are levels by name, `records` those that were read and are kept as they are.
-    `nodes` are brokers with their log directories, `directories` all that were read.
+    """The whole cluster. `features` are levels by name; `records` are kept as they were read. `nodes` maps brokers to
+    their log directories; `directories` lists all directories read.
 
-    `files` are to be copied into the log directories. `source` is the metadata that could be read, up to `end_offset`;
-    `problems` say what could not. `left_out` are directories that are not taken, and why; `notes` are sentences that
-    an operator should read.
+    `files` are to be copied into the log directories. `source` is the metadata that was read, up to `end_offset`;
+    `problems` are sentences about unreadable parts. `left_out` lists directories not taken, with reasons; `notes` are
+    sentences for the operator.
     """
 
     cluster_id: str
@@ -96,11 +96,11 @@ class RebuildPlan:
 
     @property
     def partitions(self) -> int:
-        """How many there are."""
+        """The number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self.topics)
 
     def values(self) -> Iterator[bytes]:
-        """The records of the bootstrap snapshot: features, topics, everything else that was known, producer ids."""
+        """Yields the records of the bootstrap snapshot: features, topics, all other known records, producer ids."""
         for name, level in self.features.items():
             yield encode_metadata_record("FEATURE_LEVEL_RECORD", {"name": name, "featureLevel": level})
         version = 1 if self.features["metadata.version"] >= _WITH_DIRECTORIES else 0
@@ -109,9 +109,9 @@ class RebuildPlan:
             for partition in topic.partitions:
                 yield encode_metadata_record("PARTITION_RECORD", partition.fields(topic.topic_id), version)
             for key, value in topic.configuration.items():
-                said = {"resourceType": TOPIC_RESOURCE, "resourceName": topic.name, "name": key, "value": value}
-                yield encode_metadata_record("CONFIG_RECORD", said)
+                config = {"resourceType": TOPIC_RESOURCE, "resourceName": topic.name, "name": key, "value": value}
+                yield encode_metadata_record("CONFIG_RECORD", config)
         for record in self.records:
             yield encode_metadata_record(record.name, record.data, record.version)
-        said = {"brokerId": min(self.nodes, default=0), "brokerEpoch": 0, "nextProducerId": self.next_producer_id}
-        yield encode_metadata_record("PRODUCER_IDS_RECORD", said)
+        block = {"brokerId": min(self.nodes, default=0), "brokerEpoch": 0, "nextProducerId": self.next_producer_id}
+        yield encode_metadata_record("PRODUCER_IDS_RECORD", block)

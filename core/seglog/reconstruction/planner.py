@@ -1,13 +1,13 @@
-"""Putting a cluster together from what its directories and its readable metadata say.
+"""Plans a rebuilt cluster from its directories and its readable metadata.
 
-1. The directories are those of one cluster, each broker's by `meta.properties`; none is there twice.
+1. All directories belong to one cluster, each to a broker by `meta.properties`; none is given twice.
 2. A topic has one id, by its directories and by the metadata. Its partitions are those of both.
-3. The leader of a partition is the replica with the newest leader epoch, and of several the one that goes on furthest:
-   it has every record that was acknowledged while a majority of these directories was in sync. Its epoch is above
-   every epoch that a log or the metadata knows, so that the others cut off what differs, and follow.
-4. Where the configuration of a topic is not known, it keeps its records for ever until somebody says otherwise.
+3. The leader of a partition is the replica with the newest leader epoch, and of several the one with the longest log:
+   it has every record that was acknowledged while a majority of these directories was in sync. Its new epoch is above
+   every epoch in a log or the metadata, so that the other replicas truncate what differs, and follow.
+4. A topic with unknown configuration keeps its records for ever, until the operator changes that.
 
-All that stands against it is gathered, not only the first.
+Planning collects all obstacles, not only the first.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from seglog.format.checkpoint import (
 from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.format.wire import FramedRecord
 from seglog.model import TopicPartition
-from seglog.reconstruction.directories import FoundDirectory, FoundReplica, live_replicas
+from seglog.reconstruction.directories import FoundDirectory, FoundReplica
 from seglog.reconstruction.known import TOPIC_RESOURCE, KnownMetadata, KnownPartition, KnownTopic
 from seglog.reconstruction.plan import UNASSIGNED_DIRECTORY, NewFile, PlannedPartition, PlannedTopic, RebuildPlan
 
 METADATA_VERSION = "metadata.version"
 
-_PLAIN_VERSION = 19  # 3.7-IV4: every Kafka from 3.7 to 4.3 runs it
+_DEFAULT_VERSION = 19  # 3.7-IV4: every Kafka from 3.7 to 4.3 runs it
 _PRODUCER_BLOCK = 1000  # Kafka: ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
-_SPARE_PRODUCER_IDS = 1_000_000  # of producers that were idle for so long that no snapshot has them
-_MOST_MISSING = 10_000  # Kafka makes no more partitions at once (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)
+_SPARE_PRODUCER_IDS = 1_000_000  # for producers idle for so long that no snapshot has them
+_MAX_MISSING = 10_000  # Kafka makes no more partitions at once (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)
 _KEPT_FOR_EVER = {"retention.ms": "-1"}
-_MADE_ANEW = ("FEATURE_LEVEL_RECORD", "PRODUCER_IDS_RECORD")
+_REWRITTEN = ("FEATURE_LEVEL_RECORD", "PRODUCER_IDS_RECORD")
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What an operator decides. `nodes` are node ids of directories whose `meta.properties` does not say it,
-    `features` levels by name; with `allow_missing` partitions that no directory has begin empty.
+    """The operator's choices. `nodes` are node ids of directories without a readable `meta.properties`, `features`
+    levels by name; with `allow_missing`, partitions that no directory holds begin empty.
     """
 
     nodes: Mapping[Path, int]
@@ -57,7 +57,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class _Replica:
-    """A replica, and the broker and directory id that it belongs to."""
+    """A replica with the ids of its broker and its directory."""
 
     node: int
     directory_id: str
@@ -69,7 +69,7 @@ class _Replica:
 
 
 class Planner:
-    """One plan. `new_id` makes ids where none are left, `now_ms` dates the files."""
+    """Makes one plan. `new_id` generates ids that are lost; `now_ms` dates the files."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class Planner:
         self._metas: dict[Path, MetaProperties] = {}
 
     def plan(self) -> RebuildPlan:
-        """The plan. RefusedError, or Obstacles where several things stand against it."""
+        """Returns the plan. Raises RefusedError, or Obstacles if there are several."""
         cluster_id, is_new = self._cluster_id()
         self._identify(cluster_id)
         self._stop_if_refused()
-        by_topic = self._replicas()
-        topics = tuple(filter(None, (self._topic(name, by_topic.get(name, {})) for name in self._names(by_topic))))
+        by_topic, known = self._replicas(), self._known
+        names = sorted({*by_topic, *(known.topics if known is not None else ())})
+        topics = tuple(filter(None, (self._topic(name, by_topic.get(name, {})) for name in names)))
         self._stop_if_refused()
         if not topics:
             raise RefusedError(f"{self._directories[0].path}: neither a partition nor a topic is known there")
         self._advise(topics)
-        known = self._known
         return RebuildPlan(
             cluster_id,
             is_new,
@@ -124,7 +124,7 @@ class Planner:
     def _refuse(self, reason: str) -> None:
         self._errors.append(RefusedError(reason))
 
-    # --- whose directories these are --------------------------------------------------------------------------
+    # --- the owners of the directories ------------------------------------------------------------------------
 
     def _cluster_id(self) -> tuple[str, bool]:
         found: dict[str, Path] = {}
@@ -132,8 +132,8 @@ class Planner:
             if one.meta is not None and one.meta.cluster_id is not None:
                 found.setdefault(one.meta.cluster_id, one.path)
         if len(found) > 1:
-            whose = ", ".join(f"{path} to {cluster}" for cluster, path in found.items())
-            raise RefusedError(f"the directories belong to several clusters ({whose}): give those of one")
+            owners = ", ".join(f"{path} to {cluster}" for cluster, path in found.items())
+            raise RefusedError(f"the directories belong to several clusters ({owners}): give those of one")
         stated, own = self._choices.cluster_id, next(iter(found), None)
         if stated is not None and own is not None and stated != own:
             raise RefusedError(f"{found[own]} belongs to the cluster {own}, not to {stated}")
@@ -141,14 +141,14 @@ class Planner:
         return (format_uuid(self._new_id()), True) if chosen is None else (chosen, False)
 
     def _identify(self, cluster_id: str) -> None:
-        """Gives each directory its node and directory id; what `meta.properties` lacks becomes a new file."""
+        """Gives each directory its node id and directory id; an incomplete `meta.properties` becomes a new file."""
         seen: dict[UUID, Path] = {}
         for one in self._directories:
             meta, stated = one.meta, self._choices.nodes.get(one.path)
             if meta is not None and stated is not None and stated != meta.node_id:
                 self._refuse(f"{one.path} belongs to the node {meta.node_id} by its meta.properties, not to {stated}")
             elif meta is None and stated is None and one.replicas:
-                reason = f"{one.path}: {one.meta_problem}, so that its broker is not known"
+                reason = f"{one.path}: {one.meta_problem}, so its broker is not known"
                 self._refuse(f"{reason}: say --node {one.path}=ID")
             elif meta is not None or stated is not None:
                 self._metas[one.path] = self._identity(one, meta, stated, cluster_id)
@@ -178,48 +178,48 @@ class Planner:
         return dict(sorted(found.items()))
 
     def _given(self) -> set[int]:
-        """The nodes of which a directory was given, also an empty one."""
+        """Returns the nodes with a given directory, even an empty one."""
         return {meta.node_id for meta in self._metas.values() if meta.node_id is not None}
 
     # --- topics -----------------------------------------------------------------------------------------------
 
     def _replicas(self) -> dict[str, dict[int, list[_Replica]]]:
-        """All replicas by topic and partition, at most one a broker."""
+        """Returns all replicas by topic and partition, at most one per broker."""
         found: dict[str, dict[int, list[_Replica]]] = {}
-        for directory, replica in live_replicas(self._directories):
-            meta, key = self._metas[directory.path], replica.partition
-            assert meta.node_id is not None
-            identity = UNASSIGNED_DIRECTORY if meta.directory_id is None else format_uuid(meta.directory_id)
-            others = found.setdefault(key.topic, {}).setdefault(key.partition, [])
-            twice = next((one for one in others if one.node == meta.node_id), None)
-            if twice is not None:
-                both = f"{twice.found.directory} and {replica.directory}"
-                self._refuse(f"{both}: broker {meta.node_id} has {key} twice, so move one out of its log directory")
-            else:
-                others.append(_Replica(meta.node_id, identity, replica))
+        for directory in self._directories:
+            for replica in directory.replicas:
+                meta, key = self._metas[directory.path], replica.partition
+                assert meta.node_id is not None
+                identity = UNASSIGNED_DIRECTORY if meta.directory_id is None else format_uuid(meta.directory_id)
+                others = found.setdefault(key.topic, {}).setdefault(key.partition, [])
+                twin = next((one for one in others if one.node == meta.node_id), None)
+                if twin is not None:
+                    both = f"{twin.found.directory} and {replica.directory}"
+                    self._refuse(f"{both}: broker {meta.node_id} has {key} twice, so move one out of its log directory")
+                else:
+                    others.append(_Replica(meta.node_id, identity, replica))
         return found
-
-    def _names(self, by_topic: Mapping[str, object]) -> list[str]:
-        return sorted({*by_topic, *(self._known.topics if self._known is not None else ())})
 
     def _topic(self, name: str, found: Mapping[int, Sequence[_Replica]]) -> PlannedTopic | None:
         known = None if self._known is None else self._known.topics.get(name)
-        if not found and known is not None and not self._whole and self._all_given(known):
-            self._notes.append(
-                f"{name} is left out: none of its directories is there, and the metadata could be read only in part, so"
-                " that it may have been deleted"
-            )
-            return None
+        if not found and known is not None and not self._whole:
+            given = self._given()
+            if all(node in given for one in known.partitions.values() for node in one.replicas):
+                self._notes.append(
+                    f"{name} is left out: none of its directories is there, and the metadata could be read only in"
+                    " part; the topic may have been deleted"
+                )
+                return None
         identity = self._topic_id(name, found, known)
         if identity is None:
             return None
         topic_id, is_new = identity
         there = {*found, *(known.partitions if known is not None else ())}
         numbers = range(max(there, default=-1) + 1)
-        if len(numbers) - len(there) > _MOST_MISSING:
+        if len(numbers) - len(there) > _MAX_MISSING:
             self._refuse(
-                f"{name}-{numbers[-1]} would be the last of {len(numbers)} partitions, of which {len(there)} are there:"
-                " move its directory out of the log directories where it has a wrong name"
+                f"{name}-{numbers[-1]} would be the last of {len(numbers)} partitions, but only {len(there)} are there:"
+                " move its directory out of the log directories if its name is wrong"
             )
             return None
         partitions = []
@@ -240,14 +240,10 @@ class Planner:
         values, is_known = self._configuration(name, known)
         return PlannedTopic(name, format_uuid(topic_id), is_new, values, is_known, tuple(partitions))
 
-    def _all_given(self, known: KnownTopic) -> bool:
-        given = self._given()
-        return all(node in given for one in known.partitions.values() for node in one.replicas)
-
     def _topic_id(
         self, name: str, found: Mapping[int, Sequence[_Replica]], known: KnownTopic | None
     ) -> tuple[UUID, bool] | None:
-        """(id, whether it is new), None and an obstacle noted where the replicas contradict each other."""
+        """Returns (id, whether it is new); None, after noting an obstacle, if the replicas contradict each other."""
         ids: dict[UUID, str] = {}
         if known is not None and self._known is not None:
             ids[parse_uuid(known.topic_id)] = f"the metadata in {self._known.source}"
@@ -256,10 +252,10 @@ class Planner:
                 if one.found.topic_id is not None:
                     ids.setdefault(one.found.topic_id, str(one.found.directory))
         if len(ids) > 1:
-            whose = ", ".join(f"{format_uuid(identity)} in {place}" for identity, place in ids.items())
+            places = ", ".join(f"{format_uuid(identity)} in {place}" for identity, place in ids.items())
             self._refuse(
-                f"{name} has several topic ids ({whose}): it was deleted and made anew; move the directories of the"
-                " one that does not count out of the log directories"
+                f"{name} has several topic ids ({places}): it was deleted and made anew; move the directories of the"
+                " obsolete topic out of the log directories"
             )
             return None
         return (next(iter(ids)), False) if ids else (self._new_id(), True)
@@ -275,9 +271,8 @@ class Planner:
     def _partition(
         self, partition: TopicPartition, found: Sequence[_Replica], known: KnownPartition | None
     ) -> PlannedPartition | None:
-        """The partition where data of it is there, or where it is on brokers whose directories were not given."""
-        given = self._given()
-        if known is not None and self._is_elsewhere(known, found, given):
+        """Plans a partition with data in the given directories, or on brokers without a given directory; else None."""
+        if known is not None and self._is_elsewhere(known, found):
             self._notes.append(
                 f"{partition}: no replica that was in sync is in the given directories; the brokers"
                 f" {known.isr or known.replicas} have to bring it"
@@ -286,18 +281,24 @@ class Planner:
             return self._planned(partition, found, known, leader, tuple(known.isr) or (leader,))
         if not found:
             return None
-        order = [] if known is None else known.replicas
         best = _leader(partition.partition, found, known)
-        self._compare(partition, best, found)
-        extra = [one.node for one in found if known is not None and one.node not in order]
+        for one in found:
+            if one.found.log_end > best.found.log_end:
+                self._notes.append(
+                    f"{partition}: broker {one.node} goes on to offset {one.found.log_end - 1} in an older leader"
+                    f" epoch, and loses the records that the leader, broker {best.node}, lacks when it follows it:"
+                    f" copy {one.found.directory} first"
+                )
+        extra = [one.node for one in found if known is not None and one.node not in known.replicas]
         if extra:
-            self._notes.append(f"{partition}: the metadata knows no replica on {_brokers(extra)}; it is taken as one")
+            brokers = f"broker{'s' if len(extra) > 1 else ''} {', '.join(map(str, extra))}"
+            self._notes.append(f"{partition}: the metadata knows no replica on {brokers}; it is taken as one")
         return self._planned(partition, found, known, best.node, (best.node,))
 
-    def _is_elsewhere(self, known: KnownPartition, found: Sequence[_Replica], given: set[int]) -> bool:
-        """Whether what counts lies on brokers of which no directory was given."""
-        last = known.isr or known.replicas
-        return not any(one.node in last for one in found) and any(node not in given for node in last)
+    def _is_elsewhere(self, known: KnownPartition, found: Sequence[_Replica]) -> bool:
+        """True if no replica in sync was found, and one is on a broker without a given directory."""
+        in_sync, given = known.isr or known.replicas, self._given()
+        return not any(one.node in in_sync for one in found) and any(node not in given for node in in_sync)
 
     def _planned(
         self,
@@ -309,9 +310,11 @@ class Planner:
     ) -> PlannedPartition:
         here = {one.node: one for one in found}
         before = [] if known is None else known.replicas
-        replicas = list(dict.fromkeys([*before, *([leader] if not before else []), *sorted(here)]))
+        replicas = list(dict.fromkeys([*(before or [leader]), *sorted(here)]))
         epochs = [one.found.last_epoch for one in found] + ([] if known is None else [known.leader_epoch])
-        directories = [here[node].directory_id if node in here else _known_directory(known, node) for node in replicas]
+        ids = {} if known is None else dict(zip(known.replicas, known.directories, strict=False))
+        ids |= {node: replica.directory_id for node, replica in here.items()}
+        directories = [ids.get(node, UNASSIGNED_DIRECTORY) for node in replicas]
         return PlannedPartition(
             partition.partition,
             tuple(replicas),
@@ -323,15 +326,6 @@ class Planner:
             here[leader].found.log_end if leader in here else None,
         )
 
-    def _compare(self, partition: TopicPartition, best: _Replica, found: Sequence[_Replica]) -> None:
-        for one in found:
-            if one.found.log_end > best.found.log_end:
-                self._notes.append(
-                    f"{partition}: broker {one.node} goes on to offset {one.found.log_end - 1} in an older leader"
-                    f" epoch, and loses what the leader, broker {best.node}, does not have when it follows it: copy"
-                    f" {one.found.directory} first"
-                )
-
     def _missing(self, partition: TopicPartition, found: Mapping[int, Sequence[_Replica]]) -> PlannedPartition | None:
         if not self._choices.allow_missing:
             self._refuse(
@@ -339,8 +333,8 @@ class Planner:
                 " --allow-missing to begin it empty"
             )
             return None
-        pattern = next((found[number] for number in sorted(found)), ())
-        nodes = sorted(one.node for one in pattern) or sorted(self._nodes())[:1]
+        sibling = found[min(found)] if found else ()  # the new partition gets its replicas' brokers
+        nodes = sorted(one.node for one in sibling) or sorted(self._nodes())[:1]
         if not nodes:
             self._refuse(f"{partition} cannot begin empty: no broker's directory was given")
             return None
@@ -348,25 +342,25 @@ class Planner:
         unassigned = tuple(UNASSIGNED_DIRECTORY for _ in nodes)
         return PlannedPartition(partition.partition, tuple(nodes), (nodes[0],), nodes[0], 0, unassigned, "empty", None)
 
-    # --- what is known of everything else -----------------------------------------------------------------------
+    # --- everything else ----------------------------------------------------------------------------------------
 
     def _features(self) -> dict[str, int]:
         for source in (self._known, self._formatted):
             levels = {} if source is None else _levels(source)
             if METADATA_VERSION in levels:
-                return _first(METADATA_VERSION, {**levels, **self._choices.features})
+                return _version_first({**levels, **self._choices.features})
         if METADATA_VERSION not in self._choices.features:
             self._notes.append(
-                f"which features the cluster had is not known: it begins with {METADATA_VERSION}={_PLAIN_VERSION},"
-                " which Kafka 3.7 and later run; raise it by kafka-features upgrade --release-version VERSION"
+                f"the cluster's features are not known: it begins with {METADATA_VERSION}={_DEFAULT_VERSION}, which"
+                " Kafka 3.7 and later run; raise it by kafka-features upgrade --release-version VERSION"
             )
-        return _first(METADATA_VERSION, {METADATA_VERSION: _PLAIN_VERSION, **self._choices.features})
+        return _version_first({METADATA_VERSION: _DEFAULT_VERSION, **self._choices.features})
 
     def _records(self) -> Iterator[FramedRecord]:
-        """Everything but features, topics, their configuration and producer ids, which are written anew."""
+        """Yields all records but features, topics, their configuration and producer ids, which are written anew."""
         source = self._known if self._known is not None and self._known.records else self._formatted
         for key, record in ({} if source is None else source.records).items():
-            if record.name not in _MADE_ANEW and key[:2] != ("CONFIG_RECORD", TOPIC_RESOURCE):
+            if record.name not in _REWRITTEN and key[:2] != ("CONFIG_RECORD", TOPIC_RESOURCE):
                 yield record
 
     def _next_producer_id(self) -> int:
@@ -393,15 +387,11 @@ class Planner:
 
 
 def _leader(number: int, found: Sequence[_Replica], known: KnownPartition | None) -> _Replica:
-    """The replica that leads. Among equals it is the one that led before, else each in its turn: leaders are spread."""
+    """Chooses the leader: among equal replicas the former leader, else by the partition's number, to spread leaders."""
     highest = max(one.rank for one in found)
     equals = sorted((one for one in found if one.rank == highest), key=lambda one: one.node)
     before = [one for one in equals if known is not None and one.node == known.leader]
     return (before or equals)[0 if before else number % len(equals)]
-
-
-def _known_directory(known: KnownPartition | None, node: int) -> str:
-    return (None if known is None else known.directory_of(node)) or UNASSIGNED_DIRECTORY
 
 
 def _levels(source: KnownMetadata) -> dict[str, int]:
@@ -409,11 +399,7 @@ def _levels(source: KnownMetadata) -> dict[str, int]:
     return {str(data["name"]): int(data["featureLevel"]) for data in found}
 
 
-def _first(name: str, levels: dict[str, int]) -> dict[str, int]:
-    """The same with one name before all others; level 0 is a feature that is off."""
-    rest = {key: level for key, level in sorted(levels.items()) if level and key != name}
-    return {name: levels[name], **rest}
-
-
-def _brokers(nodes: Sequence[int]) -> str:
-    return f"broker{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
+def _version_first(levels: dict[str, int]) -> dict[str, int]:
+    """Returns the levels with metadata.version before the others, without features that are off (level 0)."""
+    others = {name: level for name, level in sorted(levels.items()) if level and name != METADATA_VERSION}
+    return {METADATA_VERSION: levels[METADATA_VERSION], **others}

@@ -1,1 +1,1 @@
-"""Partitions of a dead cluster, put into the log directory of a stopped broker of another one."""
+"""Moves partitions of a dead cluster into the log directory of another cluster's stopped broker."""

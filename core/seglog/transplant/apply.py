@@ -1,8 +1,8 @@
-"""Carrying a plan out, as one run over all partitions: what is cut short anywhere is finished or taken back.
+"""Carries a plan out as one run over all partitions; a run cut short anywhere is finished or undone.
 
-1. Room on the disk is checked, and all new files are staged (`staging`) and the checkpoints with them.
-2. The run is made as any other (`runs.apply`): the target's old files, which hold no data, go to its folder.
-3. Every file is read again; a failure takes everything back.
+1. Check the room on the disk, and stage all new files (`staging`) and checkpoints.
+2. Apply the run (`runs.apply`): the target's old files, which hold no data, go to its folder.
+3. Read every file again; a failure undoes everything.
 
 The caller holds the log directory's lock from before the plan was made.
 """
@@ -18,7 +18,6 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
-from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.runs.apply import apply_run, finish_run, take_back_after
 from seglog.runs.journal import NEW, Change, RunRecord, read_journal
@@ -29,10 +28,18 @@ from seglog.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.transplant.staging import stage_partition
 
 
+_CHECKPOINTS = (
+    filenames.RECOVERY_POINT_CHECKPOINT,
+    filenames.HIGH_WATERMARK_CHECKPOINT,
+    filenames.LOG_START_OFFSET_CHECKPOINT,
+    filenames.CLEANER_OFFSET_CHECKPOINT,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TransplantOutcome:
-    """What became of a plan. `run` is what `undo` takes, None when nothing was to be done; `failure` is why
-    everything was taken back, None when it was not."""
+    """The outcome of a plan. `undo` takes `run`, which is None if there was nothing to do; `failure` is the error that
+    undid everything, None on success."""
 
     plan: TransplantPlan
     run: RunRecord | None
@@ -46,7 +53,7 @@ def carry_out(
     config_of: Callable[[str], LogConfig],
     progress: BytesRead,
 ) -> TransplantOutcome:
-    """Does what the plan says. RefusedError, OSError while staging leave the target as it was."""
+    """Carries the plan out. RefusedError and OSError while staging leave the target unchanged."""
     if not plan.pending:
         return TransplantOutcome(plan, None)
     require_one_file_system(fs, plan.log_directory, [one.target.directory for one in plan.pending])
@@ -83,24 +90,21 @@ def carry_out(
 
 
 def _stage_checkpoints(fs: FileSystem, plan: TransplantPlan, folder: Path) -> list[Change]:
-    """The checkpoints as after an orderly stop with the new logs; files that would not change are left alone."""
+    """Stages the checkpoints of a clean shutdown with the new logs; skips files that would not change."""
     changes, staging = [], folder / NEW
-    around = fs.status(plan.log_directory)
-    assert around is not None
-    for name, entry_of in _ENTRIES.items():
+    directory = fs.status(plan.log_directory)
+    assert directory is not None
+    entries = {one.partition: _checkpoint_entries(one) for one in plan.pending}
+    for name in _CHECKPOINTS:
         path = plan.log_directory / name
         known = fs.status(path) is not None
         before = parse_offset_checkpoint(fs.read_bytes(path), path) if known else {}
-        after: dict[TopicPartition, int] = dict(before)
-        for one in plan.pending:
-            offset = entry_of(one)
-            after.pop(one.partition, None)
-            if offset is not None:
-                after[one.partition] = offset
+        after = {key: offset for key, offset in before.items() if key not in entries}
+        after |= {key: own[name] for key, own in entries.items() if name in own}
         if after == before:
             continue
         with fs.open(staging / name, "create_new") as file:
-            file.give(Access.within(around))
+            file.give(Access.within(directory))
             file.write_at(0, format_offset_checkpoint(after))
             file.sync()
         if known:
@@ -111,24 +115,13 @@ def _stage_checkpoints(fs: FileSystem, plan: TransplantPlan, folder: Path) -> li
     return changes
 
 
-def _log_end(plan: PartitionPlan) -> int:
-    """All of it is on stable storage, and was acknowledged."""
-    return plan.log_end
+def _checkpoint_entries(plan: PartitionPlan) -> dict[str, int]:
+    """Returns the partition's offset in each checkpoint that gets an entry.
 
-
-def _log_start(plan: PartitionPlan) -> int | None:
-    """Only a start that no segment's name says."""
-    start = plan.source.log_start
-    return start if start > plan.source.segments[0].base_offset else None
-
-
-def _nothing(_plan: PartitionPlan) -> None:
-    """Cleaning begins at the start."""
-
-
-_ENTRIES: dict[str, Callable[[PartitionPlan], int | None]] = {
-    filenames.RECOVERY_POINT_CHECKPOINT: _log_end,
-    filenames.HIGH_WATERMARK_CHECKPOINT: _log_end,
-    filenames.LOG_START_OFFSET_CHECKPOINT: _log_start,
-    filenames.CLEANER_OFFSET_CHECKPOINT: _nothing,
-}
+    The whole log is on stable storage and was acknowledged. Its start is noted only if no segment's name shows it.
+    Cleaning begins at the start.
+    """
+    entries = {filenames.RECOVERY_POINT_CHECKPOINT: plan.log_end, filenames.HIGH_WATERMARK_CHECKPOINT: plan.log_end}
+    if plan.source.log_start > plan.source.segments[0].base_offset:
+        entries[filenames.LOG_START_OFFSET_CHECKPOINT] = plan.source.log_start
+    return entries

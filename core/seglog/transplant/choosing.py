@@ -1,7 +1,7 @@
-"""Which partitions are to be taken over, and what is left where it is.
+"""Chooses the partitions to take over.
 
-Kafka's own topics are taken where the new cluster can use what they say. `__consumer_offsets` names groups and topics,
-and is taken. The others name what the new cluster has under other names or not at all:
+Of Kafka's own topics, only `__consumer_offsets` is taken: it names groups and topics, which the new cluster can use.
+The others name things that the new cluster has under other names or not at all (`NOT_TAKEN`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from seglog.storage.filesystem import FileSystem
 
 NOT_TAKEN = {
     TRANSACTION_TOPIC: (
-        "the new cluster hands out the producer ids that it names again; transactional producers get new ones when they"
-        " start, and transactions that are open are ended in the data"
+        "the new cluster hands out the producer ids in it again; transactional producers get new ids when they start,"
+        " and the transplant ends open transactions in the data"
     ),
-    SHARE_TOPIC: "it names topics by the ids that they had; share groups begin anew",
-    "__remote_log_metadata": "it names topics by the ids that they had",
+    SHARE_TOPIC: "it names topics by their old ids; share groups begin anew",
+    "__remote_log_metadata": "it names topics by their old ids",
     CLUSTER_METADATA_TOPIC: "it is the old cluster's own",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A partition to take over: where it lies, what it is called there, and what it is to be called."""
+    """A partition to take over: its directory, its name there, and its new name."""
 
     directory: Path
     partition: TopicPartition
@@ -42,10 +42,10 @@ class Wanted:
 def choose(
     fs: FileSystem, sources: Sequence[Target], topics: Mapping[str, str], into: Path
 ) -> tuple[list[Wanted], list[tuple[str, str]]]:
-    """The partitions, ordered by their new names, and (path, reason) of what is left out.
+    """Returns the partitions by their new names, and (path, reason) for each directory left out.
 
-    `topics` maps old names to new ones; when it names any, no other topic is taken. RefusedError for a source that
-    cannot be meant.
+    `topics` maps old names to new ones; if it is not empty, no other topic is taken. Raises RefusedError for a source
+    that cannot be meant.
     """
     found: list[Wanted] = []
     left_out: list[tuple[str, str]] = []
@@ -54,7 +54,7 @@ def choose(
         if source.kind is TargetKind.FILE:
             raise RefusedError(f"{source.path} is a file; name the partition directory, or the log directory")
         if into in (path, path.parent):
-            raise RefusedError(f"{source.path} lies in the log directory that it is to be put into")
+            raise RefusedError(f"{source.path} lies in the target log directory")
         whole = source.kind is TargetKind.LOG_DIRECTORY
         for one in list_log_directory(fs, path).partitions if whole else [_named(path)]:
             reason = _reason_against(one, topics, whole)
@@ -81,7 +81,7 @@ def _named(path: Path) -> PartitionDirectory:
 
 
 def _reason_against(one: PartitionDirectory, topics: Mapping[str, str], whole: bool) -> str:
-    """Why a partition is not taken; "" when it is. RefusedError where it was named itself."""
+    """Returns why a partition is not taken, "" if it is. Raises RefusedError if the user named it directly."""
     topic = one.topic_partition.topic
     if topic in NOT_TAKEN:
         if not whole:

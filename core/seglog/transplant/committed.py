@@ -1,9 +1,9 @@
-"""Committed offsets, rid of the leader epoch and topic id that they were committed under.
+"""Removes leader epochs and topic ids from committed offsets.
 
 A group's committed offset carries the leader epoch of the record before it. In another cluster, whose epochs begin
-anew, a consumer that resumes from there takes the partition's lower epochs for stale news, or the missing epoch for a
-truncation, and begins at its reset policy. So these epochs become -1, "not known", which every version of clients
-understands. A topic id becomes that of nothing: the topic has another one now.
+anew, a resuming consumer takes the partition's lower epochs for stale metadata, or the missing epoch for a truncation,
+and falls back to its reset policy. These epochs therefore become -1, "not known", which clients of every version
+understand. A topic id becomes the zero id: the topic has another one now.
 
 Kafka: OffsetCommitValue (leaderEpoch since version 3, topicId since 4), SubscriptionState.maybeCompleteValidation,
 Metadata.updateLastSeenEpochIfNewer.
@@ -17,7 +17,6 @@ from dataclasses import replace
 import numpy as np
 
 from seglog import layout
-from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.format.columns import Records
 from seglog.format.compression import compress, decompress
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit
@@ -28,8 +27,6 @@ from seglog.format.windows import WHOLE_LIMIT
 from seglog.format.wire import WireError
 from seglog.model import Compression
 
-__all__ = ["OFFSETS_TOPIC", "forget_epochs", "with_forgotten_epochs"]
-
 _HEAD = struct.Struct(">hqi")  # version, offset, leader epoch
 _EPOCH_SINCE, _TOPIC_ID_SINCE = 3, 4
 _EPOCH_AT = 10
@@ -37,18 +34,19 @@ _UNKNOWN_EPOCH = b"\xff\xff\xff\xff"
 
 
 def forget_epochs(data: np.ndarray, batches: np.ndarray, position: int) -> np.ndarray:
-    """Changes uncompressed batches in place; returns those that changed, whose checksums are to be made anew."""
+    """Changes uncompressed batches in place; returns those that changed, whose checksums must be recomputed."""
     changed: set[int] = set()
     for records in decode_records(data, batches, position):
-        owner = records.rows["batch"]
-        for i in _commits(records):
+        rows = records.rows
+        may_be_commit = (rows["key_size"] >= 2) & (rows["value_size"] >= _HEAD.size)
+        for i in np.flatnonzero(may_be_commit).tolist():
             if _forget(records, i, data):
-                changed.add(records.first_batch + int(owner[i]))
+                changed.add(records.first_batch + int(rows["batch"][i]))
     return batches[sorted(changed)]
 
 
 def with_forgotten_epochs(batch: bytes) -> bytes:
-    """A compressed batch with its commits changed, compressed anew; the same bytes when it holds none."""
+    """Returns a compressed batch with its commits changed, compressed anew; the same bytes if it holds none."""
     header = RecordBatchHeader.read(batch)
     payload = decompress(header.codec, memoryview(batch)[layout.RECORD_BATCH_OVERHEAD :], limit=WHOLE_LIMIT)
     plain = replace(header, attributes=header.attributes & ~layout.CODEC_MASK)
@@ -58,15 +56,8 @@ def with_forgotten_epochs(batch: bytes) -> bytes:
     return encode_batch(header, compress(Compression(header.codec), data[layout.RECORD_BATCH_OVERHEAD :].tobytes()))
 
 
-def _commits(records: Records) -> list[int]:
-    """The records that may be commits with an epoch, by their sizes."""
-    rows = records.rows
-    wanted = (rows["key_size"] >= 2) & (rows["value_size"] >= _HEAD.size)
-    return [int(i) for i in np.flatnonzero(wanted)]
-
-
 def _forget(records: Records, i: int, data: np.ndarray) -> bool:
-    """Changes one value, which lies in `data` as in the records' own bytes; whether it did."""
+    """Changes one value in `data`, where it lies at the same place as in the records' own bytes; True if it did."""
     key, value = records.key(i) or b"", records.value(i) or b""
     if not is_offset_commit(key):
         return False
@@ -82,7 +73,7 @@ def _forget(records: Records, i: int, data: np.ndarray) -> bool:
 
 
 def _forget_topic_id(key: bytes, value: bytes, at: int, data: np.ndarray) -> bool:
-    """The id is a tagged field, the only one, at the end of the value."""
+    """Zeroes the topic id, which is the only tagged field and ends the value; True if there was one."""
     try:
         record = decode_coordinator_record(OFFSETS, key, value)
     except WireError:

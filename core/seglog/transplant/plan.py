@@ -1,4 +1,4 @@
-"""What a transplant will do, as data: `--dry-run` prints it, `apply` carries it out."""
+"""The plan of a transplant as data: `--dry-run` prints it, `apply` carries it out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MARKER_BYTES = 78
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A transaction that is open in the source, and the marker that ends it: at `offset`, with `commit` or without.
+    """An open transaction of the source, and the marker that ends it at `offset`: COMMIT with `commit`, else ABORT.
 
-    `why` says how that was decided; `certain` is false where the coordinator's log was not there to ask.
+    `why` gives the reason for the choice; `certain` is false if the coordinator's log was not there to decide it.
     """
 
     transaction: Transaction
@@ -36,7 +36,7 @@ class Ending:
         return "COMMIT" if self.commit else "ABORT"
 
     def described(self) -> str:
-        """For an operator."""
+        """Returns a sentence for the operator."""
         one = self.transaction
         return (
             f"end the open transaction of producer {one.producer_id} ({count_text(one.records, 'record')} from offset"
@@ -46,7 +46,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """One partition. With `done` the target holds the data already, and nothing is to be done."""
+    """One partition. `done` is set if the target holds the data already, and there is nothing to do."""
 
     source: SourceLog
     target: TargetPartition
@@ -104,8 +104,8 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class TransplantPlan:
-    """All partitions, in the order of their new names. `left_out` says of what is not taken why; `notes` are sentences
-    that an operator should read."""
+    """All partitions, by their new names. `left_out` lists (path, reason) of directories not taken; `notes` are
+    sentences for the operator."""
 
     log_directory: Path
     partitions: tuple[PartitionPlan, ...]
@@ -120,7 +120,7 @@ class TransplantPlan:
 
     @property
     def bytes_needed(self) -> int:
-        """Disk space for all new files."""
+        """The disk space for all new files."""
         return sum(one.bytes_needed for one in self.pending)
 
     @property

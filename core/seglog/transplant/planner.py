@@ -1,9 +1,9 @@
-"""Making a plan: every source is read, every target looked at, and nothing is changed.
+"""Plans a transplant: reads every source, inspects every target, and changes nothing.
 
-A transaction that is open at the end of a source cannot go on: its producer belongs to the old cluster. It is ended as
-its coordinator had decided (`__transaction_state` of the sources' log directories). A transaction that came to
-PrepareCommit was acknowledged as committed, and only its marker did not come that far: it gets COMMIT. Every other one
-gets ABORT, as the coordinator would have ended it. Where nobody can be asked it is ABORT too, and a note says so.
+A transaction that is open at the end of a source cannot continue: its producer belongs to the old cluster. The plan
+ends it as its coordinator had decided (`__transaction_state` of the sources' log directories). A transaction in
+PrepareCommit was acknowledged as committed, and only its marker is missing: it gets COMMIT. Every other one gets ABORT,
+as the coordinator would have ended it. Without a coordinator's log it is ABORT, too, and a note says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seglog.units import count_text
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What all partitions of a plan share. `coordinators` is None where no `__transaction_state` was there to read."""
+    """The inputs that all partitions of a plan share. `coordinators` is None without a `__transaction_state`."""
 
     target: TargetDirectory
     coordinators: Mapping[int, Coordinated] | None
@@ -40,7 +40,7 @@ class Circumstances:
 
 
 class Planner:
-    """Plans one partition after the other."""
+    """Plans partitions one by one."""
 
     def __init__(self, fs: FileSystem, common: Circumstances, progress: BytesRead) -> None:
         self._fs, self._common, self._progress = fs, common, progress
@@ -49,15 +49,15 @@ class Planner:
         self._checkpoints = Checkpoints(fs)
 
     def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
-        """What is to be done for a partition. RefusedError, CorruptionError where it would lose data."""
+        """Plans one partition. Raises RefusedError or CorruptionError if a transplant would lose data."""
         target = self._common.target.partition(wanted.target, every_replica=self._common.every_replica)
-        notes = list(self._compared_counts(wanted, target))
+        notes = list(self._compare_counts(wanted, target))
         source = read_source(self._fs, wanted.directory, wanted.partition, self._checkpoints, self._progress)
         endings = tuple(self._endings(source))
         plan = PartitionPlan(source, target, endings)
         if not target.is_empty:
             if not is_there(self._fs, plan):
-                raise RefusedError(f"{target.directory} holds other data, which would be lost: {_instead(target)}")
+                raise RefusedError(f"{target.directory} holds other data, which would be lost: {_remedy(target)}")
             return replace(plan, done=True)
         notes += self._warnings(plan, config)
         done = source.is_empty and source.log_end == 0
@@ -70,21 +70,21 @@ class Planner:
             yield Ending(one, source.log_end + i, commit, epoch, why, certain)
 
     def _decided(self, one: Transaction, partition: TopicPartition) -> tuple[bool, str, bool]:
-        """(committed, why, whether the coordinator said so)."""
+        """Returns (committed, reason, whether the coordinator's log says so)."""
         coordinators = self._common.coordinators
         if coordinators is None:
-            return False, "no __transaction_state is there that could tell whether it was committed", False
+            return False, "there is no __transaction_state to tell whether it was committed", False
         known = coordinators.get(one.producer_id)
         if known is None:
-            return False, "the __transaction_state that is there does not know its producer", False
+            return False, "__transaction_state does not know its producer", False
         if known.had_committed(one, (partition.topic, partition.partition)):
             return True, f"its coordinator had committed it ({known.describe()})", True
         return False, f"its coordinator had not committed it ({known.describe()})", True
 
-    # --- what an operator should know ---------------------------------------------------------------------
+    # --- checks and warnings for the operator -------------------------------------------------------------
 
-    def _compared_counts(self, wanted: Wanted, target: TargetPartition) -> Iterator[str]:
-        """Keys and groups find their partition by the number of partitions."""
+    def _compare_counts(self, wanted: Wanted, target: TargetPartition) -> Iterator[str]:
+        """Compares the numbers of partitions, by which keys and groups find theirs; yields a note if unsure."""
         around, topic = wanted.directory.parent, wanted.partition.topic
         if around not in self._metadata:
             self._metadata[around] = read_cluster_metadata(self._fs, around, assignments=True)
@@ -94,16 +94,16 @@ class Planner:
         least = self._least_counts(around).get(topic, wanted.partition.partition + 1)
         if target.count is None or (count or least) == target.count:
             return
-        said = f"{wanted.target.topic} has {count_text(target.count, 'partition')} in the new cluster"
+        new = f"{wanted.target.topic} has {count_text(target.count, 'partition')} in the new cluster"
         if count or topic == OFFSETS_TOPIC or least > target.count or self._common.target.metadata is None:
             raise RefusedError(
-                f"{wanted.directory}: {topic} had {count or f'at least {least}'} partitions, and {said}: keys and"
-                " groups would be looked for in other ones. Make the topic anew with the same number"
+                f"{wanted.directory}: {topic} had {count or f'at least {least}'} partitions, and {new}: keys and"
+                " groups would be looked for in other partitions. Make the topic anew with the same number"
             )
-        yield f"{said}; how many {topic} had is not known, but at least {least}"
+        yield f"{new}; how many {topic} had is not known, but at least {least}"
 
     def _least_counts(self, around: Path) -> dict[str, int]:
-        """How many partitions each topic has at least, by what lies in a log directory."""
+        """Returns the least number of partitions that each topic must have, by the directories in a log directory."""
         if around not in self._counts:
             live = [one.topic_partition for one in list_log_directory(self._fs, around).live]
             self._counts[around] = {one.topic: one.partition + 1 for one in live}  # the highest number comes last
@@ -114,7 +114,7 @@ class Planner:
         for ending in plan.endings:
             if not ending.certain:
                 yield (
-                    f"{name}: the transaction of producer {ending.transaction.producer_id} is ended by ABORT, and"
+                    f"{name}: the transaction of producer {ending.transaction.producer_id} is ended by ABORT, because"
                     f" {ending.why}: give the log directories with __transaction_state by --transactions-of"
                 )
         if source.torn_bytes:
@@ -124,24 +124,20 @@ class Planner:
                 f"{name}: the log ends at offset {source.log_end}, and offsets below {source.committed_below} had been"
                 " acknowledged: another replica may have them"
             )
-        old = self._too_old(source, config)
-        if old:
-            yield (
-                f"{name}: retention.ms={config.retention_ms} of the new cluster deletes {old} of"
-                f" {count_text(len(source.segments), 'segment')} soon after the start: set it to -1 first"
-                f" (kafka-configs --alter --add-config retention.ms=-1)"
-            )
-
-    def _too_old(self, source: SourceLog, config: LogConfig) -> int:
-        if not config.delete or config.retention_ms < 0:
-            return 0
-        limit = self._common.now_ms - config.retention_ms
-        times = (max(one.largest_timestamp, 0) or one.modified_ms for one in source.segments if one.valid_bytes)
-        return sum(time < limit for time in times)
+        if config.delete and config.retention_ms >= 0:
+            limit = self._common.now_ms - config.retention_ms
+            times = (max(one.largest_timestamp, 0) or one.modified_ms for one in source.segments if one.valid_bytes)
+            expired = sum(time < limit for time in times)
+            if expired:
+                yield (
+                    f"{name}: retention.ms={config.retention_ms} of the new cluster deletes {expired} of"
+                    f" {count_text(len(source.segments), 'segment')} soon after the start: set it to -1 first"
+                    f" (kafka-configs --alter --add-config retention.ms=-1)"
+                )
 
 
-def _instead(target: TargetPartition) -> str:
-    """What helps where a partition of the target holds data; the topic of committed offsets has no other name."""
+def _remedy(target: TargetPartition) -> str:
+    """Returns the advice for a target partition with data; the topic of committed offsets cannot be renamed."""
     if target.partition.topic != OFFSETS_TOPIC:
         return "transplant into an empty partition (make a topic of another name, and say --topic OLD=NEW)"
     return (

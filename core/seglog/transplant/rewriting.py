@@ -1,17 +1,15 @@
-"""Batches of one cluster as another one can hold them: the same records at the same offsets, under other names.
-
-Three fields of a batch's header mean something in the cluster that wrote it, and there alone:
+"""Rewrites the batch header fields that mean something only in the cluster that wrote them. Records and offsets stay.
 
 - The leader epoch (outside the checksum) becomes 0. The new cluster counts from its own beginning, and a follower skips
   batches whose epoch is above its leader's.
-- The producer of a batch that is no part of a transaction is forgotten (id, epoch and sequence -1), as nothing but
-  duplicate detection needs it. No broker makes a producer's state of such a batch, however it comes by it.
-- The producer of a transaction's batch or marker moves to the ids from 2^62 on. It has to stay one, as markers and the
+- A batch outside transactions loses its producer (id, epoch and sequence -1): only duplicate detection needs it. No
+  broker makes a producer's state from such a batch, however it comes by it.
+- The producer of a transaction's batch or marker moves to the ids from 2^62 on. It must remain, as markers and the
   index of aborted transactions name it. A controller hands out ids from 0 on, in blocks of 1000, and never gets there.
 
-So no id in the data can be one that the new cluster hands out, and no write of it can be taken for a duplicate
-(Kafka: ProducerStateManager, ProducerIdControlManager). What is done twice changes nothing more. Messages of magic 0
-and 1 know none of these fields.
+So the new cluster never hands out an id that is in the data, and takes none of its writes for a duplicate (Kafka:
+ProducerStateManager, ProducerIdControlManager). Rewriting a second time changes nothing. Messages of magic 0 and 1
+have none of these fields.
 """
 
 from __future__ import annotations
@@ -34,26 +32,26 @@ _FOREIGN_BIT = 0x40  # of an id's first byte: 2^62
 
 @dataclass(slots=True)
 class Rewritten:
-    """How many batches got another leader epoch, lost their producer, and got a producer id from 2^62 on."""
+    """The numbers of batches with a new leader epoch, without their producer now, and with a moved producer id."""
 
     epochs: int = 0
     forgotten: int = 0
     moved: int = 0
 
     def add(self, other: Rewritten) -> None:
-        """Counts those of `other`, too."""
+        """Adds the counts of `other`."""
         self.epochs += other.epochs
         self.forgotten += other.forgotten
         self.moved += other.moved
 
 
 def foreign_id(producer_id: int) -> int:
-    """The id that a transaction's producer gets."""
+    """Returns the new id of a transaction's producer."""
     return producer_id | FOREIGN_PRODUCERS
 
 
 def counted(rows: np.ndarray) -> Rewritten:
-    """What `rewrite` changes in these batches (layout.BATCH)."""
+    """Counts the changes that `rewrite` makes to these batches (layout.BATCH)."""
     batches = rows[rows["magic"] >= 2]
     forgotten, moved = _whose_producer_changes(batches)
     epochs = int(np.count_nonzero(batches["leader_epoch"] != LEADER_EPOCH))
@@ -63,7 +61,7 @@ def counted(rows: np.ndarray) -> Rewritten:
 def rewrite(data: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
     """Rewrites batches (layout.BATCH) in `data`, whose first byte lies at `position` of the file.
 
-    Returns the rows whose checksum has to be made anew (`seal`): headers are enough for this step.
+    Returns the rows whose checksum must be recomputed (`seal`). `data` need only hold the headers.
     """
     batches = rows[rows["magic"] >= 2]
     at = (batches["position"] - position).astype(np.int64)
@@ -76,7 +74,7 @@ def rewrite(data: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
 
 
 def seal(data: np.ndarray, batches: np.ndarray, position: int) -> None:
-    """Makes the checksums of whole batches in `data` anew."""
+    """Recomputes the checksums of whole batches in `data`."""
     if len(batches):
         set_checksums(data, batches, position, checksums(data, batches, position))
 
@@ -88,7 +86,7 @@ def set_checksums(data: np.ndarray, batches: np.ndarray, position: int, values: 
 
 
 def _whose_producer_changes(batches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Masks of the batches whose producer is forgotten, and of those whose producer moves."""
+    """Returns the masks of the batches that lose their producer, and of those whose producer moves."""
     known = batches["producer_id"] >= 0
     transactional = (batches["attributes"] & layout.TRANSACTIONAL_MASK) != 0
     return known & ~transactional, known & transactional & (batches["producer_id"] < FOREIGN_PRODUCERS)

@@ -1,13 +1,13 @@
-"""A partition of a dead cluster, as it can be taken over: read once from end to end, and never changed.
+"""Reads a partition of a dead cluster once from end to end, for a transplant; never changes it.
 
-1. What a crash left is settled as a starting broker would, in memory (`log.swap`): a replacement of segments that was
-   complete counts, one that was not does not.
-2. Segments that lie below the log start as a whole were deleted, and stay behind.
-3. Every batch is checked. A torn end of the last segment is what a crash of a broker leaves, and is cut off; other
-   damage refuses the partition, as what is good after it would be lost.
-4. Transactions are followed to the log's end: what is still open there has to be ended.
+1. Settle in memory what a crash left, as a starting broker would (`log.swap`): a replacement of segments counts if it
+   was complete.
+2. Leave out segments that lie wholly below the log start: they were deleted.
+3. Check every batch. A torn end of the last segment is what a broker's crash leaves, and is cut off; other damage
+   refuses the partition, as the good batches after it would be lost.
+4. Follow transactions to the end of the log: those still open must be ended.
 
-Indexes, snapshots and leader epochs are made anew from the batches, so that their padding and gaps do not matter.
+Indexes, snapshots and leader epochs are rebuilt from the batches, so their padding and gaps do not matter.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A `.log` to take over: its first `valid_bytes`, which may be fewer than it has. `largest_timestamp` is -1 where
-    no batch has one."""
+    """A `.log` to take over: its first `valid_bytes`, perhaps not all of it. `largest_timestamp` is -1 if no batch has
+    one."""
 
     base_offset: int
     path: Path
@@ -56,10 +56,10 @@ class SourceSegment:
 
 @dataclass(slots=True)
 class SourceLog:
-    """What is to be taken over of a partition. Offsets are those of the log; `torn` says why `torn_bytes` at its end
-    are no part of it, "" when there are none. `open` are the transactions without a marker.
+    """The part of a partition to take over. `torn` says why `torn_bytes` at its end are left out, "" if there are none.
+    `open` are the transactions without a marker.
 
-    `fs` is the source as a broker would see it after its start; `facts` what its files were when they were read.
+    `fs` shows the source as a broker would see it after its start; `facts` are its files' states when they were read.
     """
 
     directory: Path
@@ -81,19 +81,19 @@ class SourceLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no batch."""
+        """True if it holds no batch."""
         return self.batches == 0
 
 
 class Checkpoints:
-    """Log starts and high watermarks by the checkpoints of the log directories around partitions, each read once."""
+    """The log starts and high watermarks in the checkpoints of partitions' log directories; reads each file once."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
         self._known: dict[Path, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
 
     def of(self, directory: Path) -> tuple[int, int]:
-        """Log start and high watermark of the partition in `directory`; 0 where they do not say it."""
+        """Returns the log start and high watermark of the partition in `directory`; 0 if they are unknown."""
         name = filenames.parse_partition_directory(directory.name)
         if name is None or name.state is not PartitionState.LIVE:
             return 0, 0
@@ -109,9 +109,9 @@ class Checkpoints:
 def read_source(
     fs: FileSystem, directory: Path, partition: TopicPartition, checkpoints: Checkpoints, progress: BytesRead
 ) -> SourceLog:
-    """Reads the partition in `directory`. CorruptRecordError for damage, RefusedError for what cannot be taken over.
+    """Reads the partition in `directory`; creates, locks and changes nothing. `partition` is its name there.
 
-    `partition` is its name there. Nothing is created, locked or changed.
+    Raises CorruptRecordError for damage, RefusedError if it cannot be taken over.
     """
     require_batches(fs, directory)
     overlay = OverlayFileSystem(fs)
@@ -126,20 +126,20 @@ def read_source(
     listing = list_partition(overlay, directory)
     if listing.orphans:
         raise RefusedError(
-            f"{listing.orphans[0].path}: its .log is missing, so that the directory was copied in part; {MENDING}"
+            f"{listing.orphans[0].path}: its .log is missing, so the directory was copied in part; {MENDING}"
         )
     _Reading(found, listing, checkpoints, progress).read()
     return found
 
 
 def log_files(fs: FileSystem, directory: Path) -> dict[Path, FileStatus]:
-    """What the operating system says of the partition's data: if it is the same later, nothing wrote to it."""
+    """Returns the status of the partition's data files: if it is the same later, nothing wrote to them."""
     names = ((name, status) for name, status in fs.entries(directory) if not status.is_directory)
     return {directory / name: status for name, status in names if ".log" in name}
 
 
 def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
-    """RefusedError when the source's data is no longer what was read."""
+    """Raises RefusedError if the source's data changed since it was read."""
     now = log_files(fs, source.directory)
     for path in sorted({*now, *source.facts}):
         before, after = source.facts.get(path), now.get(path)
@@ -151,7 +151,7 @@ def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
 
 
 class _Reading:
-    """One pass over a source."""
+    """One pass over a source, which fills a SourceLog."""
 
     def __init__(
         self, found: SourceLog, listing: PartitionListing, checkpoints: Checkpoints, progress: BytesRead
@@ -159,7 +159,8 @@ class _Reading:
         self._found, self._listing, self._checkpoints, self._progress = found, listing, checkpoints, progress
         self._surveyor = SegmentSurveyor(found.fs)
         self._last_offset = _NO_OFFSET
-        self._stopped_in_order = _stopped_in_order(found.fs, found.directory)
+        marker = found.directory.parent / filenames.CLEAN_SHUTDOWN_FILE
+        self._clean_shutdown = found.fs.status(marker) is not None
 
     def read(self) -> None:
         found, segments = self._found, list(self._listing.segments)
@@ -183,12 +184,12 @@ class _Reading:
             )
 
     def _require_whole(self, segments: list[SegmentFiles]) -> None:
-        """RefusedError for an empty log before the last one whose index says that it was not empty."""
+        """Raises RefusedError for an empty `.log` with a filled index, unless it is the last one."""
         for segment in segments[:-1]:
             index = None if segment.offset_index is None else self._found.fs.status(segment.offset_index)
             if segment.size == 0 and index is not None and index.size:
                 raise RefusedError(
-                    f"{segment.log} is empty and its index is not, so that the directory was copied in part; {MENDING}"
+                    f"{segment.log} is empty and its index is not, so the directory was copied in part; {MENDING}"
                 )
 
     def _steps(self, segments: list[SegmentFiles]) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
@@ -199,7 +200,8 @@ class _Reading:
     def _segment(
         self, segment: SegmentFiles, following: int | None
     ) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
-        """The pieces of a segment, whose offsets lie below those of the `following` one; None: it is the last."""
+        """Yields the good pieces of a segment. Its offsets must lie below `following`, the base offset of the next one;
+        None for the last segment."""
         found, offsets, is_last = self._found, PlausibleOffsets.of_segment(segment.base_offset), following is None
         if following is not None:
             offsets = PlausibleOffsets(offsets.least, min(offsets.most, following - 1))
@@ -227,9 +229,9 @@ class _Reading:
         found.segments.append(SourceSegment(segment.base_offset, segment.log, valid, segment.modified_ms, largest))
 
     def _torn(self, segment: SegmentFiles, damage: CorruptRecordError, is_last: bool) -> int:
-        """The bytes that count of a segment whose end is damaged; that damage raised where no crash explains it."""
+        """Returns the valid bytes of a segment with a damaged end. Raises the damage if no crash explains it."""
         position = damage.position or 0
-        if not is_last or (damage.first_offset is not None and self._stopped_in_order):
+        if not is_last or (damage.first_offset is not None and self._clean_shutdown):
             raise _refused(damage)
         self._found.torn = f"{segment.log.name} from position {position} on: {damage.reason}"
         self._found.torn_bytes = segment.size - position
@@ -238,7 +240,7 @@ class _Reading:
     def _good(
         self, segment: SegmentFiles, step: WalkedEntries, offsets: PlausibleOffsets
     ) -> tuple[int, CorruptRecordError | None]:
-        """How many batches of a piece are good up to the first that is not, and what is wrong with that one."""
+        """Returns the number of good batches before the first bad one of a piece, and what is wrong with that."""
         judged = self._surveyor.verdicts(segment.log, step, offsets)
         rows = step.batches
         before = np.concatenate(([self._last_offset], rows["last_offset"][:-1]))
@@ -261,7 +263,7 @@ class _Reading:
 
 
 def _front(piece: WalkedEntries, count: int) -> WalkedEntries:
-    """The first batches of a piece."""
+    """Returns the first batches of a piece."""
     if count == len(piece.batches):
         return piece
     rows = piece.batches[:count]
@@ -273,7 +275,3 @@ def _refused(damage: CorruptRecordError) -> CorruptRecordError:
     return CorruptRecordError(
         damage.path, f"{damage.reason}; {MENDING}", damage.position, damage.first_offset, damage.last_offset
     )
-
-
-def _stopped_in_order(fs: FileSystem, directory: Path) -> bool:
-    return fs.status(directory.parent / filenames.CLEAN_SHUTDOWN_FILE) is not None

@@ -1,12 +1,12 @@
-"""The new files of a partition, made in a run's folder from a source that is only read.
+"""Makes the new files of a partition in a run's folder, from a source that is only read.
 
-1. Its batches are written under their new names (`rewriting`), segment by segment, and the markers after the last.
-2. The new log is recovered as by a broker that finds nothing but batches: indexes, the index of aborted transactions,
-   producers. What this comes to must be what was planned.
-3. `leader-epoch-checkpoint` gets its one entry, and every file the owner and mode that a broker's file has here; the
-   logs keep their times, by which messages of magic 0 and 1 are cleaned and deleted.
+1. Write its batches, rewritten (`rewriting`), segment by segment, and the markers after the last one.
+2. Recover the new log like a broker that finds only batches: indexes, the index of aborted transactions, producers. The
+   result must match the plan.
+3. Write the one entry of `leader-epoch-checkpoint`, and give every file the owner and mode of a broker's file here. The
+   `.log` files keep their times, by which messages of magic 0 and 1 are cleaned and deleted.
 
-The bytes depend on source and plan alone, so that a target that holds them already is recognised (`is_there`).
+The bytes depend only on source and plan, so a target that holds them already is recognised (`is_there`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from seglog.transplant.source import SourceLog, SourceSegment, require_unchanged
 def stage_partition(
     fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfig, folder: Path, progress: BytesRead
 ) -> list[Change]:
-    """Makes the files in the run's folder, durably; returns what has to change in the target, in the order to do it."""
+    """Makes the files in the run's folder, durably; returns the changes to the target, in order."""
     place = folder / NEW / str(plan.partition)
     fs.make_directory(place, parents=True)
     for segment in plan.source.segments:
@@ -63,10 +63,11 @@ def stage_partition(
 
 
 def is_there(fs: FileSystem, plan: PartitionPlan) -> bool:
-    """Whether the target's log begins with the very bytes that would be put there."""
+    """True if the target's log begins with the very bytes that would be put there."""
     theirs = chain.from_iterable(_read(fs, segment.log) for segment in plan.target.listing.segments)
     waiting = memoryview(b"")
-    for piece in _all_bytes(plan):
+    rewritten = (piece for segment in plan.source.segments for piece in _rewritten(plan.source, segment))
+    for piece in chain(rewritten, map(marker_of, plan.endings)):
         ours = memoryview(piece)
         while ours:
             if not waiting:
@@ -81,7 +82,7 @@ def is_there(fs: FileSystem, plan: PartitionPlan) -> bool:
 
 
 def marker_of(ending: Ending) -> bytes:
-    """The control batch that ends an open transaction; its time is that of the transaction's last batch."""
+    """Returns the control batch that ends an open transaction, with the time of the transaction's last batch."""
     one = ending.transaction
     producer = ProducerIdentity(foreign_id(one.producer_id), one.producer_epoch, transactional=True)
     data = encode_end_txn_marker(producer, ending.commit, ending.coordinator_epoch, max(0, one.last_timestamp))
@@ -91,12 +92,6 @@ def marker_of(ending: Ending) -> bytes:
 
 
 # --- bytes ------------------------------------------------------------------------------------------------
-
-
-def _all_bytes(plan: PartitionPlan) -> Iterator[bytes]:
-    for segment in plan.source.segments:
-        yield from _rewritten(plan.source, segment)
-    yield from map(marker_of, plan.endings)
 
 
 def _write_log(fs: FileSystem, plan: PartitionPlan, segment: SourceSegment, path: Path, progress: BytesRead) -> None:
@@ -111,7 +106,7 @@ def _write_log(fs: FileSystem, plan: PartitionPlan, segment: SourceSegment, path
 
 
 def _rewritten(source: SourceLog, segment: SourceSegment) -> Iterator[bytes]:
-    """The new bytes of a segment. RefusedError when it is no longer as it was read."""
+    """Yields the new bytes of a segment. Raises RefusedError if it changed since it was read."""
     position = 0
     for step in LogWalk(source.fs, segment.path, end=segment.valid_bytes):
         if isinstance(step, Gap) or not step.valid.all():
@@ -145,7 +140,7 @@ def _piece(step: WalkedEntries, has_commits: bool) -> Iterator[bytes]:
 
 
 def _large(step: WalkedEntries) -> Iterator[bytes]:
-    """A batch that is too large to be held: its header is made anew when the checksum of its bytes is known."""
+    """Yields a batch that is too large for memory: its bytes are read twice, first for the checksum in its header."""
     row = step.batches
     start, size = int(row["position"][0]), int(row["size"][0])
     with step.source() as file:
@@ -170,7 +165,7 @@ def _read(fs: FileSystem, path: Path) -> Iterator[bytes]:
 
 
 def _recover(fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfig, place: Path) -> None:
-    """Step 2. RefusedError when the new log is not what was planned: the defect is ours, and nothing is changed."""
+    """Does step 2. Raises RefusedError if the new log differs from the plan: the defect is ours; nothing is changed."""
     options = LoadOptions(clean_shutdown=False, log_start_offset=plan.source.log_start)
     log = Log.open(place, config, fs=fs, clock=clock, options=options)
     found = log.log_start_offset, log.log_end_offset, len(log.producers.open_transactions), log.recovery.truncated_bytes
@@ -184,13 +179,13 @@ def _recover(fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfi
 
 
 def _finish_files(fs: FileSystem, plan: PartitionPlan, place: Path) -> None:
-    """Step 3."""
-    around = fs.status(plan.target.directory)
-    assert around is not None
+    """Does step 3, but for the epochs."""
+    directory = fs.status(plan.target.directory)
+    assert directory is not None
     times = {segment.base_offset: segment.modified_ms for segment in plan.source.segments}
     for name in fs.list(place):
         with fs.open(place / name, "r+") as file:
-            file.give(Access.within(around))
+            file.give(Access.within(directory))
             file.sync()
         parsed = parse_file_name(name)
         if parsed is not None and parsed.offset in times and parsed.kind in SEGMENT_KINDS:
@@ -198,7 +193,7 @@ def _finish_files(fs: FileSystem, plan: PartitionPlan, place: Path) -> None:
 
 
 def _changes(fs: FileSystem, plan: PartitionPlan, place: Path) -> list[Change]:
-    """What goes, then the segments by offset, then what speaks of all."""
+    """Returns the removals, then the new segments' files by offset, then the files about the whole log."""
     target, name = plan.target.directory, place.name
     staged, old = fs.list(place), [each for each, found in fs.entries(target) if not found.is_directory]
     gone = [each for each in old if each not in staged and each != filenames.PARTITION_METADATA]

@@ -1,8 +1,8 @@
-"""The log directory that partitions go to: a broker's of another cluster, stopped in order, that knows their topics.
+"""Checks the target log directory: it belongs to a cleanly stopped broker of another cluster that knows the topics.
 
-What the new cluster knows stands in its `__cluster_metadata-0` (`configuration.cluster_metadata`) and in each
-partition's `partition.metadata`, which stays. A partition is refused where a starting broker would set it aside as a
-stray, or where another replica could cut it off.
+The new cluster's knowledge is in its `__cluster_metadata-0` (`configuration.cluster_metadata`) and in each partition's
+`partition.metadata`, which stays. A partition is refused if a starting broker would set it aside as a stray, or if
+another replica could make the broker truncate it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ _METADATA_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class TargetPartition:
-    """A partition directory of the new cluster. `count` is how many partitions its topic has, None where nothing says
-    it."""
+    """A partition directory of the new cluster. `count` is the number of its topic's partitions, None if unknown."""
 
     directory: Path
     partition: TopicPartition
@@ -44,14 +43,14 @@ class TargetPartition:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no data lies there, leftovers included."""
+        """True if it holds no data, not even in leftovers."""
         deleted = filenames.FileState.DELETED.value
         kept = any(".log." in path.name and not path.name.endswith(deleted) for path in self.listing.leftovers)
         return self.listing.size == 0 and not kept and self.listing.format == "kafka"
 
 
 class TargetDirectory:
-    """The log directory. RefusedError unless its broker was stopped in order."""
+    """The log directory. Raises RefusedError unless its broker was stopped cleanly."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.fs, self.path = fs, path
@@ -68,14 +67,14 @@ class TargetDirectory:
             )
         if not self.listing.clean_shutdown:
             raise RefusedError(
-                f"{path} has no {filenames.CLEAN_SHUTDOWN_FILE}: its broker runs, or was not stopped in order. Start"
+                f"{path} has no {filenames.CLEAN_SHUTDOWN_FILE}: its broker runs, or was not stopped cleanly. Start"
                 " it, stop it with SIGTERM, and wait for its end"
             )
         self._identity = identity_of(fs, path)
 
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
-        """What the cluster says of topics; None where it cannot be found."""
+        """The cluster's metadata; None if it cannot be found."""
         found = find_metadata(self.fs, self.path, None)
         return None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
 
@@ -85,17 +84,17 @@ class TargetDirectory:
         return frozenset(one.path for one in self.listing.live)
 
     def has_topic(self, topic: str) -> bool:
-        """Whether any partition of the topic lies here."""
+        """True if any partition of the topic lies here."""
         return any(one.topic_partition.topic == topic for one in self.listing.live)
 
     def has_place(self, key: TopicPartition) -> bool:
-        """Whether the broker serves the partition from here."""
+        """True if the broker serves the partition from here."""
         return self.path / str(key) in self._served
 
     def partition(self, key: TopicPartition, *, every_replica: bool = False) -> TargetPartition:
-        """The partition's place. RefusedError where the broker would not serve what is put there.
+        """Returns the partition's place. Raises RefusedError if the broker would not serve what is put there.
 
-        With `every_replica` the user has said that all replicas get the same data before any of them starts.
+        `every_replica` is the user's word that all replicas get the same data before any of them starts.
         """
         directory = self.path / str(key)
         if not self.has_place(key):
@@ -105,17 +104,17 @@ class TargetDirectory:
         return TargetPartition(directory, key, topic_id, count, list_partition(self.fs, directory))
 
     def notes(self) -> Iterator[str]:
-        """What could not be looked up."""
+        """Yields notes about metadata that is missing or could not be read."""
         if self.metadata is None:
-            yield f"{self.path}: no {filenames.CLUSTER_METADATA_TOPIC}-0 is there: replicas were not compared"
+            yield f"{self.path} has no {filenames.CLUSTER_METADATA_TOPIC}-0: replicas were not compared"
         else:
             yield from self.metadata.problems
 
     def absences(self, keys: Iterable[TopicPartition]) -> list[RefusedError]:
-        """What to say of those of the partitions that have no place here: one error for all topics of clients."""
+        """Returns errors for the partitions without a place here: one for committed offsets, one for all others."""
         missing = [key for key in keys if not self.has_place(key)]
-        alike = ([key for key in missing if (key.topic == OFFSETS_TOPIC) is internal] for internal in (True, False))
-        return [RefusedError(self._missing(group)) for group in alike if group]
+        groups = ([key for key in missing if (key.topic == OFFSETS_TOPIC) is internal] for internal in (True, False))
+        return [RefusedError(self._missing(group)) for group in groups if group]
 
     def _missing(self, keys: Sequence[TopicPartition]) -> str:
         if keys[0].topic == OFFSETS_TOPIC:
@@ -125,7 +124,7 @@ class TargetDirectory:
         else:
             how = "start the broker, make the topics with the same numbers of partitions and one replica, and stop it"
         aside = "set it aside as a stray" if len(keys) == 1 else "set them aside as strays"
-        return f"{self.path} has no {', '.join(map(str, keys))}, so that a broker would {aside}: {how}"
+        return f"{self.path} has no {', '.join(map(str, keys))}, so a broker would {aside}: {how}"
 
     def _topic_id(self, directory: Path) -> str:
         path = directory / filenames.PARTITION_METADATA
@@ -133,7 +132,7 @@ class TargetDirectory:
             return format_uuid(parse_partition_metadata(self.fs.read_bytes(path, _METADATA_BYTES), path).topic_id)
         except FileNotFoundError as error:
             raise RefusedError(
-                f"{path} is missing, so that a broker takes the partition for a stray; let it start and stop once"
+                f"{path} is missing, so a broker takes the partition for a stray; let it start and stop once"
             ) from error
         except SeglogError as error:
             raise RefusedError(f"{error}; a broker would not start with it") from error
@@ -149,7 +148,7 @@ class TargetDirectory:
         if known is None or known != topic_id or assigned is None:
             what = "no such partition" if assigned is None else "another topic id"
             raise RefusedError(
-                f"{directory}: the cluster's metadata has {what}, so that a broker would set it aside as a stray"
+                f"{directory}: the cluster's metadata has {what}, so a broker would set it aside as a stray"
             )
         self._require_only_replica(directory, assigned, every_replica)
         return len(metadata.partitions[known])
@@ -160,7 +159,7 @@ class TargetDirectory:
             raise RefusedError(f"{directory}: the cluster has moved this partition to the brokers {assigned.replicas}")
         if len(assigned.replicas) > 1 and not every_replica:
             raise RefusedError(
-                f"{directory}: the partition has replicas on the brokers {list(assigned.replicas)}, and one that is"
-                " empty and leads first cuts off what was transplanted. Reassign it to this broker alone, or transplant"
-                " the same source to every one of them before any starts, with --every-replica"
+                f"{directory}: the partition has replicas on the brokers {list(assigned.replicas)}. If an empty one"
+                " leads first, the others truncate the transplanted log. Reassign the partition to this broker alone,"
+                " or transplant the same source to every one of them before any starts, with --every-replica"
             )

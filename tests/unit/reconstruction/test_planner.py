@@ -209,7 +209,7 @@ def test_a_directory_whose_number_makes_a_giant_of_its_topic_is_one_refusal(
     tmp_path: Path, allow_missing: bool
 ) -> None:
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0], "orders-2147483647": [0]})
-    with pytest.raises(RefusedError, match="orders-2147483647 would be the last of 2147483648 partitions, of which 2"):
+    with pytest.raises(RefusedError, match="orders-2147483647 would be the last of 2147483648 partitions, but only 2"):
         plan(one, allow_missing=allow_missing)
 
 
