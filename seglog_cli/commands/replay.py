@@ -70,7 +70,7 @@ def run(
       seglog replay --to kafka:9092 --state all.state --map all.csv --groups /mnt/dead1/data /mnt/dead2/data
       seglog replay --to kafka:9092 --state o.state --topic orders=orders-new --throttle 20MB /mnt/dead/data/orders-0
     """
-    from seglog.replay.replay import Replay, ReplayOptions
+    from seglog.replay.replay import Replay
     from seglog.replay.target import TargetCluster
     from seglog.serve.catalog import Catalog
     from seglog_cli.views.replay import show_plan, show_replayed
@@ -93,7 +93,8 @@ def run(
             session.clock,
             session.resolved(state),
             map_file=None if map_file is None else session.resolved(map_file),
-            options=ReplayOptions(names, throttle),
+            topics=names,
+            bytes_per_second=throttle,
         )
         planned = replay.plan()
         show_plan(session.console, planned)

@@ -1,8 +1,8 @@
-"""Which offset each record has now: runs of old and new offsets in a CSV file that grows with the replay.
+"""The offset map: runs of old and new offsets in a CSV file that grows with the replay.
 
 A line is `topic,partition,first_offset,last_offset,new_topic,new_partition,new_first_offset`: a run in which both sides
-ascend by one. The file is appended to and fsynced before the state that counts its bytes is saved, so that a killed run
-leaves at most lines that the next one cuts off.
+ascend by one. Lines are appended and fsynced before the state that counts their bytes is saved. A killed run thus
+leaves at most extra lines, which the next one cuts off.
 """
 
 from __future__ import annotations
@@ -23,19 +23,15 @@ HEADER = b"topic,partition,first_offset,last_offset,new_topic,new_partition,new_
 
 @dataclass(slots=True)
 class Run:
-    """Offsets `first` to `last` of a partition that became `new_first` and the ones after it."""
+    """Offsets `first` to `last` of a partition, which became the offsets from `new_first` on."""
 
     first: int
     last: int
     new_first: int
 
-    def follows(self, offset: int, new_offset: int) -> bool:
-        """Whether the pair goes on where this run ends."""
-        return offset == self.last + 1 and new_offset == self.new_first + (offset - self.first)
-
 
 class OffsetMap:
-    """The runs of a replay: those of earlier runs out of the file, and new ones."""
+    """The runs of offsets of a replay: those loaded from the file, and new ones."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self._fs, self._path = fs, path
@@ -46,16 +42,17 @@ class OffsetMap:
         self._size = 0
 
     def load(self, size: int) -> None:
-        """Takes the file's first `size` bytes, and cuts off what follows them."""
+        """Loads the file's first `size` bytes, and cuts off the rest. Raises RefusedError if it is no offset map, or
+        shorter."""
         if self._fs.status(self._path) is None:
             if size:
-                raise RefusedError(f"{self._path} is gone, and the state of the replay counts {size} bytes of it")
+                raise RefusedError(f"{self._path} is missing, but the state of the replay counts {size} bytes of it")
             self._fs.open(self._path, "create_new").close()
         with self._fs.open(self._path, "r+") as file:
             if file.size() < size:
-                raise RefusedError(f"{self._path} has {file.size()} bytes, and the state of the replay counts {size}")
+                raise RefusedError(f"{self._path} has {file.size()} bytes, but the state of the replay counts {size}")
             if not size and not HEADER.startswith(file.read_at(0, min(len(HEADER), file.size()))):
-                raise RefusedError(f"{self._path} is there already and is not an offset map")
+                raise RefusedError(f"{self._path} exists already and is not an offset map")
             data = file.read_at(0, size) or HEADER
             file.write_at(0, data[: len(HEADER)])
             file.truncate(len(data))
@@ -71,9 +68,9 @@ class OffsetMap:
             raise RefusedError(f"{self._path} is not an offset map: {error}") from error
 
     def add(self, source: TopicPartition, offset: int, target: TopicPartition, new_offset: int) -> None:
-        """A record at `offset` arrived at `new_offset`; offsets of a partition come in their order."""
+        """Adds a record that moved from `offset` to `new_offset`; the offsets of a partition must ascend."""
         run = self._open.get(source)
-        if run is not None and run.follows(offset, new_offset):
+        if run is not None and offset == run.last + 1 and new_offset == run.new_first + (offset - run.first):
             run.last = offset
             return
         self._open[source] = run = Run(offset, offset, new_offset)
@@ -82,8 +79,8 @@ class OffsetMap:
         self._new.append((source, run))
 
     def save(self) -> int:
-        """Appends the runs that are new, fsyncs, and returns the file's size. What fails is written again by the next
-        save, in the same place."""
+        """Appends the new runs, fsyncs, and returns the file's size. After an error, the next save writes them again,
+        in the same place."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         for source, run in self._new:
@@ -101,7 +98,7 @@ class OffsetMap:
         return self._size
 
     def translated(self, source: TopicPartition, offset: int) -> int | None:
-        """The new offset of the first record at `offset` or after it; None when none was replayed."""
+        """Returns the new offset of the first record at or after `offset`; None if none was replayed."""
         runs = self._runs.get(source, [])
         at = bisect_right(runs, offset, key=lambda run: run.first) - 1
         if at >= 0 and offset <= runs[at].last:

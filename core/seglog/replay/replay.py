@@ -1,23 +1,23 @@
-"""One replay: sources, the target's topics, what arrived, what is left, and the groups' offsets.
+"""Runs one replay: maps sources to targets, sends what is left, and translates the groups' offsets.
 
-1. Each source partition gets its target: the same topic and number, or as `topics` says. Topics that are not there, or
-   have another number of partitions, refuse the replay before anything is sent.
-2. A new replay notes where each target's log ends. One that goes on and was not ended in order first waits until these
-   ends stand still, and looks up in the target's log which records arrived after the last save (`_find_arrived`):
-   a partition's records arrive in order, so that they are the next ones of the source, perhaps with others' between.
-3. Committed records are sent, partition by partition, in offset order. Every delivery moves the state on; the state is
-   saved every second or so, and at the end, also after an error.
-4. With `groups`, committed offsets are translated by the offset map.
+1. Each source partition gets a target: the same topic and number, or the topic given by `topics`. Topics that are
+   missing or have too few partitions refuse the replay before anything is sent.
+2. A new replay notes the end of each target's log. A replay that continues after a killed run first waits until these
+   ends stand still, and looks up in the target's log which records arrived after the last save (`_find_arrived`): a
+   partition's records arrive in order, so they are the next ones of the source, perhaps with others' in between.
+3. Committed records are sent, partition by partition, in offset order. Every delivery advances the state, which is
+   saved about every second and at the end, even after an error.
+4. Committed offsets of groups are translated by the offset map.
 
-So each record arrives once, however often the replay is killed, as long as nothing else changes what was replayed:
-compaction or retention of the target between a kill and the next run.
+So each record arrives once, however often the replay is killed, unless compaction or retention changes the replayed
+records in the target between a kill and the next run.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -36,22 +36,14 @@ from seglog.storage.filesystem import FileSystem
 
 SAVE_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # how long the ends must stand still: a killed producer's last requests may still be under way
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, CLUSTER_METADATA_TOPIC})
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """What a replay does. `topics` maps old names to new ones; `bytes_per_second` bounds it (None: no bound)."""
-
-    topics: Mapping[str, str] = field(default_factory=dict)
-    bytes_per_second: int | None = None
+_INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, CLUSTER_METADATA_TOPIC})
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
     """A source partition and its target; offsets `next_offset` up to `end_offset` are left to replay.
 
-    `end_offset` is the last stable offset: what lies above it belongs to transactions that nobody ended.
+    `end_offset` is the last stable offset: an open transaction begins there.
     """
 
     source: TopicPartition
@@ -74,7 +66,10 @@ class Translated:
 
 
 class Replay:
-    """A replay of everything in `catalog` into `cluster`; `state_file` is what the next run goes on with."""
+    """A replay of everything in `catalog` into `cluster`; the next run continues from `state_file`.
+
+    `topics` maps old names to new ones; `bytes_per_second` limits the rate.
+    """
 
     def __init__(
         self,
@@ -85,51 +80,50 @@ class Replay:
         state_file: Path,
         *,
         map_file: Path | None,
-        options: ReplayOptions | None = None,
+        topics: Mapping[str, str] | None = None,
+        bytes_per_second: int | None = None,
     ) -> None:
         self._cluster, self._fs, self._clock = cluster, fs, clock
-        self._state_file, self._options = state_file, options or ReplayOptions()
-        self._sources = {
-            key: one for one in catalog if (key := TopicPartition(one.topic, one.number)).topic not in INTERNAL_TOPICS
-        }
+        self._state_file, self._topics, self._bytes_per_second = state_file, topics or {}, bytes_per_second
+        self._sources = {TopicPartition(one.topic, one.number): one for one in catalog}
+        self._sources = {key: one for key, one in self._sources.items() if key.topic not in _INTERNAL_TOPICS}
         if not self._sources:
             raise NotALogError(
                 state_file, "nothing to replay: there are no partitions, or only those of internal topics"
             )
-        self._cluster_id, self._counts = cluster.topics()
-        found = ReplayState.load(fs, state_file)
-        self.state = found or ReplayState(self._cluster_id)
-        self.state.require_cluster(self._cluster_id, state_file)
+        cluster_id, self._counts = cluster.topics()
+        self.state = ReplayState.load(fs, state_file) or ReplayState(cluster_id)
+        self.state.require_cluster(cluster_id, state_file)
         self._map = None if map_file is None else OffsetMap(fs, map_file)
         self._sent: dict[TopicPartition, deque[int]] = {}
         self._by_target: dict[TopicPartition, TopicPartition] = {}
         self._saved = clock.monotonic()
 
     def plan(self) -> list[PlannedPartition]:
-        """What is to be done, in order. RefusedError for what cannot be; nothing is written or sent."""
+        """Returns the plan, in order; writes and sends nothing. Raises RefusedError if the replay is impossible."""
         self._require_same_map()
         planned = [self._planned(key, one) for key, one in sorted(self._sources.items())]
-        times = Counter(str(one.target) for one in planned)
-        twice = sorted(target for target, count in times.items() if count > 1)
-        if twice:
-            raise RefusedError(f"several partitions would go into {', '.join(twice)}")
+        sources = Counter(str(one.target) for one in planned)
+        shared = sorted(target for target, count in sources.items() if count > 1)
+        if shared:
+            raise RefusedError(f"several partitions would go into {', '.join(shared)}")
         self._require_topics(planned)
         return planned
 
     def left_out(self, planned: Sequence[PlannedPartition]) -> Iterator[str]:
-        """What cannot be replayed of the partitions, a sentence each: open transactions, ends that are not a batch."""
+        """Yields a sentence for each part that cannot be replayed: open transactions, and ends that are no batch."""
         for one in planned:
             if one.end_offset < one.log_end_offset:
                 yield (
-                    f"{one.source}: offsets {one.end_offset} to {one.log_end_offset - 1} follow the beginning of a"
-                    " transaction that has no end, and are not replayed (seglog txn shows it)"
+                    f"{one.source}: offsets {one.end_offset} to {one.log_end_offset - 1} are not replayed, because a"
+                    " transaction begins there and has no end (seglog txn shows it)"
                 )
             end = self._sources[one.source].log.unreadable_end
             if end is not None:
                 yield str(end.error())
 
     def run(self, planned: Sequence[PlannedPartition], sent: Callable[[int], None]) -> None:
-        """Does it; `sent` hears of the bytes of each record. What arrived is in the state, also after an error."""
+        """Replays; calls `sent` with the bytes of each record. The state counts what arrived, even after an error."""
         if self._map is not None:
             self._map.load(self.state.map_bytes)
         for one in planned:
@@ -138,11 +132,13 @@ class Replay:
                 self.state.partitions[one.source] = PartitionState(str(one.directory), one.target, one.next_offset, end)
             self._by_target[one.target] = one.source
             self._sent[one.target] = deque()
+        # partitions that this run leaves out are looked up by a later one
+        counts_all = self.state.in_order or self.state.partitions.keys() <= {one.source for one in planned}
         if not self.state.in_order:
             self._find_arrived(planned)
         self.state.in_order = False
         self._save()
-        pace = _Pace(self._clock, self._options.bytes_per_second)
+        pace = _Pace(self._clock, self._bytes_per_second)
         self._cluster.start(self._delivered)
         try:
             for one in planned:
@@ -151,13 +147,13 @@ class Replay:
                     size = len(record.key or b"") + len(record.value or b"")
                     sent(size)
                     pace.spent(size)
-            self._cluster.flush(self._save_at_times)
-            self.state.in_order = True
+            self._cluster.flush(self._save_if_due)
+            self.state.in_order = counts_all
         finally:
             self._save()
 
     def translate(self, groups: Sequence[Group]) -> Iterator[Translated]:
-        """The committed offsets of groups in the target's offsets; needs the offset map. Share groups commit none."""
+        """Translates committed offsets of groups by the offset map. Share groups commit none."""
         if self._map is None:
             raise RefusedError("offsets are translated by the offset map: replay with a map file")
         for group in (each for each in groups if each.kind != SHARE):
@@ -166,7 +162,7 @@ class Replay:
                     continue
                 progress = self.state.partitions[row.partition]
                 new = self._map.translated(row.partition, row.offset)
-                if new is None:  # nothing was committed after it: the group goes on with what comes next
+                if new is None:  # no record was replayed after it: the group continues with the next one
                     new = progress.target_end
                 yield Translated(group.name, row.partition, row.offset, progress.target, new)
 
@@ -180,26 +176,25 @@ class Replay:
 
     def _planned(self, key: TopicPartition, one: ServedPartition) -> PlannedPartition:
         known = self.state.partitions.get(key)
-        target = TopicPartition(self._options.topics.get(key.topic, key.topic), key.partition)
+        target = TopicPartition(self._topics.get(key.topic, key.topic), key.partition)
         if known is not None and known.target != target:
-            raise RefusedError(f"{key} was replayed into {known.target} so far; {self._state_file} says so")
+            raise RefusedError(f"{key} was replayed into {known.target} so far, as {self._state_file} says")
         start = one.log.log_start_offset if known is None else known.next_offset
         stable = one.log.last_stable_offset
         return PlannedPartition(key, one.directory, target, start, max(start, stable), one.log.log_end_offset)
 
     def _require_same_map(self) -> None:
-        """RefusedError where the runs before this one had a map and this one has none, or the other way round: what a
+        """Raises RefusedError if earlier runs had a map and this one has none, or the other way round: offsets that a
         map lacks would be translated to later records."""
+        has_records = any(one.records for one in self.state.partitions.values())
         if self._map is None and self.state.map_bytes:
-            raise RefusedError(f"{self._state_file} is of a replay with an offset map: name the same one with --map")
-        if (
-            self._map is not None
-            and not self.state.map_bytes
-            and any(p.records for p in self.state.partitions.values())
-        ):
             raise RefusedError(
-                f"{self._state_file} is of a replay without an offset map, which would lack what was replayed so far:"
-                " go on without --map"
+                f"{self._state_file} belongs to a replay with an offset map: name the same map with --map"
+            )
+        if self._map is not None and not self.state.map_bytes and has_records:
+            raise RefusedError(
+                f"{self._state_file} belongs to a replay without an offset map, and a map would lack the records"
+                " replayed so far: go on without --map"
             )
 
     def _require_topics(self, planned: Sequence[PlannedPartition]) -> None:
@@ -217,8 +212,8 @@ class Replay:
         for topic, count in wanted.items():
             if self._counts[topic] < count:
                 raise RefusedError(
-                    f"{topic} has {self._counts[topic]} partitions in the cluster, and at least {count} are needed:"
-                    " records stay in their partition"
+                    f"{topic} has {self._counts[topic]} partitions in the cluster, but needs at least {count}: records"
+                    " stay in their partition"
                 )
 
     def _records(self, key: TopicPartition) -> Iterator[Record]:
@@ -228,7 +223,7 @@ class Replay:
         assert record.offset is not None
         self._sent[target].append(record.offset)
         self._cluster.send(target, record)
-        self._save_at_times()
+        self._save_if_due()
 
     def _delivered(self, target: TopicPartition, new_offset: int) -> None:
         self._arrived(self._by_target[target], self._sent[target].popleft(), new_offset)
@@ -241,7 +236,7 @@ class Replay:
             self._map.add(source, offset, progress.target, new_offset)
 
     def _find_arrived(self, planned: Sequence[PlannedPartition]) -> None:
-        """Moves the state on over the records that the run before sent and did not count."""
+        """Advances the state over the records that earlier runs sent but did not count."""
         ends = self._settled_ends([one.target for one in planned])
         for one in planned:
             progress = self.state.partitions[one.source]
@@ -265,20 +260,19 @@ class Replay:
                 return ends
             self._clock.sleep(SETTLE_SECONDS)
 
-    def _save_at_times(self) -> None:
+    def _save_if_due(self) -> None:
         if self._clock.monotonic() - self._saved >= SAVE_SECONDS:
             self._save()
 
     def _save(self) -> None:
-        """The map first: the state counts its bytes."""
-        if self._map is not None:
+        if self._map is not None:  # before the state, which counts its bytes
             self.state.map_bytes = self._map.save()
         self.state.save(self._fs, self._state_file)
         self._saved = self._clock.monotonic()
 
 
 class _Pace:
-    """Keeps a rate: waits when more was spent than the time that has passed allows."""
+    """Limits the rate: waits if more was spent than the elapsed time allows."""
 
     def __init__(self, clock: Clock, bytes_per_second: int | None) -> None:
         self._clock, self._rate, self._spent, self._started = clock, bytes_per_second, 0, clock.monotonic()

@@ -1,8 +1,8 @@
-"""How far a replay is: a small file that is replaced as a whole, from which the next run goes on.
+"""The progress of a replay: a small file, always replaced as a whole, from which the next run continues.
 
-Of each source partition it says which offset comes next, and up to where the target's log is known. Both only ever
-stand behind what really happened: a record that arrived after the last save is found in the target's log again, between
-`target_end` and the log's end (`replay.arrived`).
+For each source partition it holds the next offset, and the offset up to which the target's log is known. Both may lag,
+but never lead: the next run finds a record that arrived after the last save in the target's log, between `target_end`
+and the log's end (`replay.replay`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 FORMAT = 1
-MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
 class PartitionState:
-    """A source partition's progress. `directory` is where it is read from, `next_offset` the first one not replayed.
+    """The progress of a source partition in `directory`: `next_offset` is the first offset not replayed.
 
-    `target_end` is the offset after the last record of this replay that is known to be in `target`, or at first the
-    log's end. `records` counts what was replayed.
+    `target_end` is the offset after the last record of this replay known to be in `target`; at first it is the log's
+    end. `records` counts the replayed records.
     """
 
     directory: str
@@ -40,8 +40,8 @@ class PartitionState:
 class ReplayState:
     """The progress of a whole replay into the cluster `cluster_id`.
 
-    `in_order`: every record that was handed to the producer is counted here. `map_bytes` is how much of the offset map
-    belongs to this state.
+    `in_order` is true if the state counts every record that was handed to the producer. `map_bytes` is the size of the
+    offset map that belongs to this state.
     """
 
     cluster_id: str
@@ -61,12 +61,12 @@ class ReplayState:
 
     @classmethod
     def load(cls, fs: FileSystem, path: Path) -> ReplayState | None:
-        """The state in a file, or None without one. RefusedError for a file that is none."""
+        """Loads a state; None if the file is missing. Raises RefusedError if it is not a state."""
         status = fs.status(path)
         if status is None:
             return None
         try:
-            return cls._parsed(json.loads(fs.read_bytes(path, MOST_BYTES)))
+            return cls._parsed(json.loads(fs.read_bytes(path, _MAX_BYTES)))
         except (ValueError, KeyError, TypeError) as error:
             raise RefusedError(f"{path} is not the state of a replay: {error}") from error
 
@@ -86,8 +86,9 @@ class ReplayState:
         return state
 
     def require_cluster(self, cluster_id: str, path: Path) -> None:
-        """RefusedError when the replay that this state is of went into another cluster."""
+        """Raises RefusedError if the replay of this state went into another cluster."""
         if self.cluster_id != cluster_id:
             raise RefusedError(
-                f"{path} is of a replay into cluster {self.cluster_id}, and this is {cluster_id}: name another file"
+                f"{path} belongs to a replay into cluster {self.cluster_id}, but this is {cluster_id}: name another"
+                " file"
             )

@@ -1,7 +1,7 @@
-"""The cluster that records go into, through confluent-kafka (librdkafka); needs the extra `kafka`.
+"""The target cluster, through confluent-kafka (librdkafka); needs the extra `kafka`.
 
-The producer is idempotent and waits for all in-sync replicas, so that within one run each record arrives once and in
-order; delivery reports of a partition come in that order too.
+The producer is idempotent and waits for all in-sync replicas, so within one run each record arrives once and in order;
+delivery reports of a partition come in that order too.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 ANSWER_SECONDS = 30.0
-_PATIENCE_SECONDS = 3.0  # before what every server says counts
+_PATIENCE_SECONDS = 3.0  # before the client believes that no server answers
 _POLL_SECONDS = 0.1
 _QUEUED_RECORDS = 100_000
 _QUEUED_KBYTES = 64 << 10
 
 _CREATE_TIME = 1  # confluent_kafka.TIMESTAMP_CREATE_TIME
 
-Delivered = Callable[[TopicPartition, int], None]  # where a record is now, in the order of its partition
+Delivered = Callable[[TopicPartition, int], None]  # called with a record's target offset, in the partition's order
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A record in the target's log; `timestamp` is None where the log stamps records itself."""
+    """A record in the target's log; `timestamp` is None if the log stamps records itself."""
 
     offset: int
     key: bytes | None
@@ -39,24 +39,25 @@ class Arrived:
     timestamp: int | None
 
     def is_of(self, record: Record) -> bool:
-        """Whether this is what producing `record` made."""
+        """True if producing `record` may have made this one."""
         same_time = None in (self.timestamp, record.timestamp) or self.timestamp == record.timestamp
         return same_time and (self.key, self.value, self.headers) == (record.key, record.value, record.headers)
 
 
 class TargetCluster:
-    """A connection to a cluster. What the cluster or the client says is wrong is a SeglogError.
+    """A connection to a cluster. Errors of cluster and client are raised as SeglogError.
 
-    `properties` are librdkafka's, such as those for TLS and SASL; a few that exactly-once depends on may not be given.
+    `properties` are librdkafka's, such as those for TLS and SASL. Raises RefusedError for those that exactly-once
+    depends on.
     """
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
         self._client = _client()
         fixed = _FIXED.keys() & properties.keys()
         if fixed:
-            raise RefusedError(f"{', '.join(sorted(fixed))}: replay sets this itself, or a record could come twice")
+            raise RefusedError(f"{', '.join(sorted(fixed))}: replay sets this itself, or a record could arrive twice")
         self._common: dict[str, str | int | float | bool] = {
-            "log_level": 0,  # what is wrong comes as an error; lines of its own would go past the console
+            "log_level": 0,  # errors are raised; lines of its own would bypass the console
             **properties,
             "bootstrap.servers": bootstrap,
         }
@@ -74,12 +75,12 @@ class TargetCluster:
             self._producer.flush(0)
 
     def topics(self) -> tuple[str, dict[str, int]]:
-        """The cluster's id, and how many partitions each topic has."""
+        """Returns the cluster's id and each topic's number of partitions."""
         found = self._first_answer()
         return str(found.cluster_id), {name: len(topic.partitions) for name, topic in found.topics.items()}
 
     def _first_answer(self) -> Any:
-        """The cluster's metadata. Where every server turns the client away, it is not asked for the whole time."""
+        """Returns the cluster's metadata; gives up early if every server turns the client away."""
         problems: list[KafkaError] = []
         admin, known = self._admin(error_cb=problems.append), self._client.KafkaError
         begun = time.monotonic()
@@ -94,10 +95,10 @@ class TargetCluster:
                 causes = [problem.str() for problem in problems if problem.code() != known._ALL_BROKERS_DOWN]
                 if not causes:
                     raise
-                raise IncompleteError(f"{self.bootstrap}: nobody answers: {causes[0]}") from error
+                raise IncompleteError(f"{self.bootstrap}: no answer: {causes[0]}") from error
 
     def end_offset(self, partition: TopicPartition) -> int:
-        """The offset that the next record of a partition gets."""
+        """Returns the offset of the next record of a partition."""
         consumer = self._consumer()
         try:
             place = self._client.TopicPartition(partition.topic, partition.partition)
@@ -106,14 +107,14 @@ class TargetCluster:
             consumer.close()
 
     def records_from(self, partition: TopicPartition, offset: int, end: int) -> Iterator[Arrived]:
-        """The records of a partition from an offset up to `end`, as anybody would read them."""
+        """Yields the records of a partition from `offset` up to `end`, uncommitted ones included."""
         consumer = self._consumer()
         try:
             consumer.assign([self._client.TopicPartition(partition.topic, partition.partition, offset)])
             while True:
                 message = self._asked(lambda: consumer.poll(ANSWER_SECONDS))
                 if message is None:
-                    raise IncompleteError(f"{self.bootstrap}: nothing came of {partition} in {ANSWER_SECONDS:.0f} s")
+                    raise IncompleteError(f"{self.bootstrap}: no record of {partition} came in {ANSWER_SECONDS:.0f} s")
                 error = message.error()
                 if error is not None and error.code() == self._client.KafkaError._PARTITION_EOF:
                     return
@@ -126,12 +127,12 @@ class TargetCluster:
             consumer.close()
 
     def start(self, delivered: Delivered) -> None:
-        """Makes the producer; each delivery is reported in `send` or `flush`."""
+        """Makes the producer, which reports each delivery during `send` or `flush`."""
         self._delivered = delivered
         self._producer = self._asked(lambda: self._client.Producer({**_DEFAULTS, **self._common, **_FIXED}))
 
     def send(self, partition: TopicPartition, record: Record) -> None:
-        """Hands a record to the producer; waits while its queue is full. Errors of earlier ones are raised here."""
+        """Hands a record to the producer; waits while its queue is full. Raises errors of earlier records, too."""
         arguments: dict[str, Any] = {"key": record.key, "partition": partition.partition, "on_delivery": self._report}
         if record.headers:
             arguments["headers"] = [(header.key, header.value) for header in record.headers]
@@ -144,7 +145,7 @@ class TargetCluster:
         self._raise_failure()
 
     def _queued(self, topic: str, value: bytes | None, arguments: Mapping[str, Any]) -> bool:
-        """False while the producer's queue is full."""
+        """Returns False if the producer's queue is full."""
         try:
             self._producer.produce(topic, value, **arguments)
         except BufferError:
@@ -154,7 +155,7 @@ class TargetCluster:
         return True
 
     def flush(self, waiting: Callable[[], None]) -> None:
-        """Waits until all that was sent has arrived; calls `waiting` several times a second."""
+        """Waits until all records have arrived; calls `waiting` several times a second."""
         while self._producer.flush(_POLL_SECONDS):
             self._raise_failure()
             waiting()
@@ -172,7 +173,7 @@ class TargetCluster:
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failure = self._failure or error
-        elif self._failure is None:  # what comes after a failure is found again by the next run
+        elif self._failure is None:  # the next run finds the records after a failure again
             self._delivered(
                 TopicPartition(str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
             )
@@ -191,13 +192,13 @@ class TargetCluster:
         return self._client.Consumer({**self._common, **settings, "isolation.level": "read_uncommitted"})
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """What the client gives; its exceptions as ours."""
+        """Calls the client; raises its exceptions as IncompleteError."""
         try:
             return ask()
         except self._client.KafkaException as error:
             reason = error.args[0]
-            said = reason.str() if isinstance(reason, self._client.KafkaError) else str(error)
-            raise IncompleteError(f"{self.bootstrap}: {said}") from error
+            text = reason.str() if isinstance(reason, self._client.KafkaError) else str(error)
+            raise IncompleteError(f"{self.bootstrap}: {text}") from error
 
 
 _FIXED = {"enable.idempotence": True, "acks": "all"}

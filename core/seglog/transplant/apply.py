@@ -27,7 +27,6 @@ from seglog.storage.filesystem import Access, FileSystem
 from seglog.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.transplant.staging import stage_partition
 
-
 _CHECKPOINTS = (
     filenames.RECOVERY_POINT_CHECKPOINT,
     filenames.HIGH_WATERMARK_CHECKPOINT,

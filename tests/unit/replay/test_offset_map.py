@@ -55,7 +55,7 @@ def test_a_later_run_takes_what_its_state_counts_and_cuts_off_the_rest(tmp_path:
 
 
 def test_a_map_that_is_not_what_the_state_counts_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="is gone"):
+    with pytest.raises(RefusedError, match="is missing"):
         made(tmp_path / "gone.csv", 10)
     (tmp_path / "other.csv").write_text("something else\n")
     for size in (0, 1000):

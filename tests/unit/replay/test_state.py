@@ -32,5 +32,5 @@ def test_another_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
 
 
 def test_a_replay_into_another_cluster_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="is of a replay into cluster one, and this is two"):
+    with pytest.raises(RefusedError, match="belongs to a replay into cluster one, but this is two"):
         ReplayState("one").require_cluster("two", tmp_path)

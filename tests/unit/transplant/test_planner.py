@@ -127,7 +127,7 @@ def test_transactions_of_another_directory_tell_how_one_ended(tmp_path: Path) ->
     directory = source_with_open_transaction(tmp_path)
     target = target_directory(FS, tmp_path / "new", ["t-0"])
     alone = planned(FS, START_MS, request(FS, target, directory))
-    assert "no __transaction_state is there" in alone.endings[0].why
+    assert "there is no __transaction_state" in alone.endings[0].why
     with opened_log(tmp_path / "third" / "__transaction_state-0"):
         pass
     asked = request(FS, target, directory, transactions_of=[tmp_path / "third"])
@@ -193,7 +193,7 @@ def test_all_that_stands_against_it_is_said_at_once_and_nothing_done(tmp_path: P
     target = target_directory(FS, tmp_path / "new", ["t-0", "w-0"])
     (target / "w-0" / "partition.metadata").unlink()
     before = everything(target)
-    with pytest.raises(Obstacles, match=r"has no u-0, v-0, so that .*w-0/partition.metadata is missing"):
+    with pytest.raises(Obstacles, match=r"has no u-0, v-0, so .*w-0/partition.metadata is missing"):
         planned(FS, START_MS, request(FS, target, tmp_path / "old"))
     assert everything(target) == before
 

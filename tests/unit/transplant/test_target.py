@@ -31,7 +31,7 @@ def garbage_metadata(path: Path) -> None:
     ("change", "words"),
     [
         (without("meta.properties"), "it is not a broker's log directory"),
-        (without(".kafka_cleanshutdown"), "was not stopped in order"),
+        (without(".kafka_cleanshutdown"), "was not stopped cleanly"),
         (lambda path: (path / ".seglog-run").write_bytes(b"/x"), "a run was cut short here"),
         (without("t-0/partition.metadata"), "a broker takes the partition for a stray"),
         (garbage_metadata, "a broker would not start with it"),
