@@ -102,7 +102,7 @@ def test_commits_are_kept_in_a_file_also_when_the_process_is_killed(directory: P
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--offsets", "{logs}/offsets"], 12, "which is served and so not written to"),
+        (["--offsets", "{logs}/offsets"], 12, "which is served and so never written to"),
         (["--listen", "nowhere"], 2, "is not HOST:PORT"),
         (["--listen", "0.0.0.0:0"], 2, "--advertise must say"),
         (["--on-corrupt", "guess"], 2, "not one of fail, skip"),

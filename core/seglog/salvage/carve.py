@@ -19,8 +19,8 @@ from seglog.evidence.segment_survey import judged_batches
 from seglog.format.filenames import parse_file_name
 from seglog.progress import BytesRead
 from seglog.scan.resync import PlausibleOffsets, next_entry
+from seglog.storage.files import copy_range, pieces
 from seglog.storage.filesystem import File, FileSystem
-from seglog.storage.pieces import copy_range, pieces
 
 FOUND = np.dtype(
     [

@@ -34,7 +34,6 @@ from seglog.salvage.messages import copy_07
 from seglog.scan.listing import TargetKind, list_partition, resolve_path
 from seglog.storage import links
 from seglog.storage.adapters import InheritingFileSystem
-from seglog.storage.files import copy_range
 from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog.storage.room import check_space
 

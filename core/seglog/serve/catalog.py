@@ -1,11 +1,11 @@
-"""Which partitions are served, and out of which directories: opened once, as readers open them.
+"""The catalog of served partitions, opened once and read-only.
 
-A path is a partition directory or a log directory. Of partitions that lie in several directories (replicas, backups)
-the one whose leader epoch is highest, and of those the longest, is served: the one that Kafka would let lead. What
-deletion, a move or a stray topic left (`-delete`, `-future`, `-stray`) is served where it is named itself.
+A path is a partition directory or a log directory. If a partition lies in several directories (replicas, backups), the
+copy with the highest leader epoch is served, and of several the longest: the one that Kafka would elect. Directories
+left by a deletion, a move or a stray topic (`-delete`, `-future`, `-stray`) are served only if named directly.
 
-The high watermark of a partition is its log end. The checkpointed one lags by up to five seconds, and what lies above
-it may have been acknowledged; a broker that leads this log alone raises it to the log end, too.
+The high watermark of a partition is its log end. The checkpointed one lags by up to five seconds, and records above it
+may have been acknowledged; a broker that leads this log alone raises it to the log end, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 
-MOST_PARTITION_NUMBER = 1 << 16  # clients want to hear of every number below the highest one, too
+MAX_PARTITION_NUMBER = 1 << 16  # metadata answers list every number up to the highest one
 
 _logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ ConfigOf = Callable[[Path], Callable[[str], LogConfig]]  # log directory, topic 
 
 @dataclass(frozen=True, slots=True)
 class ServedPartition:
-    """An open partition. `topic_id` is None where the directory does not say it. `ends` are those of its spans."""
+    """An open partition. `topic_id` is None if the directory has none; `ends` are the ends of its last spans."""
 
     topic: str
     number: int
@@ -65,7 +65,7 @@ class ServedPartition:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A partition directory that is not served, and why."""
+    """A partition directory that is not served, and the reason."""
 
     directory: Path
     reason: str
@@ -74,7 +74,7 @@ class LeftOut:
 class Catalog:
     """The served partitions by topic and number; close it when done.
 
-    `left_out` are directories that could not be opened (with `skip_damage`), and copies with a better one served.
+    `left_out` lists directories that could not be opened (with `skip_damage`), and copies worse than the served one.
     """
 
     def __init__(self, owners: Sequence[LogDirectory], cluster_id: str | None) -> None:
@@ -86,11 +86,11 @@ class Catalog:
     def open(
         cls, paths: Sequence[Path], *, fs: FileSystem, clock: Clock, config_of: ConfigOf, skip_damage: bool = False
     ) -> Self:
-        """Opens everything at `paths`.
+        """Opens all partitions at `paths`.
 
-        Raises NotALogError where nothing can be served, UnsupportedError for a 0.7 log, RefusedError where a run that
-        changes the logs is not over: clients would get a part of them; without `skip_damage` also
-        CorruptionError and OSError for the first partition that cannot be opened.
+        Raises NotALogError if there are none, UnsupportedError for a 0.7 log, and RefusedError during a run that
+        changes the logs: clients would see a part of its changes. Without `skip_damage` it also raises the
+        CorruptionError or OSError of the first partition that cannot be opened.
         """
         found = _directories(fs, paths)
         identities = (identity_of(fs, log_directory) for log_directory in found)
@@ -105,7 +105,7 @@ class Catalog:
                 for directory in directories:
                     catalog._open(fs, owner, directory, skip_damage=skip_damage)
             if not catalog._topics:
-                raise NotALogError(paths[0], "there is no partition that could be served")
+                raise NotALogError(paths[0], "it holds no partition that could be served")
         except BaseException:
             catalog.close()
             raise
@@ -117,14 +117,14 @@ class Catalog:
         return self._topics
 
     def find(self, topic: str, number: int) -> ServedPartition | None:
-        """The partition, or None."""
+        """Returns the partition, or None."""
         return self._topics.get(topic, {}).get(number)
 
     def __iter__(self) -> Iterator[ServedPartition]:
         return (partition for topic in self._topics.values() for partition in topic.values())
 
     def unclean(self) -> Iterator[ServedPartition]:
-        """The partitions whose logs were not closed properly, without those of a broker that runs."""
+        """Yields the partitions whose logs were not closed properly, except those of a running broker."""
         held = {owner.path: holder_of(owner.path) is not None for owner in self._owners}
         for partition in list(self):
             owner = self._owner_of(partition)
@@ -132,14 +132,14 @@ class Catalog:
                 yield partition
 
     def plan_recovery(self, partition: ServedPartition, progress: RecoveryProgress | None = None) -> RecoveryReport:
-        """What a broker that starts on a partition would do to its log; changes nothing."""
+        """Plans the recovery that a starting broker would do on a partition; changes nothing."""
         return self._owner_of(partition).plan_recovery_in(partition.directory, progress)
 
     def _owner_of(self, partition: ServedPartition) -> LogDirectory:
         return next(owner for owner in self._owners if owner.path == partition.directory.parent)
 
     def close(self) -> None:
-        """Gives all files back."""
+        """Closes all files."""
         for owner in self._owners:
             owner.close(clean=False)
 
@@ -153,8 +153,8 @@ class Catalog:
         listing = list_partition(fs, directory)
         if listing.format == "0.7":
             raise UnsupportedError(
-                f"{directory}: no client reads a log of Kafka 0.7; `seglog append --create --input-format jsonl` makes"
-                " a newer one of what `seglog read --json` shows of it"
+                f"{directory}: no client reads a log of Kafka 0.7; pipe `seglog read --json` into `seglog append"
+                " --create --input-format jsonl` to make a newer log"
             )
         topic, number = _name_of(directory)
         try:
@@ -171,7 +171,7 @@ class Catalog:
             return
         worse, better = sorted((known, partition), key=lambda each: (each.leader_epoch, each.log.log_end_offset))
         self._topics[topic][number] = better
-        self._leave_out(worse.directory, f"{better.directory} is served instead, a copy that is as good or better")
+        self._leave_out(worse.directory, f"{better.directory} is served instead, an equal or better copy")
 
     def _leave_out(self, directory: Path, reason: str) -> None:
         _logger.warning("%s: not served: %s", directory, reason)
@@ -179,7 +179,7 @@ class Catalog:
 
 
 def _directories(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, list[Path]]:
-    """Log directory → the partition directories in it that are served, each once."""
+    """Returns the partition directories to serve by log directory, each once."""
     found: dict[Path, list[Path]] = {}
     for target in resolve_paths(fs, paths):
         refuse_file(target)
@@ -192,15 +192,15 @@ def _directories(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, list[Path]
 
 
 def _name_of(directory: Path) -> tuple[str, int]:
-    """Topic and number by the directory's name; any other name is a topic with partition 0."""
+    """Returns topic and number by the directory's name; a name of another form counts as a topic's partition 0."""
     name = filenames.parse_partition_directory(directory.name)
     known = TopicPartition(directory.name, 0) if name is None else name.topic_partition
     topic, number = known.topic, known.partition
     problem = filenames.topic_name_problem(topic)
     if problem is not None:
-        raise NotALogError(directory, f"its name can be no topic's: {problem}")
-    if number > MOST_PARTITION_NUMBER:
-        raise NotALogError(directory, f"partition numbers above {MOST_PARTITION_NUMBER} are not served")
+        raise NotALogError(directory, f"its name is no valid topic name: {problem}")
+    if number > MAX_PARTITION_NUMBER:
+        raise NotALogError(directory, f"partition numbers above {MAX_PARTITION_NUMBER} are not served")
     return topic, number
 
 

@@ -1,7 +1,8 @@
-"""Committed offsets: first those of the directories' own `__consumer_offsets`, then what clients commit here.
+"""Committed offsets: those of the directories' own `__consumer_offsets`, then those that clients commit here.
 
-How the topic is read: `evidence.coordinator_replay`. What clients commit is kept in memory, or also in a file of JSON
-lines, one a commit, the last one of a partition counts. A commit is acknowledged when its line is on stable storage.
+`evidence.coordinator_replay` reads the topic. Commits of clients are kept in memory, and on request also in a file of
+JSON lines, one per commit; the last one of a partition counts. A commit is acknowledged once its line is on stable
+storage.
 
     {"type":"commit","group":"g","topic":"orders","partition":0,"offset":42,"leader_epoch":0,"metadata":""}
 """
@@ -32,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """How far a group has read a partition: everything below `offset`."""
+    """A group's position in a partition: it has read everything below `offset`."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -40,23 +41,23 @@ class Commit:
 
 
 class CommittedOffsets:
-    """Commits by group and partition; `count` of all."""
+    """Commits by group and partition; `count` is their total number."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Commit]] = {}
         self.count = 0
 
     def of(self, group: str) -> Mapping[TopicPartition, Commit]:
-        """The commits of a group."""
+        """Returns the commits of a group."""
         return self._groups.get(group, {})
 
     @property
     def groups(self) -> Iterable[str]:
-        """The groups that have committed anything."""
+        """The groups with a commit."""
         return self._groups
 
     def put(self, group: str, partition: TopicPartition, commit: Commit) -> None:
-        """The newest commit of a group for a partition."""
+        """Sets the newest commit of a group for a partition."""
         commits = self._groups.setdefault(group, {})
         self.count += partition not in commits
         commits[partition] = commit
@@ -66,7 +67,7 @@ class CommittedOffsets:
 
 
 def load_offsets_topic(views: Iterable[LogView], into: CommittedOffsets) -> None:
-    """Adds what the partitions of `__consumer_offsets` say. Damage, and what cannot be decoded, is passed over."""
+    """Adds the commits in partitions of `__consumer_offsets`. Damage and undecodable records are logged and skipped."""
     for view in views:
         replay = CoordinatorReplay()
         for index, segment in enumerate(view.segments):
@@ -83,16 +84,16 @@ def load_offsets_topic(views: Iterable[LogView], into: CommittedOffsets) -> None
 
 
 class OffsetsFile:
-    """The file that commits are kept in: `open` reads it into the commits and writes it anew, `append` adds to it."""
+    """The file of commits: `open` reads it and rewrites it with one line per partition, `append` adds to it."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self._fs, self.path = fs, path
         self._size = 0
 
     def open(self, commits: CommittedOffsets) -> None:
-        """Adds the file's commits, which are newer, and leaves one line for each. Its last line may be torn.
+        """Adds the file's commits, which are newer, and rewrites it with one line for each. Ignores a torn last line.
 
-        Raises InputError for another line that is no commit, OSError.
+        Raises InputError for another line that is no commit, and OSError.
         """
         status = self._fs.status(self.path)
         kept = CommittedOffsets()
@@ -105,7 +106,7 @@ class OffsetsFile:
         self._size = len(data)
 
     def append(self, commits: Iterable[tuple[str, TopicPartition, Commit]]) -> None:
-        """Durable on return. Raises OSError; the next append then takes the place of what is half written."""
+        """Appends commits, durable on return. Raises OSError; the next append then overwrites the partial lines."""
         data = _lines(commits)
         with self._fs.open(self.path, "r+") as file:
             file.truncate(self._size)
@@ -132,12 +133,12 @@ def _lines(commits: Iterable[tuple[str, TopicPartition, Commit]]) -> bytes:
 
 def _read_lines(path: Path, data: bytes) -> Iterator[tuple[str, TopicPartition, Commit]]:
     lines = data.split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):  # what follows the last line feed was being written
+    for number, line in enumerate(lines[:-1], start=1):  # bytes after the last line feed are a torn line
         try:
             found = json.loads(line)
             partition = TopicPartition(str(found["topic"]), int(found["partition"]))
             commit = Commit(int(found["offset"]), int(found["leader_epoch"]), str(found["metadata"]))
             entry = str(found["group"]), partition, commit
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(str(path), number, "no committed offset; is this the file of --offsets?") from error
+            raise InputError(str(path), number, "not a committed offset; is this the file of --offsets?") from error
         yield entry

@@ -1,9 +1,9 @@
 """One client's connection: frames in, answers out, in order, until either side ends it (Kafka: SocketServer, Selector).
 
-1. A frame's size is checked before anything is kept for it, and the bytes of all requests together stay within a bound:
-   a connection waits for its turn.
-2. What cannot be decoded, or comes too slowly, ends the connection; nothing is answered.
-3. Records go from the segment file to the socket by `sendfile`; over TLS, or where a file has no descriptor, by reads.
+1. A frame's size is checked before memory is taken for it. The bytes of all requests together are bounded, and a
+   connection waits for its turn.
+2. A request that cannot be decoded, or comes too slowly, ends the connection without an answer.
+3. Records go from the segment file to the socket by `sendfile`; over TLS, or without a descriptor, by reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COPY_BYTES = 256 << 10
 
 
 class RequestBudget:
-    """How many bytes of requests may be held at a time, over all connections."""
+    """Bounds the bytes of requests held at a time, over all connections."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._most, self._metrics = endpoint.limits.requests_bytes, endpoint.metrics
@@ -36,7 +36,7 @@ class RequestBudget:
 
     @asynccontextmanager
     async def hold(self, size: int) -> AsyncIterator[None]:
-        """Waits until `size` bytes fit, or nothing else is held."""
+        """Waits until `size` bytes fit, or no other request is held."""
         while self._metrics.requests_bytes and self._metrics.requests_bytes + size > self._most:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -70,7 +70,7 @@ class Connection:
         self._busy = self._stopped = False
 
     async def run(self) -> None:
-        """Reads requests and answers them. Errors end the connection and are reported to the observer, never raised."""
+        """Reads and answers requests. Errors end the connection and are reported to the observer, never raised."""
         begun = self._endpoint.clock.monotonic()
         hostile, reason = False, "closed by the client"
         try:
@@ -103,10 +103,10 @@ class Connection:
             self._endpoint.observer.connection_ended(end)
 
     def stop(self) -> None:
-        """Ends the connection after the answer that is under way, at once when there is none."""
+        """Ends the connection after the current answer, or at once if there is none."""
         self._stopped = True
         if not self._busy:
-            cast(asyncio.Transport, self._writer.transport).pause_reading()  # what still comes may not follow the end
+            cast(asyncio.Transport, self._writer.transport).pause_reading()  # no data may follow the end
             self._reader.feed_eof()
 
     async def _serve(self) -> None:
@@ -167,7 +167,7 @@ class Connection:
             position += len(piece)
 
     async def _by_sendfile(self, span: FileSpan) -> int:
-        """Bytes that sendfile has sent: none over TLS, or where it does not work for this file or socket."""
+        """Sends by sendfile; returns the bytes sent, 0 over TLS or if it does not work for this file or socket."""
         if self._writer.get_extra_info("sslcontext") is not None or not _has_descriptor(span):
             return 0
         transport, file = self._writer.transport, cast(Any, span.file)
@@ -183,7 +183,7 @@ class Connection:
 def _has_descriptor(span: FileSpan) -> bool:
     try:
         span.file.fileno()
-    except OSError:  # what a dry run would have changed has none
+    except OSError:  # a file that lies in memory, such as an overlay's
         return False
     return True
 

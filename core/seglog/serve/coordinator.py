@@ -1,6 +1,6 @@
-"""All groups of the endpoint: made when somebody joins, forgotten when nobody is left (Kafka: GroupCoordinator).
+"""All groups of the endpoint: made by the first join, forgotten without members (Kafka: GroupCoordinator).
 
-Who joins or syncs gets a future; a ticker gives the groups the time. Everything runs on the event loop.
+A join or sync waits for a future; a ticker tells the groups the time. Everything runs on the event loop.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from seglog.serve.endpoint import Endpoint
 from seglog.serve.groups import Group, Joined, JoinRequest, Outcome, Reply, Synced
 
 _TICK_S = 0.05
-_MOST_MEMBERS = 10_000  # of all groups
+_MAX_MEMBERS = 10_000  # of all groups
 
 
 class Coordinator:
-    """Groups by name. `close` answers everybody who waits."""
+    """Groups by name. `close` answers all waiting requests."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -29,13 +29,13 @@ class Coordinator:
         self._closed = False
 
     async def join(self, group_id: str, request: JoinRequest) -> Joined:
-        """Waits for the rebalance that the member takes part in."""
+        """Waits for the member's rebalance."""
         group = self.groups.get(group_id)
         full = group is None and len(self.groups) >= self._endpoint.limits.groups
         known = None if group is None else group.members.get(request.member_id)
         more = request.size - known.request.size if known is not None else request.size + len(group_id)
         full = full or not self._fits(more)
-        if full or (self._members >= _MOST_MEMBERS and not request.member_id):
+        if full or (self._members >= _MAX_MEMBERS and not request.member_id):
             return Joined(Outcome.GROUP_MAX_SIZE_REACHED, request.member_id)
         if self._closed:
             return Joined(Outcome.NOT_COORDINATOR, request.member_id)
@@ -59,7 +59,7 @@ class Coordinator:
         instance_id: str | None,
         protocol: tuple[str | None, str | None],
     ) -> Synced:
-        """Waits for what the leader assigns."""
+        """Waits for the leader's assignment."""
         group = self.groups.get(group_id)
         if group is None:
             return Synced(Outcome.UNKNOWN_MEMBER_ID)
@@ -73,14 +73,14 @@ class Coordinator:
         return await waiting
 
     def heartbeat(self, group_id: str, member_id: str, generation: int, instance_id: str | None) -> Outcome:
-        """What a member that lives must do."""
+        """Notes that a member lives; returns what it must do."""
         group = self.groups.get(group_id)
         if group is None:
             return Outcome.UNKNOWN_MEMBER_ID
         return group.heartbeat(member_id, generation, self._now(), instance_id)
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> Outcome:
-        """A member goes."""
+        """Removes a member."""
         group = self.groups.get(group_id)
         if group is None:
             return Outcome.UNKNOWN_MEMBER_ID
@@ -89,14 +89,14 @@ class Coordinator:
         return outcome
 
     def commit_problem(self, group_id: str, member_id: str, generation: int, instance_id: str | None) -> Outcome:
-        """Whether that member may commit offsets."""
+        """Returns why a member may not commit offsets, NONE if it may."""
         group = self.groups.get(group_id)
         if group is None:
             return Outcome.NONE if generation < 0 else Outcome.ILLEGAL_GENERATION
         return group.commit_problem(member_id, generation, self._now(), instance_id)
 
     def close(self) -> None:
-        """No group is coordinated any more."""
+        """Ends all groups."""
         self._closed = True
         if self._ticker is not None:
             self._ticker.cancel()
@@ -140,7 +140,7 @@ class Coordinator:
         metrics.groups, metrics.members = len(self.groups), self._members
 
     def _fits(self, size: int) -> bool:
-        """Whether the groups may keep so many bytes more."""
+        """True if the groups may keep `size` more bytes."""
         return size <= 0 or self._size + size <= self._endpoint.limits.groups_bytes
 
     def _now(self) -> int:

@@ -1,7 +1,7 @@
-"""From a request to its answer: who answers which API, and where the work is done.
+"""Dispatches each request to the function that answers its API.
 
-What reads files is done by threads, so that a slow disk stops nobody else; the rest on the event loop. A produce
-request that wants no acknowledgement (acks 0) gets none.
+Threads read files, so a slow disk delays no other client; the rest runs on the event loop. A produce request that wants
+no acknowledgement (acks 0) gets none.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seglog.serve import protocol, topics
 from seglog.serve.endpoint import Address, Endpoint
-from seglog.serve.fetches import Fetched, fetch
+from seglog.serve.fetches import fetch
 from seglog.serve.group_requests import GROUP_APIS, GroupRequests
 from seglog.serve.protocol import NO_THROTTLE, VERSIONS, Answer, ErrorCode, Request, Values, write_answer
 from seglog.serve.refusals import REFUSALS
@@ -33,7 +34,7 @@ _IMMEDIATE: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
 
 @dataclass(slots=True)
 class Peer:
-    """Who asks: the address, and the name that a client gives itself."""
+    """A client: its address, and the name that it gives itself."""
 
     host: str
     port: int
@@ -44,18 +45,18 @@ class Peer:
 
 
 class Dispatcher:
-    """Answers the requests of all connections. `stopping` ends fetches that wait."""
+    """Answers the requests of all connections. `stopping` ends waiting fetches."""
 
     def __init__(self, endpoint: Endpoint, groups: GroupRequests, threads: Executor, stopping: asyncio.Event) -> None:
         self._endpoint, self._groups, self._threads, self._stopping = endpoint, groups, threads, stopping
 
     async def answer(self, request: Request, peer: Peer) -> Answer | None:
-        """The answer, or None where the client wants none."""
+        """Returns the answer, None if the client wants none."""
         if request.body is None:
             values: Values = {"error_code": ErrorCode.unsupported_version, "api_keys": _versions()}
             return write_answer(request, values, version=0)
         if request.api_key == protocol.FETCH:
-            return write_answer(request, (await self._fetch(request)).values)
+            return write_answer(request, await self._fetch(request))
         values = await self._values(request, peer)
         if request.api_key == protocol.PRODUCE and int(request.body.acks) == 0:
             return None
@@ -74,16 +75,14 @@ class Dispatcher:
         endpoint.metrics.refused_writes_total += 1
         return REFUSALS[key](request.body)
 
-    async def _fetch(self, request: Request) -> Fetched:
+    async def _fetch(self, request: Request) -> Values:
         fetched = await self._in_thread(fetch, request)
         self._endpoint.metrics.fetched_bytes_total += fetched.file_bytes
         if not fetched.settled:
             wait_s = min(request.body.max_wait.total_seconds(), self._endpoint.limits.wait_ms / 1000)
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), max(0.0, wait_s))
-            except TimeoutError:
-                return fetched
-        return fetched
+        return fetched.values
 
     async def _in_thread(self, work: Callable[[Endpoint, Any, int], T], request: Request) -> T:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What all requests share: the served partitions, the endpoint's address, its limits and counters, and its observer."""
+"""The state that all requests share: the served partitions, the address, limits, counters, and the observer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from seglog.serve.limits import Limits
 from seglog.serve.metrics import Metrics
 
 NODE_ID = 1
-CLUSTER_ID = "seglog-serve"  # where no directory says which cluster it was
+CLUSTER_ID = "seglog-serve"  # if no directory names its cluster
 
-_MOST_PLACES = 10_000
+_MAX_PLACES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEnd:
-    """A connection that has ended: from whom, as whom, what it did, and why it was closed."""
+    """The account of a closed connection: its peer, its work, and the reason for its end."""
 
     peer: str
     client_id: str
@@ -44,7 +44,7 @@ class ConnectionEnd:
 
 
 class Observer(Protocol):
-    """Who hears what an operator wants to know. Called from the event loop and from reading threads."""
+    """Receives events for the operator. Called from the event loop and from reading threads."""
 
     def connection_ended(self, end: ConnectionEnd) -> None: ...
 
@@ -57,7 +57,7 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class Endpoint:
-    """What every request is answered from. `advertised` is the address that clients are given."""
+    """The shared state. `advertised` is the address given to clients."""
 
     catalog: Catalog
     advertised: Address
@@ -73,9 +73,9 @@ class Endpoint:
         return self.catalog.cluster_id or CLUSTER_ID
 
     def report(self, damage: CorruptionError) -> None:
-        """Notes damage that a fetch has met; each place is reported once."""
+        """Reports damage that a fetch has met, each place once."""
         place = (str(damage.path), damage.position)
-        if place in self._places or len(self._places) >= _MOST_PLACES:
+        if place in self._places or len(self._places) >= _MAX_PLACES:
             return
         self._places.add(place)
         self.metrics.damages_total += 1

@@ -1,8 +1,8 @@
-"""Answers to fetches: the span of each partition, within the request's limits (Kafka: ReplicaManager.readFromLog).
+"""Answers fetches with a span of each partition, within the request's limits (Kafka: ReplicaManager.readFromLog).
 
-The first partition that has something gives at least its first batch, whatever its size; the others keep to what is
-left of the request's limit. Nothing is ever added to a log here, so that waiting for more bytes brings none: any
-byte, and any error, is answered at once. Fetch sessions are not kept (session id 0: the client sends all partitions).
+The first partition with data gives at least its first batch, whatever its size; the others keep to the rest of the
+request's limit. The logs never grow, so waiting for more bytes is useless: any data, and any error, is answered at
+once. Fetch sessions are not kept (session id 0: the client sends all partitions).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_PREFERENCE = -1
 
 @dataclass(slots=True)
 class Fetched:
-    """The fields of an answer. `settled` says that it holds something, or that waiting would change nothing."""
+    """The fields of an answer. `settled` is set if it holds data or an error, or the client asks for no bytes."""
 
     values: Values
     settled: bool = False
@@ -33,14 +33,14 @@ class Fetched:
 
 @dataclass(slots=True)
 class _Room:
-    """How many bytes an answer may still take, and whether it holds any."""
+    """The bytes that an answer may still take, and whether it is empty so far."""
 
     left: int
     empty: bool = True
 
 
 def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
-    """What a fetch gets. The files of the spans are open; whoever sends the answer closes them."""
+    """Answers a fetch. The files of its spans are open; the sender closes them."""
     answer = Fetched({}, settled=int(body.min_bytes) <= 0)
     if getattr(body, "session_id", _NO_SESSION) != _NO_SESSION:
         return Fetched(_refused(ErrorCode.fetch_session_id_not_found), settled=True)
@@ -61,7 +61,9 @@ def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
                 if isinstance(entry["records"], FileSpan):
                     answer.file_bytes += len(entry["records"])
     except BaseException:
-        _close(topics)
+        for entry in (each for topic in topics for each in topic["partitions"]):
+            if isinstance(entry["records"], FileSpan):
+                entry["records"].file.close()
         raise
     answer.values = {
         "throttle_time": NO_THROTTLE,
@@ -74,13 +76,6 @@ def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
 
 def _refused(error: ErrorCode) -> Values:
     return {"throttle_time": NO_THROTTLE, "error_code": error, "session_id": _NO_SESSION, "responses": ()}
-
-
-def _close(topics: list[dict[str, Any]]) -> None:
-    for topic in topics:
-        for entry in topic["partitions"]:
-            if isinstance(entry["records"], FileSpan):
-                entry["records"].file.close()
 
 
 def _partition(
@@ -112,7 +107,7 @@ def _partition(
     except OffsetOutOfRangeError:
         return entry | {"error_code": ErrorCode.offset_out_of_range}
     except CorruptionError:
-        return entry | {"error_code": ErrorCode.corrupt_message}  # it has been reported
+        return entry | {"error_code": ErrorCode.corrupt_message}  # find_span has reported it
     except OSError as error:
         endpoint.report(CorruptionError(partition.directory, f"cannot be read: {error.strerror or error}"))
         return entry | {"error_code": ErrorCode.kafka_storage_error}

@@ -1,6 +1,6 @@
-"""Answers about groups: finding the coordinator, joining, syncing, heartbeats, leaving, committed offsets.
+"""Answers requests about groups: finding the coordinator, joining, syncing, heartbeats, leaving, committed offsets.
 
-Each coroutine takes kio's request and gives the fields of the answer, for all versions that are spoken.
+Each coroutine takes kio's request and returns the fields of the answer, for all supported versions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED_FIRST_FROM = 4  # JoinGroup: KIP-394
 
 
 class GroupRequests:
-    """Answers the requests about groups. Commits are checked, kept in `offsets`, and in `file` if there is one."""
+    """Answers the requests about groups. Checks commits and keeps them in `offsets`, and in `file` if there is one."""
 
     def __init__(
         self, endpoint: Endpoint, coordinator: Coordinator, offsets: CommittedOffsets, file: OffsetsFile | None
@@ -35,11 +35,11 @@ class GroupRequests:
         self._writing = asyncio.Lock()
 
     async def answer(self, request: protocol.Request, host: str) -> Values:
-        """The fields of the answer."""
+        """Returns the fields of the answer."""
         return await _ANSWERS[request.api_key](self, request.body, request.version, request.client_id or "", host)
 
     async def find_coordinator(self, body: Any, version: int, _client: str, _host: str) -> Values:
-        """This node, for groups; there are no transactions here."""
+        """Answers with this node for groups; transactions are not supported."""
         is_group = int(getattr(body, "key_type", _GROUP_KEY)) == _GROUP_KEY
         address = self._endpoint.advertised
         found = {
@@ -102,13 +102,13 @@ class GroupRequests:
         }
 
     async def heartbeat(self, body: Any, _version: int, _client: str, _host: str) -> Values:
-        """A member lives."""
+        """Notes that a member lives."""
         instance = getattr(body, "group_instance_id", None)
         outcome = self._coordinator.heartbeat(body.group_id, body.member_id, int(body.generation_id), instance)
         return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode(outcome)}
 
     async def leave(self, body: Any, version: int, _client: str, _host: str) -> Values:
-        """One member goes, or several from version 3 on."""
+        """Removes a member, or several from version 3 on."""
         if version < 3:
             outcome = self._coordinator.leave(body.group_id, body.member_id, None)
             return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode(outcome)}
@@ -122,7 +122,7 @@ class GroupRequests:
     # --- offsets ------------------------------------------------------------------------------------------
 
     async def fetch_offsets(self, body: Any, version: int, _client: str, _host: str) -> Values:
-        """What groups have committed: of the partitions asked for, or of all."""
+        """Answers with groups' committed offsets: of the given partitions, or of all."""
         if version < 8:
             topics = self._committed(body.group_id, body.topics)
             return {"throttle_time": NO_THROTTLE, "topics": topics, "error_code": ErrorCode.none}
@@ -145,7 +145,7 @@ class GroupRequests:
         ]
 
     async def commit_offsets(self, body: Any, _version: int, _client: str, _host: str) -> Values:
-        """Keeps what a member, or a consumer without a group's assignment, has read."""
+        """Commits offsets of a member, or of a consumer without a group's assignment."""
         generation, instance = int(body.generation_id_or_member_epoch), getattr(body, "group_instance_id", None)
         refusal = ErrorCode(self._coordinator.commit_problem(body.group_id, body.member_id, generation, instance))
         taken: list[tuple[str, TopicPartition, Commit]] = []
@@ -164,7 +164,7 @@ class GroupRequests:
                     taken.append((body.group_id, partition, commit))
                 entries.append({"partition_index": partition.partition, "error_code": problem})
             topics.append({"name": topic.name, "partitions": entries})
-        if taken and not await self._kept(taken):
+        if taken and not await self._keep(taken):
             for entry in (each for topic in topics for each in topic["partitions"] if not each["error_code"]):
                 entry["error_code"] = ErrorCode.coordinator_not_available
         return {"throttle_time": NO_THROTTLE, "topics": topics}
@@ -181,8 +181,8 @@ class GroupRequests:
             return ErrorCode.group_max_size_reached
         return ErrorCode.none
 
-    async def _kept(self, taken: list[tuple[str, TopicPartition, Commit]]) -> bool:
-        """Writes commits to the file, if there is one, and to memory; False when the file takes none."""
+    async def _keep(self, taken: list[tuple[str, TopicPartition, Commit]]) -> bool:
+        """Writes commits to the file, if there is one, and to memory; False if the file cannot be written."""
         if self._file is not None:
             async with self._writing:
                 try:
@@ -195,10 +195,10 @@ class GroupRequests:
         self._endpoint.metrics.commits_total += len(taken)
         return True
 
-    # --- looking ------------------------------------------------------------------------------------------
+    # --- listing ------------------------------------------------------------------------------------------
 
     async def list_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
-        """Groups with members here, and those that have committed offsets."""
+        """Lists groups with members here, and those with committed offsets."""
         living = self._coordinator.groups
         states = {name: _state(living.get(name)) for name in sorted({*living, *self._offsets.groups})}
         wanted = getattr(body, "states_filter", ())
@@ -213,7 +213,7 @@ class GroupRequests:
         }
 
     async def describe_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
-        """The members of groups."""
+        """Describes the members of groups."""
         return {"throttle_time": NO_THROTTLE, "groups": [self._described(name) for name in body.groups]}
 
     def _described(self, name: str) -> Values:

@@ -2,12 +2,12 @@
 
     EMPTY → PREPARING (members join) → COMPLETING (they wait for the leader's assignments) → STABLE → PREPARING → …
 
-Requests that must wait carry a token; each call returns the replies that became due, a token each. Times are
-milliseconds of a clock that the caller has; `tick` does what time alone brings about: sessions that end, rebalances
-that wait no longer. A group without members forgets everything: committed offsets are kept elsewhere (`committed`).
+Requests that must wait carry a token; each call returns the replies that are due, each with its token. Times are
+milliseconds of the caller's clock; `tick` does what time alone causes: it ends sessions, and rebalances that have
+waited long enough. A group without members forgets everything: committed offsets are kept elsewhere (`committed`).
 
-Unlike Kafka, a static member that comes back under a new id always causes a rebalance, and one that misses a rebalance
-is removed as any other is.
+Unlike in Kafka, a static member that returns under a new id always causes a rebalance, and one that misses a rebalance
+is removed like any other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_GENERATION = -1
 
 
 class Outcome(IntEnum):
-    """How a request of a group ends, by Kafka's error codes."""
+    """The outcome of a group's request, by Kafka's error codes."""
 
     NONE = 0
     NOT_COORDINATOR = 16
@@ -39,7 +39,7 @@ class Outcome(IntEnum):
 
 
 class State(Enum):
-    """Where a group is, by the names that Kafka shows."""
+    """The state of a group; the values are Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -49,8 +49,8 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """Who wants to join: with which protocols, best first, and how patient. `named_first` asks a client without an id
-    to come again with the one it gets (KIP-394).
+    """A request to join, with the client's protocols, best first, and its timeouts. With `named_first` a client without
+    an id is given one and must join again with it (KIP-394).
     """
 
     member_id: str
@@ -65,14 +65,14 @@ class JoinRequest:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept of it."""
+        """The bytes kept of it."""
         named = sum(len(name) + len(metadata) for name, metadata in self.protocols)
         return named + len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to a join; `members` (id, instance id, metadata) only for the leader."""
+    """The answer to a join; only the leader gets `members` (id, instance id, metadata)."""
 
     outcome: Outcome
     member_id: str
@@ -85,7 +85,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The answer to a sync: what the leader assigned to this member."""
+    """The answer to a sync: the leader's assignment to this member."""
 
     outcome: Outcome
     assignment: bytes = b""
@@ -95,7 +95,7 @@ class Synced:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member; `joining` and `syncing` are the tokens of its requests that wait."""
+    """A member; `joining` and `syncing` are the tokens of its waiting requests."""
 
     request: JoinRequest
     member_id: str
@@ -106,7 +106,7 @@ class Member:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept of it."""
+        """The bytes kept of it."""
         return self.request.size + len(self.member_id) + len(self.assignment)
 
     @property
@@ -114,7 +114,7 @@ class Member:
         return tuple(name for name, _ in self.request.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said for a protocol."""
+        """Returns the member's metadata for a protocol."""
         return dict(self.request.protocols).get(protocol or "", b"")
 
 
@@ -123,7 +123,7 @@ Reply = tuple[Token, Joined | Synced]
 
 @dataclass(slots=True)
 class Group:
-    """One group; `rebalances` counts those completed. `new_id` makes a member's id of its client's."""
+    """One group; `rebalances` counts the completed ones. `new_id` makes a member id from a client id."""
 
     group_id: str
     limits: Limits
@@ -135,19 +135,19 @@ class Group:
     leader: str | None = None
     rebalances: int = 0
     members: dict[str, Member] = field(default_factory=dict)
-    pending: dict[str, int] = field(default_factory=dict)  # ids that were given out, until when
-    _least: int = 0  # a rebalance is not completed before, and not later than `_most`
-    _most: int = 0
+    pending: dict[str, int] = field(default_factory=dict)  # ids given out to clients, with their deadlines
+    _earliest: int = 0  # a rebalance is completed between these two times
+    _latest: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes that are kept of what clients have sent."""
+        """The bytes kept of clients' requests."""
         return len(self.group_id) + sum(map(len, self.pending)) + sum(each.size for each in self.members.values())
 
     # --- joining ------------------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: Token, now: int) -> list[Reply]:
-        """A member, old or new, wants to be in the next generation."""
+        """Takes an old or new member into the next generation."""
         refusal = self._refusal(request)
         if refusal is not Outcome.NONE:
             return [(token, Joined(refusal, request.member_id))]
@@ -156,7 +156,7 @@ class Group:
         same = self._instance(request.instance_id)
         member_id = self.new_id(request.instance_id or request.client_id)
         if same is not None:
-            replies = self._replaced(same, Member(request, member_id, now))
+            replies = self._replace(same, Member(request, member_id, now))
             return replies + self._rejoin(self.members[member_id], token, now)
         if request.named_first and request.instance_id is None:
             self.pending[member_id] = now + request.session_timeout_ms
@@ -200,8 +200,8 @@ class Group:
     def _admit(self, request: JoinRequest, member_id: str, token: Token, now: int) -> list[Reply]:
         self.members[member_id] = member = Member(request, member_id, now)
         self.protocol_type = request.protocol_type
-        if self.state is State.PREPARING and self._least > now:
-            self._least = min(now + self.limits.first_join_ms, self._most)  # others may be on their way, too
+        if self.state is State.PREPARING and self._earliest > now:
+            self._earliest = min(now + self.limits.first_join_ms, self._latest)  # others may follow
         return self._rejoin(member, token, now)
 
     def _rejoin(self, member: Member, token: Token, now: int) -> list[Reply]:
@@ -211,9 +211,9 @@ class Group:
         member.joining, member.deadline = token, now + member.request.session_timeout_ms
         return replies + self._prepare(now) + self._complete_if_ready(now)
 
-    def _replaced(self, old: Member, new: Member) -> list[Reply]:
-        """A static member comes under a new id, in the place of the old one."""
-        replies = self._dismissed(old, Outcome.FENCED_INSTANCE_ID)
+    def _replace(self, old: Member, new: Member) -> list[Reply]:
+        """Puts a static member with a new id in the place of the old one."""
+        replies = self._dismiss(old, Outcome.FENCED_INSTANCE_ID)
         self.members = {m.member_id: m for m in (new if each is old else each for each in self.members.values())}
         if self.leader == old.member_id:
             self.leader = new.member_id
@@ -226,8 +226,8 @@ class Group:
             return []
         first = self.state is State.EMPTY
         self.state = State.PREPARING
-        self._most = now + max(member.request.rebalance_timeout_ms for member in self.members.values())
-        self._least = min(now + self.limits.first_join_ms, self._most) if first else now
+        self._latest = now + max(member.request.rebalance_timeout_ms for member in self.members.values())
+        self._earliest = min(now + self.limits.first_join_ms, self._latest) if first else now
         replies: list[Reply] = []
         for member in self.members.values():
             if member.syncing is not None:
@@ -236,8 +236,8 @@ class Group:
         return replies
 
     def _complete_if_ready(self, now: int) -> list[Reply]:
-        everybody = not self.pending and all(member.joining is not None for member in self.members.values())
-        if self.state is State.PREPARING and now >= self._least and (everybody or now >= self._most):
+        all_joined = not self.pending and all(member.joining is not None for member in self.members.values())
+        if self.state is State.PREPARING and now >= self._earliest and (all_joined or now >= self._latest):
             return self._complete(now)
         return []
 
@@ -249,10 +249,10 @@ class Group:
             self.state, self.protocol_type, self.protocol, self.leader = State.EMPTY, None, None, None
             return []
         self.state = State.COMPLETING
-        self.protocol = self._chosen()
+        self.protocol = self._select_protocol()
         if self.leader not in self.members:
             self.leader = next(iter(self.members))
-        self._most = now + max(member.request.rebalance_timeout_ms for member in self.members.values())
+        self._latest = now + max(member.request.rebalance_timeout_ms for member in self.members.values())
         replies: list[Reply] = []
         for member in self.members.values():
             replies.append((member.joining, self._joined(member)))
@@ -260,8 +260,8 @@ class Group:
             member.deadline = now + member.request.session_timeout_ms
         return replies
 
-    def _chosen(self) -> str:
-        """The protocol that all know and most want (Kafka: selectProtocol)."""
+    def _select_protocol(self) -> str:
+        """Returns the protocol with the most votes among those that all members know (Kafka: selectProtocol)."""
         members = list(self.members.values())
         known = set(members[0].names).intersection(*(member.names for member in members))
         votes = Counter(next(name for name in member.names if name in known) for member in members)
@@ -293,11 +293,10 @@ class Group:
         instance_id: str | None = None,
         protocol: tuple[str | None, str | None] = (None, None),
     ) -> list[Reply]:
-        """A member wants its assignment; the leader brings everybody's. `protocol` is type and name, where said."""
+        """Returns a member's assignment; the leader brings them all. `protocol` is (type, name), None if unknown."""
         problem = self._problem(member_id, instance_id, generation)
-        expected = (self.protocol_type, self.protocol)
-        said = zip(protocol, expected, strict=True)
-        if problem is Outcome.NONE and any(each not in (None, own) for each, own in said):
+        pairs = zip(protocol, (self.protocol_type, self.protocol), strict=True)
+        if problem is Outcome.NONE and any(given not in (None, own) for given, own in pairs):
             problem = Outcome.INCONSISTENT_GROUP_PROTOCOL
         if problem is Outcome.NONE and self.state is State.PREPARING:
             problem = Outcome.REBALANCE_IN_PROGRESS
@@ -324,7 +323,7 @@ class Group:
         return Synced(Outcome.NONE, member.assignment, self.protocol_type, self.protocol)
 
     def heartbeat(self, member_id: str, generation: int, now: int, instance_id: str | None = None) -> Outcome:
-        """A member lives; it hears when it must join again."""
+        """Notes that a member lives; the outcome says if it must join again."""
         problem = self._problem(member_id, instance_id, generation)
         if problem is not Outcome.NONE:
             return problem
@@ -333,7 +332,8 @@ class Group:
         return Outcome.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else Outcome.NONE
 
     def commit_problem(self, member_id: str, generation: int, now: int, instance_id: str | None = None) -> Outcome:
-        """Whether a member may commit offsets now; one that never joined may while the group is empty."""
+        """Returns why a member may not commit offsets now, NONE if it may. One that never joined may if the group is
+        empty."""
         if not self.members and generation < 0:
             return Outcome.NONE
         problem = self._problem(member_id, instance_id, generation)
@@ -344,7 +344,7 @@ class Group:
         return problem
 
     def leave(self, member_id: str, now: int, instance_id: str | None = None) -> tuple[Outcome, list[Reply]]:
-        """A member goes, named by its id or, a static one, by its instance."""
+        """Removes a member by its id, or a static one by its instance id."""
         if self.pending.pop(member_id, None) is not None:
             return Outcome.NONE, self._complete_if_ready(now)
         if not member_id:
@@ -353,33 +353,33 @@ class Group:
         problem = self._problem(member_id, instance_id)
         if problem is not Outcome.NONE:
             return problem, []
-        return Outcome.NONE, self._removed([self.members[member_id]], now)
+        return Outcome.NONE, self._remove([self.members[member_id]], now)
 
     # --- time ---------------------------------------------------------------------------------------------
 
     def tick(self, now: int) -> list[Reply]:
-        """What has become due by `now`."""
+        """Does what is due by `now`."""
         self.pending = {name: deadline for name, deadline in self.pending.items() if deadline > now}
         replies: list[Reply] = []
         gone = [m for m in self.members.values() if m.joining is None and m.deadline <= now]
-        if self.state is State.COMPLETING and now >= self._most:
+        if self.state is State.COMPLETING and now >= self._latest:
             gone += [m for m in self.members.values() if m.syncing is None and m not in gone]
             replies += self._prepare(now) if len(gone) < len(self.members) else []
         if gone:
-            replies += self._removed(gone, now)
+            replies += self._remove(gone, now)
         return replies + self._complete_if_ready(now)
 
     def close(self) -> list[Reply]:
-        """Everybody who waits hears that there is no coordinator here any more."""
-        replies = [reply for each in self.members.values() for reply in self._dismissed(each, Outcome.NOT_COORDINATOR)]
+        """Answers all waiting requests: there is no coordinator here any more."""
+        replies = [reply for each in self.members.values() for reply in self._dismiss(each, Outcome.NOT_COORDINATOR)]
         self.members, self.pending, self.state = {}, {}, State.EMPTY
         return replies
 
-    def _removed(self, gone: list[Member], now: int) -> list[Reply]:
+    def _remove(self, gone: list[Member], now: int) -> list[Reply]:
         replies: list[Reply] = []
         for member in gone:
             del self.members[member.member_id]
-            replies += self._dismissed(member, Outcome.UNKNOWN_MEMBER_ID)
+            replies += self._dismiss(member, Outcome.UNKNOWN_MEMBER_ID)
         if self.leader not in self.members:
             self.leader = None
         if not self.members:
@@ -388,7 +388,8 @@ class Group:
             return replies
         return replies + self._prepare(now) + self._complete_if_ready(now)
 
-    def _dismissed(self, member: Member, outcome: Outcome) -> list[Reply]:
+    def _dismiss(self, member: Member, outcome: Outcome) -> list[Reply]:
+        """Answers the waiting requests of a member."""
         replies: list[Reply] = []
         if member.joining is not None:
             replies.append((member.joining, Joined(outcome, member.member_id)))
@@ -403,7 +404,7 @@ class Group:
         return next((each for each in self.members.values() if each.request.instance_id == instance_id), None)
 
     def _problem(self, member_id: str, instance_id: str | None, generation: int | None = None) -> Outcome:
-        """Whether a request speaks of a member that is there, and of this generation."""
+        """Returns why a request's member or generation is wrong, NONE if they are right."""
         static = self._instance(instance_id)
         if static is not None and static.member_id != member_id:
             return Outcome.FENCED_INSTANCE_ID

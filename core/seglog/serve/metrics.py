@@ -1,4 +1,4 @@
-"""What the endpoint counts, and the text in which Prometheus reads it."""
+"""The endpoint's counters, and their text for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Metrics:
-    """Counters since the start; `connections`, `requests_bytes`, `groups` and `members` are of this moment."""
+    """Counters since the start; `connections`, `requests_bytes`, `groups` and `members` are current values."""
 
     connections: int = 0
     connections_total: int = 0
@@ -31,11 +31,11 @@ HELP = {
     "connections_refused_total": "Connections closed at once because of the limit.",
     "hostile_total": "Connections closed because of what the client sent.",
     "requests_total": "Requests answered.",
-    "requests_bytes": "Bytes of the requests that are being read or answered.",
+    "requests_bytes": "Bytes of the requests being read or answered.",
     "fetched_bytes_total": "Bytes of segment files sent.",
     "sent_bytes_total": "All bytes sent in answers.",
     "refused_writes_total": "Requests refused because the endpoint is read-only.",
-    "damages_total": "Places in the logs that are damaged, each counted once.",
+    "damages_total": "Damaged places in the logs, each counted once.",
     "groups": "Groups with members.",
     "members": "Members of groups.",
     "rebalances_total": "Completed rebalances.",
@@ -44,7 +44,7 @@ HELP = {
 
 
 def exposition(metrics: Metrics) -> str:
-    """Prometheus' text format 0.0.4."""
+    """Returns the counters in Prometheus' text format 0.0.4."""
     lines = []
     for field in fields(metrics):
         name = f"seglog_serve_{field.name}"

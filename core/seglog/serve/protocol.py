@@ -1,7 +1,7 @@
-"""Kafka's wire protocol: which requests are spoken in which versions, reading them, writing the answers.
+"""Kafka's wire protocol: the supported requests and versions, reading requests, writing answers.
 
-The messages' types are `kio`'s, generated from Kafka's own schema. An answer is written as bytes with spans of files
-between them: the records of a fetch are never copied through Python.
+The message types are `kio`'s, generated from Kafka's own schema. An answer is bytes with file spans in between: the
+records of a fetch are never copied through Python.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from seglog.serve.spans import FileSpan
 
 @contextmanager
 def _without_hypothesis() -> Iterator[None]:
-    """Hides hypothesis, unless somebody has imported it. kio tells it of its types wherever it is installed, and it
-    then makes `.hypothesis` in the working directory: in a log directory, that stops the next broker."""
+    """Hides hypothesis unless it is imported already. If it is installed, kio registers its types with it, and it
+    makes `.hypothesis` in the working directory: in a log directory, that stops the next broker."""
     name = "hypothesis"
     if name in sys.modules:
         yield
@@ -53,8 +53,8 @@ CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
 DESCRIBE_CONFIGS, CREATE_PARTITIONS = 32, 37
 
-# Fetch below 13 needs no topic ids, of which a directory may know none. Without Produce librdkafka takes the endpoint
-# for a broker too old to fetch from. The newer group protocols (KIP-848, share groups) are not spoken.
+# Fetch below 13 needs no topic ids, which a directory may not have. Without Produce, librdkafka takes the endpoint for
+# a broker too old to fetch from. The newer group protocols (KIP-848, share groups) are not supported.
 VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
     {
         PRODUCE: (3, 9),
@@ -92,12 +92,12 @@ _SIZE = struct.Struct(">i")
 
 
 class HostileRequestError(Exception):
-    """Bytes that are no request of an API and version that is spoken here: the connection is closed."""
+    """Raised for bytes that are no request of a supported API and version: the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came. `body` is kio's message, None for a version of ApiVersions that is not spoken."""
+    """A decoded request. `body` is kio's message, None for an unsupported version of ApiVersions."""
 
     api_key: int
     version: int
@@ -107,14 +107,14 @@ class Request:
 
 
 class Answer:
-    """An answer on its way out: bytes and file spans, in order; `size` counts all of them."""
+    """An answer to send: bytes and file spans, in order; `size` is their total."""
 
     def __init__(self) -> None:
         self.parts: list[bytearray | FileSpan] = [bytearray(_SIZE.size)]
         self.size = 0
 
     def write(self, part: bytes | FileSpan) -> None:
-        """Appends (what kio's writers call)."""
+        """Appends a part; kio's writers call it."""
         self.size += len(part)
         if isinstance(part, FileSpan):
             self.parts += [part, bytearray()]
@@ -130,14 +130,14 @@ class Answer:
         first[: _SIZE.size] = _SIZE.pack(self.size)
 
     def close(self) -> None:
-        """Gives the files of the spans back."""
+        """Closes the files of the spans."""
         for part in self.parts:
             if isinstance(part, FileSpan):
                 part.file.close()
 
 
 def read_request(frame: bytes) -> Request:
-    """Decodes a request from its frame (without the size). HostileRequestError for anything else."""
+    """Decodes a request from its frame (without the size). Raises HostileRequestError for anything else."""
     if len(frame) < _FRONT.size:
         raise HostileRequestError(f"a request of {len(frame)} bytes")
     api_key, version, correlation_id = _FRONT.unpack_from(frame)
@@ -150,38 +150,38 @@ def read_request(frame: bytes) -> Request:
     try:
         header, size = entity_reader(kind.__header_schema__)(frame, 0)
         walk_of(kind)(frame, size)
-        body, _ = entity_reader(kind)(frame, size)  # what follows is ignored, as brokers do: librdkafka appends to some
+        body, _ = entity_reader(kind)(frame, size)  # bytes after it are ignored, as in brokers: librdkafka appends some
     except (SerialError, LookupError, ValueError, TypeError, OverflowError, MemoryError, struct.error) as error:
         reason = f"API {api_key} in version {version} cannot be decoded: {type(error).__name__}"
         raise HostileRequestError(reason) from error
     if not _nulls_fit(body):
-        raise HostileRequestError(f"API {api_key} in version {version} has a null where none can be")
+        raise HostileRequestError(f"API {api_key} in version {version} has a null where none is allowed")
     return Request(api_key, version, correlation_id, getattr(header, "client_id", None), body)
 
 
 def isolation_of(body: Any) -> Isolation:
-    """How far a request may see; versions that do not say it see everything."""
+    """Returns a request's isolation level; versions without the field read uncommitted."""
     committed = int(getattr(body, "isolation_level", Isolation.READ_UNCOMMITTED)) == Isolation.READ_COMMITTED
     return Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
 
 
 def write_answer(request: Request, values: Values, version: int | None = None) -> Answer:
-    """The answer to a request; `values` are fields by kio's names, nested ones as mappings.
+    """Writes the answer to a request; `values` are fields by kio's names, nested ones as mappings.
 
-    Fields that the version does not have are left out, so that one mapping serves all versions.
+    Fields that the version lacks are left out, so one mapping serves all versions.
     """
     kind = load_response_schema(request.api_key, request.version if version is None else version)
     header = {"correlation_id": request.correlation_id}
     answer = Answer()
     for each, fields in ((kind.__header_schema__, header), (kind, values)):
-        write: Callable[[Answer, Any], None] = cast(Any, entity_writer(each))  # all it asks of a buffer is `write`
+        write: Callable[[Answer, Any], None] = cast(Any, entity_writer(each))  # it calls only `write` of a buffer
         write(answer, message(each, fields))
     answer.finish()
     return answer
 
 
 def message(kind: type[Any], values: Values) -> Any:
-    """An entity of `kind` with those of the values that it has fields for."""
+    """Makes an entity of `kind` from the values that it has fields for."""
     given = {}
     for name, _, nested in _fields(cast(Any, kind)):
         if name not in values:
@@ -196,7 +196,7 @@ def message(kind: type[Any], values: Values) -> Any:
 
 
 def _nulls_fit(entity: Any) -> bool:
-    """Whether only fields that may be null are: kio takes a null array for any array."""
+    """True if only nullable fields are null: kio accepts a null for any array."""
     for name, nullable, nested in _fields(cast(Any, type(entity))):
         value = getattr(entity, name)
         if value is None:
@@ -209,7 +209,7 @@ def _nulls_fit(entity: Any) -> bool:
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, bool, type[Any] | None], ...]:
-    """Of each field: its name, whether it may be null, and the entity that it holds, or holds a tuple of."""
+    """Returns each field's name, whether it may be null, and the entity type that it holds, alone or in a tuple."""
     return tuple(
         (field.name, type(None) in get_args(field.type), _entity_in(field.type)) for field in dataclasses.fields(kind)
     )

@@ -1,6 +1,6 @@
-"""Answers to whatever would write: the topic's or the cluster's authorization has failed.
+"""Refuses requests that would write: the authorization for the topic or the cluster has failed.
 
-These codes end a producer or an administrator's command at once, in every client, where others are tried again.
+These codes end a producer or an administrator's command at once, in every client; clients retry after other codes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Checking, before a request is decoded, that it is as long as its arrays say.
+"""Checks, before a request is decoded, that it is as long as its arrays claim.
 
-kio makes room for an array before it reads it. A length of four thousand million in a request of forty bytes ends the
-process there, and no exception says so. So every array is counted against the bytes that are left first, by the same
-schema, without making anything of what is walked over.
+kio allocates an array before it reads it. A length of four thousand million in a request of forty bytes kills the
+process without an exception. So this walk, by the same schema, first compares the length of every array with the bytes
+that are left, and builds nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _LONGEST_VARINT = 10
 
 
 class TooShortError(ValueError):
-    """The bytes end before what they promise."""
+    """Raised if a request is shorter than it claims."""
 
 
 @cache
 def walk_of(kind: Any) -> Walk:
-    """A walk over an entity of kio's. It raises TooShortError, and gives the position after the entity."""
+    """Makes a walk over an entity of kio's. The walk returns the position after the entity, or raises TooShortError."""
     flexible = bool(kind.__flexible__)
     fields = [each for each in dataclasses.fields(kind) if "tag" not in each.metadata]
     walks = [_walk_of_field(each, flexible) for each in fields]
@@ -48,7 +48,7 @@ def _walk_of_field(field: Any, flexible: bool) -> Walk:
 
 
 def _item_of(annotation: Any) -> Any:
-    """What an array holds; None for what is no array."""
+    """Returns the type of an array's items, None for other types."""
     if get_origin(annotation) is tuple:
         return get_args(annotation)[0]
     return next((found for each in get_args(annotation) if (found := _item_of(each)) is not None), None)
@@ -58,24 +58,21 @@ def _walk_of_value(name: str, flexible: bool) -> Walk:
     if name in _SIZES:
         size = _SIZES[name]
         return lambda data, position: _within(data, position + size)
-    legacy = struct.Struct(">h" if name == "string" else ">i")
-    return _over_bytes(flexible, legacy)
+    length_format = struct.Struct(">h" if name == "string" else ">i")
 
-
-def _over_bytes(flexible: bool, legacy: struct.Struct) -> Walk:
     def walk(data: bytes, position: int) -> int:
-        length, position = _length(data, position, flexible, legacy)
+        length, position = _length(data, position, flexible, length_format)
         return _within(data, position + max(length, 0))
 
     return walk
 
 
 def _over_array(one: Walk, flexible: bool) -> Walk:
-    legacy = struct.Struct(">i")
+    length_format = struct.Struct(">i")
 
     def walk(data: bytes, position: int) -> int:
-        length, position = _length(data, position, flexible, legacy)
-        if length > len(data) - position:  # each element takes a byte at least
+        length, position = _length(data, position, flexible, length_format)
+        if length > len(data) - position:  # each element takes at least a byte
             raise TooShortError(f"an array of {length} in {len(data) - position} bytes")
         for _ in range(length):
             position = one(data, position)
@@ -85,7 +82,7 @@ def _over_array(one: Walk, flexible: bool) -> Walk:
 
 
 def _over_tags(data: bytes, position: int) -> int:
-    """Over tagged fields, whose sizes are said; none of those that a request has is an array."""
+    """Walks over tagged fields by their sizes; no request has an array among them."""
     count, position = _varint(data, position)
     for _ in range(count):
         _, position = _varint(data, position)
@@ -94,13 +91,13 @@ def _over_tags(data: bytes, position: int) -> int:
     return position
 
 
-def _length(data: bytes, position: int, flexible: bool, legacy: struct.Struct) -> tuple[int, int]:
-    """A length, -1 for null, and the position after it."""
+def _length(data: bytes, position: int, flexible: bool, length_format: struct.Struct) -> tuple[int, int]:
+    """Returns a length (-1 for null; a varint if `flexible`) and the position after it."""
     if flexible:
         length, position = _varint(data, position)
         return length - 1, position
-    end = _within(data, position + legacy.size)
-    return legacy.unpack_from(data, position)[0], end
+    end = _within(data, position + length_format.size)
+    return length_format.unpack_from(data, position)[0], end
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -115,5 +112,5 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _within(data: bytes, position: int) -> int:
     if position > len(data):
-        raise TooShortError(f"{position} bytes are promised, and {len(data)} are there")
+        raise TooShortError(f"{position} bytes are claimed, but only {len(data)} are there")
     return position

@@ -1,7 +1,7 @@
-"""Listening, accepting within the limit, and stopping in order (Kafka: SocketServer).
+"""Listens, accepts connections within the limit, and stops in order (Kafka: SocketServer).
 
-Stopping: no connection is accepted any more; those that wait for a request are closed, those that answer one finish it;
-what then still runs is ended after a grace.
+On a stop, no connection is accepted any more; idle ones are closed, busy ones finish their answer. Those still open
+after a grace period are aborted.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _BACKLOG = 256
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the certificate chain and its key, and the authorities whose clients alone are let in."""
+    """PEM files: the certificate chain, its key, and the authorities that clients' certificates must come from."""
 
     certificate: Path
     key: Path | None
     client_authorities: Path | None
 
     def context(self) -> ssl.SSLContext:
-        """The server's context. ConfigError for files that do not do; OSError names one that cannot be read."""
+        """Returns the server's context. Raises ConfigError for invalid files, OSError for one that cannot be read."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         for path in filter(None, (self.certificate, self.key, self.client_authorities)):
-            with path.open("rb"):  # OpenSSL does not say which file is not there
+            with path.open("rb"):  # OpenSSL's errors do not name the missing file
                 pass
         try:
             context.load_cert_chain(self.certificate, self.key)
@@ -51,9 +51,7 @@ class TlsFiles:
 
 
 class Server:
-    """Serves an endpoint on an address from `start` to `stop`. With an address without a name, `endpoint.advertised`
-    becomes the one that was listened on.
-    """
+    """Serves an endpoint on an address from `start` to `stop`."""
 
     def __init__(
         self,
@@ -83,7 +81,7 @@ class Server:
         return Address(listen.host, port)
 
     async def stop(self) -> None:
-        """Ends everything in order."""
+        """Stops in order, and ends the threads."""
         self._stopping.set()
         self._coordinator.close()
         if self._listener is not None:

@@ -1,12 +1,12 @@
-"""From an offset to the bytes that a fetch sends: whole, checked batches of one segment (Kafka: LocalLog.read).
+"""Finds the bytes that a fetch sends: whole, checked batches of one segment from an offset on (Kafka: LocalLog.read).
 
-1. A place at or before the offset is known: where a span ended that was given before (`SpanEnds`), else what the
-   segment's index names. From there the log is walked past any damage, a piece at a time, and every batch's checksum is
-   compared: what goes out is good.
-2. The span begins with the first batch that reaches the offset, and ends before the size limit (but not before its
-   first batch does), the offset limit, or damage, whichever comes first.
-3. Damage where the offset should be is raised; or skipped, and the span begins after it. Where nothing good follows,
-   an empty batch stands for the lost offsets, as the cleaner leaves one, so that consumers get past them.
+1. Start at or before the offset: at the end of an earlier span (`SpanEnds`), else at the position in the segment's
+   index. Walk the log from there, past any damage, a piece at a time, and compare every checksum: only good batches go
+   out.
+2. The span begins with the first batch that reaches the offset. It ends before the size limit (but holds at least its
+   first batch), the offset limit, or damage, whichever comes first.
+3. Damage at the offset is raised; or skipped, and the span begins after it. If nothing good follows, an empty batch
+   covers the lost offsets, as the cleaner's do, so that consumers get past them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import believed_batch
 from seglog.storage.filesystem import File
 
-_LEAST_WALK_BYTES = 64 << 10
-_MOST_WALK_BYTES = 4 << 20
-_MOST_ENDS = 256
+_MIN_WALK_BYTES = 64 << 10
+_MAX_WALK_BYTES = 4 << 20
+_MAX_ENDS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:
-    """`size` bytes at `position` of an open file, which whoever sends them closes."""
+    """`size` bytes at `position` of an open file, which the sender closes."""
 
     file: File
     position: int
@@ -51,7 +51,7 @@ class FileSpan:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a fetch gets: a span, or bytes made up for lost offsets, or neither at the end of the log.
+    """The data of a fetch: a span, an empty batch for lost offsets, or no bytes at the end of the log.
 
     `aborted` are the transactions that a read_committed reader drops.
     """
@@ -64,21 +64,22 @@ Report = Callable[[CorruptRecordError], None]
 
 
 class SpanEnds:
-    """Where the last spans of a partition ended: reading on begins there, without reading again what an index entry
-    leads to. A hint as an entry is, for any number of threads: what lies there is looked at before it is believed.
+    """The ends of a partition's last spans. The next fetch begins there, and need not read from an index entry on.
+
+    Like an index entry, an end is only a hint, for any number of threads: the batch there is checked first.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
     def note(self, offset: int, base_offset: int, position: int) -> None:
-        """A span ended before `offset`, at a byte position of the segment with that base offset."""
+        """Notes a span that ended before `offset`, at a byte position of the segment with that base offset."""
         self._known[offset] = base_offset, position
-        if len(self._known) > _MOST_ENDS:
+        if len(self._known) > _MAX_ENDS:
             self._known.popitem(last=False)
 
     def find(self, offset: int, base_offset: int) -> int:
-        """The position in that segment, or 0."""
+        """Returns the position in that segment, or 0."""
         found = self._known.get(offset)
         return 0 if found is None or found[0] != base_offset else found[1]
 
@@ -93,10 +94,9 @@ def find_span(
     skip_damage: bool,
     report: Report,
 ) -> Found:
-    """What a fetch from `offset` on gets; `ends` are those of this view. Every damage on the way is reported, every
-    time it is met.
+    """Finds the data of a fetch from `offset` on; `ends` are the view's. Reports all damage on the way, every time.
 
-    Raises OffsetOutOfRangeError outside [log start, log end], and without `skip_damage` CorruptRecordError where the
+    Raises OffsetOutOfRangeError outside [log start, log end], and without `skip_damage` CorruptRecordError if the
     offset cannot be read.
     """
     index = view.first_segment(offset)
@@ -129,7 +129,7 @@ def find_span(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is asked for; no batch that reaches `limit` is."""
+    """The bounds of a fetch; batches that reach `limit` are not wanted."""
 
     offset: int
     max_bytes: int
@@ -138,8 +138,8 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Taken:
-    """What one segment gives: contiguous good batches, and the damage just before them (or before its end). `file` is
-    the segment's, open, when there are any.
+    """Adjacent good batches of one segment, and the damage just before them, or before the segment's end. `file` is the
+    open segment if there are batches.
     """
 
     position: int = 0
@@ -152,7 +152,7 @@ class _Taken:
 
 
 def _take(view: LogView, index: int, wanted: _Wanted, ends: SpanEnds | None = None) -> _Taken:
-    """From a segment that follows the first one everything may be wanted; then no place in it is looked for."""
+    """Takes batches of a segment. Without `ends` it starts at the beginning, as in segments after the first one."""
     segment = view.segments[index]
     with ExitStack() as stack:
         file = stack.enter_context(segment.fs.open(segment.path, "r"))
@@ -171,7 +171,7 @@ def _search(segment: LogSegment, file: File, size: int, wanted: _Wanted, ends: S
 
 
 def _hints(segment: LogSegment, offset: int, ends: SpanEnds) -> Iterator[tuple[int, int]]:
-    """(offset, position): where the batch of an offset may be."""
+    """Yields (offset, position) pairs at which the batch of an offset may be."""
     yield offset, ends.find(offset, segment.base_offset)
     yield segment.offset_index.lookup(offset)
 
@@ -189,14 +189,14 @@ def _walk(steps: Iterator[np.ndarray | CorruptRecordError], wanted: _Wanted) -> 
 
 
 def _extend(taken: _Taken, batches: np.ndarray, wanted: _Wanted) -> bool:
-    """Adds good batches that follow each other; False when no more are wanted."""
+    """Adds adjacent good batches; returns False if no more are wanted."""
     last = batches["last_offset"]
     begin = 0
     if not taken.size:
         reached = last >= wanted.offset
         begin = int(np.argmax(reached)) if reached.any() else len(batches)
         if begin:
-            taken.damage = None  # it lies before a batch that lies before the offset
+            taken.damage = None  # a good batch below the offset follows it
         if begin == len(batches):
             return True
         if int(last[begin]) >= wanted.limit:
@@ -217,8 +217,8 @@ def _extend(taken: _Taken, batches: np.ndarray, wanted: _Wanted) -> bool:
 def _steps(
     segment: LogSegment, file: File, start: int, end: int, max_bytes: int
 ) -> Iterator[np.ndarray | CorruptRecordError]:
-    """Runs of good batches, and damage, from byte `start` of a segment's file to `end`."""
-    chunk = min(max(max_bytes, _LEAST_WALK_BYTES), _MOST_WALK_BYTES)
+    """Yields runs of good batches, and damage, from byte `start` of a segment's file to `end`."""
+    chunk = min(max(max_bytes, _MIN_WALK_BYTES), _MAX_WALK_BYTES)
     offsets = PlausibleOffsets.of_segment(segment.base_offset)
     walk = LogWalk(segment.fs, segment.path, start, end, offsets=offsets, chunk_bytes=chunk, file=file)
     for step in walk:
@@ -243,9 +243,9 @@ def _good_runs(path: Path, piece: WalkedEntries) -> Iterator[np.ndarray | Corrup
 
 
 def empty_batch(first_offset: int, last_offset: int) -> bytes:
-    """A batch without records that takes the place of offsets (Kafka: DefaultRecordBatch.writeEmptyHeader).
+    """Returns a batch without records that covers offsets (Kafka: DefaultRecordBatch.writeEmptyHeader).
 
-    At most 2^31 of them: a reader that gets past those asks for the next.
+    It covers at most 2^31 offsets; the reader's next fetch gets another one.
     """
     row = BatchOptions(leader_epoch=0).template(first_offset, 0)
     row["last_offset"] = min(last_offset, first_offset + layout.INT32_MAX)

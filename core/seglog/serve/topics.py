@@ -1,6 +1,6 @@
-"""Answers about topics: metadata, offsets by time, leader epochs, configuration (Kafka: KafkaApis, ReplicaManager).
+"""Answers requests about topics: metadata, offsets by time, leader epochs, configuration (KafkaApis, ReplicaManager).
 
-Each function takes kio's request and gives the fields of the answer, for all versions that are spoken.
+Each function takes kio's request and returns the fields of the answer, for all supported versions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")  # Kafka: Topic
 
 
 def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
-    """All topics, or those asked for. One node leads everything."""
+    """Describes all topics, or those asked for. One node leads everything."""
     topics = endpoint.catalog.topics
     asked = body.topics
     if asked is None or (version == 0 and not asked):
@@ -59,7 +59,7 @@ def _topic(endpoint: Endpoint, name: str | None, topic_id: object) -> Values:
 
 
 def _partition(partition: ServedPartition | None, number: int) -> Values:
-    """A partition that is not there has no leader: clients count on all numbers below the highest."""
+    """Describes a partition. A missing one has no leader: clients expect all numbers below the highest."""
     if partition is None:
         return {
             "error_code": ErrorCode.leader_not_available,
@@ -79,7 +79,7 @@ def _partition(partition: ServedPartition | None, number: int) -> Values:
 
 
 def list_offsets(endpoint: Endpoint, body: Any, version: int) -> Values:
-    """The offset at a time (Kafka: UnifiedLog.fetchOffsetByTimestamp, ReplicaManager.fetchOffset)."""
+    """Looks up offsets by time (Kafka: UnifiedLog.fetchOffsetByTimestamp, ReplicaManager.fetchOffset)."""
     isolation = isolation_of(body)
 
     def find(partition: ServedPartition, asked: Any) -> Values:
@@ -107,7 +107,7 @@ def _offset_at(endpoint: Endpoint, partition: ServedPartition, stamp: int, isola
 
 
 def offsets_for_leader_epochs(endpoint: Endpoint, body: Any, _version: int) -> Values:
-    """Where the leader epochs that clients ask for ended (KIP-101, KIP-320)."""
+    """Looks up the end offsets of leader epochs (KIP-101, KIP-320)."""
 
     def find(partition: ServedPartition, asked: Any) -> Values:
         end = partition.log.log_end_offset
@@ -124,7 +124,7 @@ def _by_partition(
     number_field: str,
     find: Callable[[ServedPartition, Any], Values],
 ) -> Values:
-    """An answer that has one entry for each partition of the request."""
+    """Makes an answer with one entry for each partition of the request."""
     answers = []
     for topic in topics:
         name = getattr(topic, topic_field)
@@ -145,7 +145,7 @@ def _by_partition(
 
 
 def epoch_problem(partition: ServedPartition, asked: Any) -> ErrorCode:
-    """Whether the leader epoch that a client knows is this one's (Kafka: Partition.checkCurrentLeaderEpoch)."""
+    """Checks the leader epoch that a client knows (Kafka: Partition.checkCurrentLeaderEpoch)."""
     current_epoch = int(getattr(asked, "current_leader_epoch", NO_LEADER_EPOCH))
     if current_epoch in (NO_LEADER_EPOCH, partition.leader_epoch):
         return ErrorCode.none
@@ -154,7 +154,7 @@ def epoch_problem(partition: ServedPartition, asked: Any) -> ErrorCode:
 
 
 def describe_configs(endpoint: Endpoint, body: Any, _version: int) -> Values:
-    """The configuration of topics, as far as it is known here; all of it read-only."""
+    """Describes the configuration of topics as far as it is known; all of it is read-only."""
     return {
         "throttle_time": NO_THROTTLE,
         "results": [_resource(endpoint, each) for each in body.resources],
