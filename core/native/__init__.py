@@ -1,10 +1,10 @@
-"""Building the native library: every kernel of seglog as machine code, in one extension module, ahead of time.
+"""Builds the native library: all of seglog's kernels as machine code, in one extension module, ahead of time.
 
 1. `signatures` finds the kernels and reads the types of their parameters.
-2. `lowering` lets numba turn them into LLVM's intermediate code, for no processor in particular.
+2. `lowering` makes numba translate them to LLVM's intermediate code, for no particular processor.
 3. `objects` optimises that code for one of the `platforms` and writes an object file.
-4. `glue` writes the table of kernels and parameters that `glue.c` checks calls against.
-5. `building` has Zig's compiler link both, and does nothing where the library is there already.
+4. `glue` writes the tables of kernels and parameters that `glue.c` checks calls against.
+5. `building` links both with Zig's compiler, unless the library is up to date.
 
-`python -m native` does it by hand, `hook` when a wheel is built. Nothing of this is needed, or installed, at run time.
+Run it with `python -m native`; `hook` runs it when a wheel is built. None of it is needed or installed at run time.
 """

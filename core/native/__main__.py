@@ -1,4 +1,4 @@
-"""Builds the library where it is not up to date; with --wheels DIRECTORY also the wheels of all or of named targets."""
+"""Builds the library unless it is up to date; with --wheels DIRECTORY, also wheels for all or the named targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def main() -> int:
     """Returns the exit code."""
     options = _options()
-    # Kernels are compiled from what numba's JIT is given, and as the sources say, whatever the user has set.
+    # Kernels are compiled through numba's JIT, without the user's settings of numba.
     for name in [name for name in os.environ if name.startswith("NUMBA_")]:
         del os.environ[name]
     os.environ["SEGLOG_KERNELS"] = "jit"
@@ -25,7 +25,7 @@ def main() -> int:
         if not names:
             here = platforms.this_platform()
             if here is None:
-                _say("there is no target for this platform: its kernels are compiled by numba, or interpreted")
+                _say("this platform is not a target: numba compiles its kernels, or they run interpreted")
                 return 1
             names = [here.name]
         wanted = [(platforms.named(name).name, building.library_for(name)) for name in names]
@@ -49,8 +49,8 @@ def _options() -> argparse.Namespace:
     known = ", ".join(target.name for target in platforms.TARGETS)
     default = "default: this platform, with --wheels all"
     parser.add_argument("--target", action="append", metavar="NAME", help=f"{known} ({default}); repeatable")
-    parser.add_argument("--wheels", type=Path, metavar="DIRECTORY", help="make wheels there; this takes hatchling")
-    parser.add_argument("--force", action="store_true", help="build also what is up to date")
+    parser.add_argument("--wheels", type=Path, metavar="DIRECTORY", help="make wheels there; needs hatchling")
+    parser.add_argument("--force", action="store_true", help="build even if up to date")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""Building the library for a target, where it is not there already.
+"""Builds the library for a target, unless it is up to date.
 
-A library says in its own bytes which sources, builder and tools it comes from (its *stamp*): when they are those of
-now, there is nothing to do. It is written beside its place and renamed, so that nobody ever loads half of one. The same
+A library contains a *stamp* of the sources, builder and tools it was built from: if the stamp is current, there is
+nothing to do. The library is written to a temporary file and renamed, so that no process loads half of it. The same
 sources and tools give the same bytes.
 """
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from native.platforms import CRC32C_HELPER, Target, named, this_platform
 from seglog.kernels._digest import sources_digest
 
-SHARES = 2  # of the kernels, compiled side by side; part of what the bytes depend on
+SHARES = 2  # shares of the kernels that are compiled in parallel; the library's bytes depend on it
 TOOLS = ("numba", "llvmlite", "ziglang")
 if TYPE_CHECKING:
     from native.signatures import Kernel
@@ -39,7 +39,7 @@ class BuildError(Exception):
 
 
 def library_for(target: str) -> Path:
-    """Where the library of a target is put: beside the kernels, which import it from there, or under `build`."""
+    """Returns the path of a target's library: beside the kernels for this platform, else under `build`."""
     here = this_platform()
     if here is not None and here.name == target:
         return _HERE.parent / "seglog" / "kernels" / LIBRARY
@@ -47,11 +47,11 @@ def library_for(target: str) -> Path:
 
 
 def stamp(target: str) -> str:
-    """Of everything that decides about the library's bytes."""
+    """Returns the stamp: a digest of everything that determines the library's bytes."""
     digest = hashlib.blake2b(sources_digest().encode(), digest_size=16)
     for path in sorted([*_HERE.glob("*.py"), *_HERE.glob("*.c")]):
         if path.name in ("__main__.py", "hook.py"):
-            continue  # they only ask for it
+            continue  # they do not affect the library
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     for tool in TOOLS:
         digest.update(f"{tool}={_version(tool)}\0".encode())
@@ -60,12 +60,12 @@ def stamp(target: str) -> str:
 
 
 def is_current(library: Path, target: str) -> bool:
-    """Whether `library` is what `build` would make."""
+    """True if `library` is what `build` would make."""
     return library.is_file() and stamp(target).encode() in library.read_bytes()
 
 
 def borrow(library: Path, target: str) -> bool:
-    """Takes the library from another worktree of this repository, where one has what `build` would make."""
+    """Copies the library from another worktree of this repository, if one has what `build` would make."""
     root = _HERE.parents[1]
     try:
         listed = subprocess.run(
@@ -82,12 +82,13 @@ def borrow(library: Path, target: str) -> bool:
 
 
 def build(wanted: Sequence[tuple[str, Path]], say: Callable[[str], None]) -> None:
-    """Makes the library of each (target, path); kernels are lowered once for all of them."""
+    """Builds the library of each (target, path); kernels are lowered once for all targets."""
     missing = [tool for tool in TOOLS if _version(tool) == ""]
     if missing:
         raise BuildError(
-            f"building the compiled kernels takes {', '.join(missing)}, not installed here: pip installs what"
-            " pyproject.toml names under build-system, or set SEGLOG_BUILD_TARGET=none to go without compiled kernels"
+            f"building the compiled kernels needs {', '.join(missing)}, which is not installed: pip installs the"
+            " packages that pyproject.toml names under build-system, or set SEGLOG_BUILD_TARGET=none to go without"
+            " compiled kernels"
         )
     say("lowering and compiling kernels, which takes a minute")
     with tempfile.TemporaryDirectory(prefix="seglog-native-") as work:
@@ -98,7 +99,7 @@ def build(wanted: Sequence[tuple[str, Path]], say: Callable[[str], None]) -> Non
         kernels = [kernel for part in done for kernel in part[0]]
         results = {name: kinds for part in done for name, kinds in part[1].items()}
         for name, path in wanted:
-            # imported here: it loads numba
+            # imported late, because it loads numba
             from native import glue
 
             (folder / "kernels.h").write_text(glue.tables(kernels, results, sources_digest(), stamp(name)))
@@ -108,7 +109,7 @@ def build(wanted: Sequence[tuple[str, Path]], say: Callable[[str], None]) -> Non
 
 
 def _compile_share(share: int, names: list[str], folder: Path) -> tuple[list[Kernel], dict[str, str]]:
-    """Writes the object files of one share of the kernels, in a process of its own: numba is of no other use in it."""
+    """Writes the object files of a share of the kernels. It runs in its own process, because it modifies numba."""
     from native import lowering, objects
     from seglog import kernels
     from seglog.kernels import _numba

@@ -1,16 +1,16 @@
-/* The door between Python and the kernels' machine code: an extension module of the stable ABI.
+/* The interface between Python and the kernels' machine code: an extension module of the stable ABI.
 
-   A call is checked against its kernel's parameters (kernels.h, which `glue.py` writes) before any code runs:
+   A call is checked against its kernel's parameters (kernels.h, written by `glue.py`) before any code runs:
 
-   1. an array has the very dtype that is wanted, the wanted dimensions, its items side by side and aligned, and can
-      be written where the kernel writes; a column may have any stride;
-   2. a number is a whole number of 64 bits;
-   3. what does not fit is a TypeError (OverflowError for a number) that names kernel and parameter.
+   1. an array must have exactly the expected dtype and dimensions, and contiguous, aligned items; it must be writable
+      if the kernel writes it; a column may have any stride;
+   2. a number must be an integer of 64 bits;
+   3. anything else raises a TypeError (OverflowError for a number) that names kernel and parameter.
 
-   Then addresses and counts go to the kernel as words, without the GIL; the buffers are held until it is done.
-   Whether counts and positions fit each other is the kernel's affair and its caller's.
+   Then addresses and counts go to the kernel as words, without the GIL; the buffers are held until it is done. The
+   kernel and its caller are responsible for counts and positions that fit each other.
 
-   Nothing here needs Python's headers: what is used of the stable ABI (3.11) is declared below. */
+   Python's headers are not needed: the part of the stable ABI (3.11) that is used is declared below. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -106,7 +106,7 @@ static PyObject *bind(PyObject *, PyObject *const *, Py_ssize_t);
 
 enum { MOST_PARAMETERS = 64, MOST_WORDS = 3 * MOST_ARRAYS + MOST_PARAMETERS, MOST_RESULTS = 16 };
 
-/* What a call has gathered so far. */
+/* The state of a call. */
 typedef struct {
   const Kernel *kernel;
   int words, views;
@@ -114,12 +114,12 @@ typedef struct {
   Py_buffer view[MOST_ARRAYS];
 } Call;
 
-static PyObject *types[ITEMS];      /* dtypes; `bind` puts them here */
+static PyObject *types[ITEMS];      /* dtypes, set by `bind` */
 static Py_ssize_t item_bytes[ITEMS];
 static Py_ssize_t alignments[ITEMS];
 static PyObject *name_of_dtype, *name_of_flags, *name_of_writeable, *name_of_itemsize, *name_of_alignment, *name_of_name;
 
-/* Raises "KERNEL: PARAMETER: REASON", in which %s stands for the name of `object`'s type. */
+/* Raises "KERNEL: PARAMETER: REASON"; %s in the reason stands for the name of `object`'s type. */
 static int refuse(const Call *c, const Parameter *p, const char *reason, PyObject *object) {
   PyErr_Clear();
   if (object) {
@@ -150,7 +150,7 @@ static int take_truth(Call *c, const Parameter *p, PyObject *given) {
   if (given == &_Py_TrueStruct || given == &_Py_FalseStruct) {
     truth = given == &_Py_TrueStruct;
   } else {
-    /* a number, or NumPy's own bool, which has a dtype and is no number */
+    /* a number, or NumPy's bool, which has a dtype and is not a number */
     long long number = PyLong_AsLongLong(given);
     truth = number != 0;
     if (number == -1 && PyErr_Occurred()) {
@@ -165,7 +165,7 @@ static int take_truth(Call *c, const Parameter *p, PyObject *given) {
   return 1;
 }
 
-/* Whether `given` is an array, or a row, of the dtype that is wanted. */
+/* Returns whether `given` is an array, or a row, of the expected dtype. */
 static int has_type(Call *c, const Parameter *p, PyObject *given) {
   PyObject *wanted = types[p->item], *found = PyObject_GetAttr(given, name_of_dtype);
   int same = found == wanted;
@@ -203,7 +203,7 @@ static int take_row(Call *c, const Parameter *p, PyObject *given) {
   if (view->ndim > 0 && view->len != item_bytes[p->item]) return refuse(c, p, "one row is wanted", 0);
   if (view->len != item_bytes[p->item]) return refuse(c, p, "items have another size", 0);
   if (!is_aligned(p, view->buf, 0)) return refuse(c, p, "the row is not aligned", 0);
-  if (p->writable) { /* a row of a table can be written, although its buffer says that it cannot */
+  if (p->writable) { /* a row of a table is writable, although its buffer says otherwise */
     PyObject *flags = PyObject_GetAttr(given, name_of_flags);
     PyObject *writable = flags ? PyObject_GetAttr(flags, name_of_writeable) : 0;
     int can = writable ? PyObject_IsTrue(writable) : 0;
@@ -246,7 +246,7 @@ static int take_one(Call *c, const Parameter *p, PyObject *given) {
   }
 }
 
-/* Takes one parameter; returns the one after it, or 0 with an exception set. */
+/* Handles one parameter; returns the next one, or 0 with an exception set. */
 static const Parameter *take(Call *c, const Parameter *p, PyObject *given) {
   if (p->kind != TUPLE) return take_one(c, p, given) ? p + 1 : 0;
   if (PyTuple_Size(given) != p->width) {
@@ -328,7 +328,7 @@ static PyObject *bind(PyObject *module, PyObject *const *given, Py_ssize_t count
   return &_Py_NoneStruct;
 }
 
-/* What the processor lacks of that which kernels are compiled for, or 0. */
+/* Returns a feature that kernels need and the processor lacks, or 0. */
 static const char *lacking(void) {
 #if defined(__x86_64__)
   uint32_t a = 1, b, c = 0, d;

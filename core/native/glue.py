@@ -1,4 +1,4 @@
-"""The tables that `glue.c` works by: kernels, their parameters, the types of items."""
+"""Writes the tables for `glue.c`: kernels, their parameters, the types of items."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MOST_ARRAYS = 32
 
 
 def tables(kernels: list[Kernel], results: dict[str, str], sources: str, stamp: str) -> str:
-    """The C header `kernels.h`.
+    """Returns the C header `kernels.h`.
 
-    `results` says what each kernel returns (`lowering.Lowered`), `sources` is the digest that the library is good
-    for, `stamp` the builder's own.
+    `results` says what each kernel returns (`lowering.Lowered`), `sources` is the digest of the kernels' sources, and
+    `stamp` the builder's stamp.
     """
     for kernel in kernels:
         if sum(1 for _ in _arrays(kernel)) > MOST_ARRAYS:
@@ -73,5 +73,5 @@ def _rows(name: str, kind: object, items: list[str]) -> Iterator[str]:
 
 
 def _text(value: str) -> str:
-    """A C string; JSON's escapes of ASCII are C's, too."""
+    """Returns a C string; JSON escapes ASCII as C does."""
     return json.dumps(value.encode("ascii", "replace").decode("ascii"))

@@ -1,7 +1,7 @@
-"""What hatchling runs when it builds a wheel, or an editable one: puts the library in.
+"""The hook that hatchling runs to build a wheel, or an editable one: it adds the library.
 
-SEGLOG_BUILD_TARGET names another platform than this one, or `none` for a wheel without compiled kernels. A platform
-that is no target gets such a wheel, too, with a message.
+SEGLOG_BUILD_TARGET names another platform, or `none` for a wheel without compiled kernels. A platform that is not a
+target also gets a wheel without them, with a message.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Not by PYTHONPATH: pip's build environment drops what an earlier editable install has put on the path.
+# Not by PYTHONPATH: pip's build environment removes paths that an earlier editable install has added.
 _RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from native.__main__ import main; sys.exit(main())"
 
 
 class NativeKernels(BuildHookInterface):  # type: ignore[misc]
-    """The wheel of a platform: `python -m native` for it, and its library beside the kernels."""
+    """Adds the library of a platform, built by `python -m native`, to the wheel beside the kernels."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Builds the library and names the wheel; an editable one finds the library in the source tree."""
+        """Builds the library and names the wheel; an editable wheel uses the library in the source tree."""
         core = Path(self.root) / "core"
         sys.path.insert(0, str(core))
         try:

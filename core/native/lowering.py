@@ -1,15 +1,14 @@
-"""From kernels to LLVM's intermediate code, by a numba that lowers and does nothing else.
+"""Turns kernels into LLVM's intermediate code, with a numba that is reduced to lowering.
 
-numba's own way ends in memory: it optimises each function, makes wrappers for Python's objects, and counts
-references. `stripped_numba` takes these away. What remains is linked into one module, with an entry a kernel:
+numba's normal result is code in memory: it optimises each function, adds wrappers for Python objects, and counts
+references. `stripped_numba` removes these steps. The rest is linked into one module, with an entry per kernel:
 
     i32 seglog_NAME(i64 *words, i64 *results)
 
-An array is two words, address and count; a strided column has a third, its stride in bytes; everything else is one.
-The entry returns 0, and leaves what the kernel returned in `results`.
+An array takes two words, address and count; a strided column a third, its stride in bytes; everything else takes one.
+The entry returns 0, and stores the kernel's results in `results`.
 
-Nothing here depends on a processor: CRC-32C's instruction is a call of `platforms.CRC32C_HELPER`, which each target
-defines.
+Nothing here depends on a processor: CRC-32C is a call of `platforms.CRC32C_HELPER`, which each target defines.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ _WITHOUT_PYTHON = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt":
 
 @dataclass(frozen=True)
 class Lowered:
-    """`code` is LLVM's assembly; `results` says of each kernel what it returns: v nothing, i, b, or ( and several."""
+    """Lowered kernels: `code` is LLVM's assembly; `results` has each kernel's result type.
+
+    The type is v for nothing, i for an integer, b for a truth value, or ( and the types of a tuple.
+    """
 
     kernels: list[Kernel]
     code: str
@@ -46,7 +48,7 @@ class Lowered:
 
 
 class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """A library of functions that stays as it was lowered."""
+    """A library of functions that is not optimised after lowering."""
 
     made: list[_Library] = []  # noqa: RUF012 (numba makes the objects)
 
@@ -66,11 +68,11 @@ class _Library(codegen.JITCodeLibrary):  # type: ignore[misc]
 
 def _executable(_context: Any, library: Any, _description: Any, _environment: Any) -> Any:
     library._ensure_finalized()
-    return [].append  # a builtin of its own: numba files overloads under it, and nothing calls it
+    return [].append  # a distinct builtin: numba files overloads under it, and nothing calls it
 
 
 def _call_template(dispatcher: Any, arguments: Any, keywords: Any) -> Any:
-    """Without literal types, by which numba would compile a helper anew for each constant: LLVM sees constants, too."""
+    """Drops literal types, with which numba would compile a helper for each constant; LLVM sees constants anyway."""
     plain = {name: types.unliteral(kind) for name, kind in keywords.items()}
     return _numbas_call_template(dispatcher, [types.unliteral(kind) for kind in arguments], plain)
 
@@ -79,7 +81,7 @@ _numbas_call_template = _DispatcherBase.get_call_template
 
 
 def stripped_numba() -> None:
-    """Makes this process's numba lower only. There is no way back: the builder is a process of its own."""
+    """Reduces this process's numba to lowering. This cannot be undone: the builder runs in a process of its own."""
     _DispatcherBase.get_call_template = _call_template
     codegen.JITCPUCodegen._library_class = _Library
     cpu.CPUContext.get_executable = _executable
@@ -92,10 +94,10 @@ def lower(
     shares: int = 1,
     apart: Collection[str] = (),
 ) -> Lowered:
-    """Compiles the public kernels of a package, with all that they call, for the types of their parameters.
+    """Lowers the public kernels of a package, with everything they call, for the types of their parameters.
 
-    Of several shares only one: a run of kernels, so that those of a module stay together. Functions whose names are in
-    `apart` are not compiled into their callers.
+    With several `shares` it lowers only one: a run of kernels, so that those of a module stay together. Functions whose
+    names are in `apart` are not inlined.
     """
     for _, dispatcher in all_functions(package):
         dispatcher.targetoptions.update(_WITHOUT_PYTHON)
@@ -151,7 +153,7 @@ def _hide(module: Any) -> None:
 
 def _keep_apart(module: Any, dispatcher: Any) -> None:
     for compiled in dispatcher.overloads.values():
-        with contextlib.suppress(NameError):  # this share has nothing that calls it
+        with contextlib.suppress(NameError):  # nothing in this share calls it
             module.get_function(compiled.fndesc.llvm_func_name).add_function_attribute("noinline")
 
 
@@ -160,7 +162,7 @@ def _item(name: str) -> Any:
 
 
 def _type(kind: Any) -> Any:
-    """numba's type of a parameter. All arrays are typed writable, so that a helper is compiled once, not for both."""
+    """Returns numba's type of a parameter. All arrays are typed as writable, so that a helper is compiled only once."""
     if isinstance(kind, Array):
         if kind.shape == ROW:
             return _item(kind.items)
@@ -184,7 +186,7 @@ class _Entry:
         self._words = 0
 
     def build(self) -> str:
-        """Returns what the kernel returns, as `Lowered.results` has it."""
+        """Writes the entry; returns the type of the kernel's result, as in `Lowered.results`."""
         builder, description = self._builder, self._description
         pairs = zip(self._kernel.parameters, description.argtypes, strict=True)
         values = [self._argument(parameter, parameter.kind, kind) for parameter, kind in pairs]

@@ -1,4 +1,4 @@
-"""From lowered kernels to a target's object file: LLVM's own optimiser and code generator."""
+"""Turns lowered kernels into a target's object file, with LLVM's optimiser and code generator."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from llvmlite import binding
 
 from native.platforms import CRC32C_HELPER, ENTRY_PREFIX, Target
 
-# What the library may ask the C library for. Anything else would be an allocation, an exception or a Python object.
+# The functions that the library may call in the C library. Others would mean an allocation, exception or Python object.
 _FROM_LIBC = frozenset({"memmove", "memset"})
 
 
-# What an entry returns: 0 for a kernel that has come to its end.
+# Return values of entries: 0 for a kernel that ran to its end.
 _RETURNED = re.compile(r"\bret i32 (\S+)")
 
 
 def object_file(code: str, target: Target) -> bytes:
-    """The object file of lowered `code`; ValueError where it does what a kernel must not."""
+    """Returns the object file of lowered `code`. Raises ValueError if a kernel allocates or raises."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     module = binding.parse_assembly(code)
@@ -38,10 +38,10 @@ def object_file(code: str, target: Target) -> bytes:
 
 
 def _with_memmove(module: binding.ModuleRef) -> binding.ModuleRef:
-    """Copies by memmove in place of memcpy, after all that the optimiser could win by knowing that nothing overlaps.
+    """Replaces memcpy by memmove, after the optimiser has used the knowledge that nothing overlaps.
 
-    The library names no versions of the C library's functions. On x86-64 glibc binds such a memcpy to the one of
-    before 2.14, which takes SSE2 whatever the processor has; of memmove there is one version, today's memcpy.
+    The library does not name versions of the C library's functions. On x86-64, glibc binds an unversioned memcpy to the
+    one from before 2.14, which uses only SSE2; there is a single version of memmove, which is today's memcpy.
     """
     code = re.sub(r"^declare void @llvm\.memcpy\..*$", "", str(module), flags=re.MULTILINE)
     code = code.replace("@llvm.memcpy.", "@llvm.memmove.")

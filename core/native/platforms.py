@@ -1,8 +1,8 @@
 """The platforms that the library is built for.
 
-One module of intermediate code serves all of them: every target has 64-bit little-endian words, and what a kernel
-calls besides is memmove and memset. x86-64 means the second level of its ABI supplement, which has SSE4.2 and
-POPCNT (2009); a third level, with AVX2, measured no faster. ARM means ARMv8 with CRC-32C's instructions.
+One module of intermediate code serves all of them: every target has 64-bit little-endian words, and kernels call only
+memmove and memset. x86-64 means the second level of its ABI supplement, with SSE4.2 and POPCNT (2009); the third level,
+with AVX2, measured no faster. ARM means ARMv8 with the instructions for CRC-32C.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import platform
 import sys
 from dataclasses import dataclass
 
-# The function that lowered kernels call for CRC-32C of a word; each target says what it is.
+# The function that lowered kernels call for the CRC-32C of a word; each target defines it.
 CRC32C_HELPER = "seglog.crc32c_word"
-# Before the name of a kernel: its function in the object file.
+# Prefix of a kernel's name, for its function in the object file.
 ENTRY_PREFIX = "seglog_"
 
 _X86_CRC32C = f"""
@@ -36,7 +36,7 @@ define i64 @{CRC32C_HELPER}(i64 %crc, i64 %word) alwaysinline {{
 
 @dataclass(frozen=True)
 class Target:
-    """`tag` is the wheel's, `zig` what Zig calls the platform, with the oldest system that the library must run on."""
+    """A platform: `tag` is that of the wheel, `zig` Zig's name with the oldest system that the library must run on."""
 
     name: str
     tag: str
@@ -83,14 +83,14 @@ TARGETS = (
 
 
 def this_platform() -> Target | None:
-    """The target that runs here, or None."""
+    """Returns the target for this platform, or None."""
     system = {"linux": "linux", "darwin": "macos"}.get(sys.platform)
     wanted = f"{platform.machine().lower()}-{system}"
     return next((target for target in TARGETS if target.name == wanted), None)
 
 
 def named(name: str) -> Target:
-    """ValueError for a name that no target has."""
+    """Returns the target of that name. Raises ValueError if there is none."""
     for target in TARGETS:
         if target.name == name:
             return target

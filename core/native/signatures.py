@@ -1,4 +1,4 @@
-"""Which kernels there are, and what they take: read from the functions themselves (`seglog.kernels.arrays`)."""
+"""Finds the kernels and their parameters, by reading the functions' annotations (`seglog.kernels.arrays`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seglog.kernels.arrays import Array
 
 @dataclass(frozen=True)
 class Parameter:
-    """`kind` is `int`, `bool`, an Array, or, for a tuple of arrays, those of its parts."""
+    """A parameter; `kind` is `int`, `bool`, an Array, or for a tuple of arrays, those of its parts."""
 
     name: str
     kind: type[int] | type[bool] | Array | tuple[Array, ...]
@@ -26,7 +26,7 @@ class Parameter:
 class Kernel:
     """A function of the library; `name` is that of `seglog.kernels._jit.native_name`.
 
-    `documentation` begins with the signature, so that `help` and `inspect.signature` know it.
+    `documentation` begins with the signature, so that `help` and `inspect.signature` can show it.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Kernel:
 
 
 def public_kernels(package: ModuleType, name_of: Callable[[Any], str]) -> list[tuple[Kernel, Any]]:
-    """(kernel, dispatcher) of a package's, or a single module's, functions without a leading underscore, in order."""
+    """Returns (kernel, dispatcher) of a package's or module's functions without a leading underscore, in name order."""
     found = [
         (_kernel(name_of(function), function), dispatcher)
         for function, dispatcher in all_functions(package)
@@ -46,7 +46,7 @@ def public_kernels(package: ModuleType, name_of: Callable[[Any], str]) -> list[t
 
 
 def all_functions(package: ModuleType) -> Iterator[tuple[Any, Any]]:
-    """(function, numba's dispatcher for it) of everything marked as a kernel; the package runs under numba's JIT."""
+    """Yields (function, numba's dispatcher) of everything marked as a kernel; needs a package run by numba's JIT."""
     from numba.core.dispatcher import Dispatcher
 
     for module in _modules(package):
@@ -72,7 +72,7 @@ def _kernel(name: str, function: Any) -> Kernel:
 
 
 def parameters_of(function: Any) -> tuple[Parameter, ...]:
-    """What a kernel takes, by its annotations; TypeError names the one that cannot be."""
+    """Returns a kernel's parameters. Raises TypeError, with the parameter's name, for an unsupported annotation."""
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = []
     for parameter in inspect.signature(function).parameters.values():

@@ -13,8 +13,8 @@
 1 b'two'
 >>> directory.cleanup()
 
-The names in `__all__` are the public API; they are imported when they are first used, so that `import seglog`
-costs next to nothing. Everything else may change.
+The names in `__all__` are the public API. They are imported when first used, so that `import seglog` costs next to
+nothing. Everything else may change.
 """
 
 from __future__ import annotations
@@ -94,76 +94,61 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "AppendError": "seglog.errors",
-    "AppendInfo": "seglog.log.append",
-    "Cleaned": "seglog.operations.clean",
-    "CleaningFailure": "seglog.operations.clean",
-    "Compression": "seglog.model",
-    "ConfigError": "seglog.errors",
-    "Converted": "seglog.operations.convert",
-    "CorruptionError": "seglog.errors",
-    "Diagnosis": "seglog.prognosis.cases",
-    "Difference": "seglog.inspect.diff",
-    "Explanation": "seglog.operations.explain",
-    "FetchResult": "seglog.log.reader",
-    "Finding": "seglog.evidence.findings",
-    "Freed": "seglog.operations.retain",
-    "Header": "seglog.model",
-    "Isolation": "seglog.model",
-    "LockedError": "seglog.errors",
-    "Log": "seglog.log.log",
-    "LogConfig": "seglog.configuration.keys",
-    "LogDirectory": "seglog.log.directory",
-    "MessageSetSend": "seglog.log.transfer",
-    "MultiMessageSetSend": "seglog.log.transfer",
-    "NotALogError": "seglog.errors",
-    "OffsetOutOfRangeError": "seglog.errors",
-    "PartitionOverview": "seglog.inspect.overview",
-    "PartitionStatistics": "seglog.operations.stats",
-    "PlannedRepair": "seglog.operations.repair",
-    "ProducerIdentity": "seglog.log.producers",
-    "Record": "seglog.model",
-    "Records": "seglog.format.columns",
-    "RecoveryReport": "seglog.log.loader",
-    "RefusedError": "seglog.errors",
-    "Repaired": "seglog.operations.repair",
-    "Retained": "seglog.operations.retain",
-    "RetentionFailure": "seglog.operations.retain",
-    "RunRecord": "seglog.runs.journal",
-    "SeglogError": "seglog.errors",
-    "Skipped": "seglog.operations.clean",
-    "TimestampOffset": "seglog.log.lookup",
-    "TimestampType": "seglog.model",
-    "TopicPartition": "seglog.model",
-    "Truncated": "seglog.operations.keeping",
-    "UnsupportedError": "seglog.errors",
-    "clean": "seglog.api.changing",
-    "columns_of": "seglog.format.builder",
-    "columns_of_arrays": "seglog.format.builder",
-    "convert": "seglog.api.changing",
-    "diff": "seglog.api.looking",
-    "doctor": "seglog.api.looking",
-    "explain": "seglog.api.looking",
-    "open_log": "seglog.api.opening",
-    "partitions": "seglog.api.looking",
-    "plan_clean": "seglog.api.changing",
-    "plan_rebuild": "seglog.api.restoring",
-    "plan_recover": "seglog.api.changing",
-    "plan_repair": "seglog.api.changing",
-    "plan_restore": "seglog.api.restoring",
-    "plan_retain": "seglog.api.changing",
-    "plan_truncate": "seglog.api.changing",
-    "rebuild": "seglog.api.restoring",
-    "recover": "seglog.api.changing",
-    "repair": "seglog.api.changing",
-    "restore": "seglog.api.restoring",
-    "retain": "seglog.api.changing",
-    "stats": "seglog.api.looking",
-    "truncate": "seglog.api.changing",
-    "undo": "seglog.api.changing",
-    "verify": "seglog.api.looking",
+_MODULES = {
+    "seglog.api.changing": (
+        "clean",
+        "convert",
+        "plan_clean",
+        "plan_recover",
+        "plan_repair",
+        "plan_retain",
+        "plan_truncate",
+        "recover",
+        "repair",
+        "retain",
+        "truncate",
+        "undo",
+    ),
+    "seglog.api.looking": ("diff", "doctor", "explain", "partitions", "stats", "verify"),
+    "seglog.api.opening": ("open_log",),
+    "seglog.api.restoring": ("plan_rebuild", "plan_restore", "rebuild", "restore"),
+    "seglog.configuration.keys": ("LogConfig",),
+    "seglog.errors": (
+        "AppendError",
+        "ConfigError",
+        "CorruptionError",
+        "LockedError",
+        "NotALogError",
+        "OffsetOutOfRangeError",
+        "RefusedError",
+        "SeglogError",
+        "UnsupportedError",
+    ),
+    "seglog.evidence.findings": ("Finding",),
+    "seglog.format.builder": ("columns_of", "columns_of_arrays"),
+    "seglog.format.columns": ("Records",),
+    "seglog.inspect.diff": ("Difference",),
+    "seglog.inspect.overview": ("PartitionOverview",),
+    "seglog.log.append": ("AppendInfo",),
+    "seglog.log.directory": ("LogDirectory",),
+    "seglog.log.loader": ("RecoveryReport",),
+    "seglog.log.log": ("Log",),
+    "seglog.log.lookup": ("TimestampOffset",),
+    "seglog.log.producers": ("ProducerIdentity",),
+    "seglog.log.reader": ("FetchResult",),
+    "seglog.log.transfer": ("MessageSetSend", "MultiMessageSetSend"),
+    "seglog.model": ("Compression", "Header", "Isolation", "Record", "TimestampType", "TopicPartition"),
+    "seglog.operations.clean": ("Cleaned", "CleaningFailure", "Skipped"),
+    "seglog.operations.convert": ("Converted",),
+    "seglog.operations.explain": ("Explanation",),
+    "seglog.operations.keeping": ("Truncated",),
+    "seglog.operations.repair": ("PlannedRepair", "Repaired"),
+    "seglog.operations.retain": ("Freed", "Retained", "RetentionFailure"),
+    "seglog.operations.stats": ("PartitionStatistics",),
+    "seglog.prognosis.cases": ("Diagnosis",),
+    "seglog.runs.journal": ("RunRecord",),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AppendError",
@@ -237,7 +222,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker that sees it takes any name for one of seglog's
+if not TYPE_CHECKING:  # with this function, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         home = _HOMES.get(name)

@@ -1,4 +1,4 @@
-"""Time, handed in: nothing in the engine asks the operating system what time it is."""
+"""Clocks, which callers pass in: the engine never asks the operating system for the time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SystemClock:
 
 
 class FixedClock:
-    """Wall-clock time that stands still (`--now`), with the machine's monotonic clock for durations."""
+    """A fixed wall-clock time (`--now`), with the machine's monotonic clock for durations."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms

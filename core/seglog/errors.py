@@ -1,35 +1,35 @@
-"""Every error the engine raises. No exit codes and no rendering here: the command line maps classes to codes.
+"""All errors of the engine. They have no exit codes and no rendering: the command line maps classes to codes.
 
     SeglogError
-    ├── ConfigError                   a key or value that cannot be (names file and line where known)
-    ├── InputError                    a line of input that is no record
-    ├── NotALogError                  nothing there is a Kafka log
+    ├── ConfigError                   an invalid key or value (with file and line if known)
+    ├── InputError                    a line of input that is not a record
+    ├── NotALogError                  there is no Kafka log
     ├── LockedError                   a broker or another seglog holds the directory
-    ├── RefusedError                  a safety gate, or not enough disk or memory
+    ├── RefusedError                  a safety check, or not enough disk or memory
     │   └── UntrustedLinkError        a symbolic link of another user on the way to a file
-    ├── Obstacles                     several errors of the above, all that stands against one thing
-    ├── UnsupportedError              a format, codec or platform feature seglog does not handle
+    ├── Obstacles                     several of the errors above, all of which prevent a request
+    ├── UnsupportedError              a format, codec or platform feature that seglog does not handle
     ├── IncompleteError               part of the input could not be read
     ├── OffsetOutOfRangeError         a read or truncation outside [log start, log end]
     ├── SegmentOffsetOverflowError    a batch whose relative offset does not fit 31 bits
     ├── CorruptionError               bytes on disk that break a rule, met while working
-    │   ├── CorruptRecordError        Kafka: CorruptRecordException (batch framing, size, CRC)
+    │   ├── CorruptRecordError        Kafka: CorruptRecordException (framing, size or CRC of a batch)
     │   ├── InvalidRecordError        Kafka: InvalidRecordException (contents of a batch)
     │   ├── CorruptIndexError         Kafka: CorruptIndexException
     │   ├── CorruptSnapshotError      Kafka: CorruptSnapshotException
     │   ├── CorruptCheckpointError    a text checkpoint, partition.metadata or meta.properties
     │   └── CorruptTierError          a manifest or a chunk of a segment in tiered storage
-    └── AppendError                   records or batches the log does not take
+    └── AppendError                   records or batches that the log does not accept
         ├── RecordTooLargeError       over max.message.bytes
         ├── RecordBatchTooLargeError  over segment.bytes
         ├── InvalidTimestampError     outside the accepted range, or negative
-        ├── OffsetsOutOfOrderError    follower append that does not ascend
-        ├── UnexpectedAppendOffsetError  follower append below the log end offset
+        ├── OffsetsOutOfOrderError    a follower's append that does not ascend
+        ├── UnexpectedAppendOffsetError  a follower's append below the log end offset
         ├── OutOfOrderSequenceError   a gap in a producer's sequence
         ├── ProducerFencedError       an epoch older than the producer's current one
         └── InvalidTransactionStateError  a batch that contradicts the producer's open transaction
 
-Corruption *found by looking* is data (`seglog.evidence.findings.Finding`), not an exception.
+Corruption that a check finds is data (`seglog.evidence.findings.Finding`), not an exception.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from pathlib import Path
 
 
 class SeglogError(Exception):
-    """Base of every error seglog raises on purpose; `str()` is one complete sentence for an operator.
+    """Base of every error that seglog raises on purpose; `str()` is one complete sentence for an operator.
 
-    A pickled one comes back as it was, so that a pool of processes passes it on.
+    Errors can be pickled, so that a pool of processes can pass them on.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -50,7 +50,7 @@ class SeglogError(Exception):
 
 
 def reduced(error: Exception) -> tuple[object, ...]:
-    """For `__reduce__` of an error whose `__init__` takes other arguments than its base keeps in `args`."""
+    """Implements `__reduce__` for an error whose `__init__` takes other arguments than its base keeps in `args`."""
     arguments = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else error.args
     return _restored, (type(error), arguments, error.__dict__)
 
@@ -64,7 +64,7 @@ def _restored(kind: type[Exception], arguments: tuple[object, ...], state: Mappi
 
 
 def sentence_of(error: Exception) -> str:
-    """What an operator reads of any error: of the system's, the file and the reason."""
+    """Returns the text of any error for an operator; for an error of the system, the file and the reason."""
     if isinstance(error, SeglogError) or not isinstance(error, OSError):
         return str(error)
     reason = error.strerror or str(error)
@@ -72,10 +72,7 @@ def sentence_of(error: Exception) -> str:
 
 
 class ConfigError(SeglogError):
-    """A configuration key or value that cannot be.
-
-    `path` and `line` (from 1) say where it was written, when it came from a file.
-    """
+    """An invalid configuration key or value. `path` and `line` (from 1) are its place, if it came from a file."""
 
     def __init__(self, reason: str, path: Path | None = None, line: int | None = None) -> None:
         self.reason, self.path, self.line = reason, path, line
@@ -84,7 +81,7 @@ class ConfigError(SeglogError):
 
 
 class InputError(SeglogError):
-    """Line `line` (from 1) of the input `source` is no record; the lines before it were taken."""
+    """Line `line` (from 1) of the input `source` is not a record; the lines before it were accepted."""
 
     def __init__(self, source: str, line: int, reason: str) -> None:
         self.source, self.line, self.reason = source, line, reason
@@ -109,21 +106,21 @@ class LockedError(SeglogError):
 
 
 class RefusedError(SeglogError):
-    """A safety gate said no before anything was changed."""
+    """A safety check refused a request before anything was changed."""
 
 
 class UntrustedLinkError(RefusedError, PermissionError):
-    """`path` is a symbolic link of another user (or has a second name), and is not followed (`storage.links`).
+    """`path` is a symbolic link of another user, `owner`, or has a second name, and is not followed (`storage.links`).
 
-    `owner` says whose it is. It is a PermissionError too, as the kernel's own refusal is: whoever goes on after a file
-    that cannot be read goes on after this one.
+    Like the kernel's own refusal it is a PermissionError, so that callers that continue after an unreadable file
+    continue after this one.
     """
 
     def __init__(self, path: Path, owner: str, target: Path) -> None:
         self.path, self.owner, self.target = path, owner, target
         reason = (
             f"a symbolic link of {owner}, which could lead anywhere, is not followed:"
-            f" remove it, or name what it leads to ({target})"
+            f" remove it, or name its target ({target})"
         )
         PermissionError.__init__(self, errno.EACCES, reason, str(path))
 
@@ -132,7 +129,7 @@ class UntrustedLinkError(RefusedError, PermissionError):
 
 
 class Obstacles(SeglogError):
-    """All that stands against what was asked for: `errors`, in order. Nothing was changed."""
+    """All errors that prevent a request, in order. Nothing was changed."""
 
     def __init__(self, errors: Sequence[SeglogError]) -> None:
         self.errors = tuple(errors)
@@ -172,8 +169,8 @@ class SegmentOffsetOverflowError(SeglogError):
 class CorruptionError(SeglogError):
     """Bytes on disk that break a rule.
 
-    `position` is a byte position in `path` (None for text files), `first_offset`/`last_offset` the log
-    offsets affected where they are known.
+    `position` is a byte position in `path` (None for text files); `first_offset` and `last_offset` are the affected log
+    offsets, if known.
     """
 
     def __init__(
@@ -215,9 +212,9 @@ class CorruptCheckpointError(CorruptionError):
 
 
 class CorruptTierError(CorruptionError, OSError):
-    """An object of tiered storage that is not what it should be: a segment's manifest, a chunk, a sealed index.
+    """A damaged object in tiered storage: a segment's manifest, a chunk or an encrypted index.
 
-    It is an OSError too: whoever goes on after a file that cannot be read goes on after this one.
+    It is also an OSError, so that callers that continue after an unreadable file continue after this one.
     """
 
     def __init__(self, path: Path | str, reason: str, position: int | None = None) -> None:
@@ -230,12 +227,14 @@ class CorruptTierError(CorruptionError, OSError):
 
 
 class AppendError(SeglogError):
-    """Records or batches the log does not take; nothing of them was written."""
+    """Records or batches that the log does not accept; none of them was written."""
 
 
 class AppendCutShortError(SeglogError):
-    """The system failed in the middle of an input. Offsets `first_offset` to `last_offset` are its records that the
-    log has taken; those before `flushed_end` are on stable storage. `path` is the file that failed, where it is known.
+    """The system failed in the middle of an input.
+
+    The log has the input's records with offsets `first_offset` to `last_offset`; those before `flushed_end` are on
+    stable storage. `path` is the file that failed, if known.
     """
 
     def __init__(self, error: OSError, directory: Path, begun_at: int, log_end_offset: int, flushed_end: int) -> None:
@@ -263,15 +262,15 @@ class InvalidTimestampError(AppendError):
 
 
 class OffsetsOutOfOrderError(AppendError):
-    """A follower append whose offsets do not ascend."""
+    """A follower's append whose offsets do not ascend."""
 
 
 class UnexpectedAppendOffsetError(AppendError):
-    """A follower append that starts below the log end offset."""
+    """A follower's append that starts below the log end offset."""
 
 
 class OutOfOrderSequenceError(AppendError):
-    """A producer batch whose first sequence is not the one that must follow."""
+    """A producer's batch whose first sequence does not follow the last one."""
 
 
 class ProducerFencedError(AppendError):
@@ -279,4 +278,4 @@ class ProducerFencedError(AppendError):
 
 
 class InvalidTransactionStateError(AppendError):
-    """A batch that contradicts its producer's open transaction, or opens none where one is needed."""
+    """A batch that contradicts its producer's open transaction, or lacks a transaction that it needs."""

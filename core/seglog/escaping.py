@@ -1,7 +1,7 @@
-"""Names and data as text that a terminal and a line-oriented file can take, and JSON that every parser can.
+"""Escapes names and data for terminals and line-oriented files, and writes JSON that every parser accepts.
 
-Anybody may name a file or write a record. Four kinds of characters never go out as they are: controls (C0, DEL and
-C1, which move the cursor, recolour, retitle or end a line), line and paragraph separators, characters that turn the
+Anybody may name a file or write a record. So four kinds of characters are always escaped: controls (C0, DEL and C1,
+which move the cursor, recolour, retitle or end a line), line and paragraph separators, characters that change the
 direction of writing (Unicode's Bidi_Control), and the surrogates that stand for bytes of a name that are not UTF-8.
 """
 
@@ -22,18 +22,18 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """`text` in one line: `\\n`, `\\x1b`, `\\u202e`; a byte of a name that is not UTF-8 is `\\xff`.
+    """Returns `text` in one line, with `\\n`, `\\x1b`, `\\u202e`, and `\\xff` for a byte of a name that is not UTF-8.
 
-    The characters in `keep` stay. A backslash stays one: this is to be read, not to be parsed.
+    The characters in `keep` stay. Backslashes are not doubled: the result is for reading, not for parsing.
     """
     return _IN_TEXT.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
 
 
 def json_text(record: Mapping[str, Any]) -> str:
-    """A JSON object without blanks, in one line; text beyond ASCII stays as it is where that is safe.
+    """Returns a JSON object in one line, without blanks; text beyond ASCII stays as it is if that is safe.
 
-    A text that holds bytes which are no UTF-8 stands escaped under its name, and `NAME_b64` beside it has the exact
-    bytes; of a list, `NAME_b64` has those of every element. Numbers that are none (`nan`, `inf`) are null.
+    A text with bytes that are not UTF-8 is escaped, and a field `NAME_b64` is added with its exact bytes; for a list,
+    `NAME_b64` has those of every element. `nan` and `inf` become null.
     """
     text = json_value(record)
     if _SURROGATE.search(text):
@@ -42,10 +42,10 @@ def json_text(record: Mapping[str, Any]) -> str:
 
 
 def json_value(value: object) -> str:
-    """Any value as JSON without blanks, in one line; surrogates stay in it."""
+    """Returns any value as JSON in one line, without blanks; surrogates stay."""
     try:
         text = _dumped(value)
-    except ValueError:  # a float that JSON has no number for
+    except ValueError:  # a float that JSON cannot represent
         text = _dumped(_finite(value))
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -54,7 +54,7 @@ def _escape(character: str) -> str:
     code = ord(character)
     if character in _SHORT:
         return _SHORT[character]
-    if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode's way to keep a byte
+    if 0xDC80 <= code <= 0xDCFF:  # how os.fsdecode keeps a byte
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
@@ -92,12 +92,12 @@ def _readable(text: str) -> str:
 
 
 def _exact_bytes(value: Any) -> str | list[str] | None:
-    """The bytes, in base64, of a text or of a list of texts that JSON cannot hold; else None."""
+    """Returns the bytes, in base64, of a text or a list of texts that JSON cannot represent, else None."""
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts) or not any(_SURROGATE.search(text) for text in texts):
         return None
     try:
         exact = [base64.b64encode(os.fsencode(text)).decode() for text in texts]
-    except UnicodeEncodeError:  # half a character out of somebody's JSON, and no name
+    except UnicodeEncodeError:  # a lone surrogate from JSON input, not from a name
         return None
     return exact if isinstance(value, list) else exact[0]

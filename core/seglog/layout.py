@@ -1,8 +1,8 @@
-"""Every byte layout, written once: offsets, sizes, masks and the dtypes of the column tables.
+"""The only definition of every byte layout: offsets, sizes, masks and the dtypes of the column tables.
 
-Big-endian field offsets are for kernels (which read bytes) and for `struct`; the packed dtypes are for bulk
-reads of index files. `core/FORMAT.md` draws the same layouts. Kafka: DefaultRecordBatch, LegacyRecord,
-OffsetIndex, TimeIndex, AbortedTxn, ProducerStateManager.
+Field offsets serve kernels, which read bytes, and `struct`; the packed dtypes serve bulk reads of index files. Numbers
+on disk are big-endian. `core/FORMAT.md` draws the same layouts. Kafka: DefaultRecordBatch, LegacyRecord, OffsetIndex,
+TimeIndex, AbortedTxn, ProducerStateManager.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 # --- any log entry, every magic -------------------------------------------------------------------------
 OFFSET_OFFSET = 0
 SIZE_OFFSET = 8
-LOG_OVERHEAD = 12  # offset and size; a batch takes its size field plus this
+LOG_OVERHEAD = 12  # offset and size field; an entry takes these and as many bytes as its size field says
 MAGIC_OFFSET = 16
-HEADER_UP_TO_MAGIC = 17  # the least a reader must see before it can tell what follows
+HEADER_UP_TO_MAGIC = 17  # the bytes that a reader needs to know the format of the entry
 
 # --- record batch, magic 2 ------------------------------------------------------------------------------
 BASE_OFFSET_OFFSET = 0
@@ -22,7 +22,7 @@ LENGTH_OFFSET = 8
 PARTITION_LEADER_EPOCH_OFFSET = 12
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21  # the CRC-32C covers from here to the end of the batch
-ATTRIBUTES_LOW_OFFSET = 22  # the lower of its two bytes holds all attributes that there are
+ATTRIBUTES_LOW_OFFSET = 22  # the lower of the two bytes, which holds all attributes in use
 LAST_OFFSET_DELTA_OFFSET = 23
 BASE_TIMESTAMP_OFFSET = 27
 MAX_TIMESTAMP_OFFSET = 35
@@ -32,20 +32,22 @@ BASE_SEQUENCE_OFFSET = 53
 RECORDS_COUNT_OFFSET = 57
 RECORD_BATCH_OVERHEAD = 61
 
-# Smallest value of the size field that any magic allows (Kafka: LegacyRecord.RECORD_OVERHEAD_V0).
+# Smallest value of the size field in any magic (Kafka: LegacyRecord.RECORD_OVERHEAD_V0).
 LEAST_ENTRY_SIZE = 14
 
 # --- attributes, all magics (bit 3 from magic 1 on, bits 4 to 6 from magic 2 on) ---------------------------
 CODEC_MASK = 0x07
-LAST_CODEC = 4  # zstd; of a message it is LAST_MESSAGE_CODEC
-LAST_MESSAGE_CODEC = 3  # lz4
+LZ4_CODEC = 3
+ZSTD_CODEC = 4
+LAST_CODEC = ZSTD_CODEC  # of a batch
+LAST_MESSAGE_CODEC = LZ4_CODEC  # of a message
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
 # --- record of magic 2: length, attributes, timestamp delta, offset delta, key, value, headers -------------
-RECORD_ATTRIBUTES_BYTES = 1  # unused; everything else before the key is a varint
+RECORD_ATTRIBUTES_BYTES = 1  # unused; all other fields before the key are varints
 
 # --- message, magic 0 and 1 (positions count from the start of the entry, offset and size included) -------
 MESSAGE_CRC_OFFSET = 12
@@ -56,7 +58,7 @@ MESSAGE_V0_KEY_SIZE_OFFSET = 18
 MESSAGE_V1_KEY_SIZE_OFFSET = 26
 MESSAGE_V0_OVERHEAD = 14  # crc, magic, attributes, key size, value size
 MESSAGE_V1_OVERHEAD = 22
-MESSAGE_SIZE_BYTES = 4  # the size that stands before a key, and before a value
+MESSAGE_SIZE_BYTES = 4  # the size before a key, and before a value
 
 # --- Kafka 0.7 (`.kafka` files; an offset is a byte position) ----------------------------------------------
 MESSAGE_07_MAGIC_0_HEADER = 5  # magic, crc
@@ -98,15 +100,20 @@ SNAPSHOT_ENTRY = np.dtype(
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 MAX_VARINT_BYTES = 5
+MAX_VARLONG_BYTES = 10
+
+COUNT_UNKNOWN = -1  # number of records in a legacy entry, whose header does not tell
 
 # --- column tables (native byte order: kernels write them, numpy reads them) --------------------------------
-# One row a batch, or a legacy log entry (`magic` 0 or 1: one message or one compressed wrapper).
-#   position      byte position of the entry in its file; size includes LOG_OVERHEAD
-#   base_offset   legacy: equals last_offset, because only decompression tells the first one
-#   last_offset   base_offset + last offset delta
-#   count         records physically present by the header; legacy: -1, as the header does not say
-#   base_timestamp holds the delete horizon when that attribute bit is set; legacy magic 0: -1
-#   attributes    the low byte, unsigned; crc is unsigned
+# One row per batch, or per legacy log entry (`magic` 0 or 1: one message or one compressed wrapper).
+#   position        byte position of the entry in its file
+#   size            of the whole entry, including LOG_OVERHEAD
+#   base_offset     legacy: equals last_offset, because only decompression gives the first one
+#   last_offset     base_offset + last offset delta
+#   count           number of records by the header; legacy: COUNT_UNKNOWN
+#   base_timestamp  the delete horizon if that attribute bit is set; magic 0: NO_TIMESTAMP
+#   attributes      the low byte, unsigned
+#   crc             unsigned
 BATCH = np.dtype(
     [
         ("position", np.int64),
@@ -127,12 +134,13 @@ BATCH = np.dtype(
     align=True,
 )
 
-# One row a record. Positions are byte positions in the arena that comes with the rows.
+# One row per record. Positions are byte positions in the arena that comes with the rows.
 #   position, size        the whole record (v2: from its length varint; legacy: the inner entry)
 #   key_size, value_size  -1 for null
-#   headers_position      first header's key length (v2); header_count 0 for legacy
+#   headers_position      of the first header's key length (v2)
+#   header_count          0 for legacy
 #   batch                 row of its batch in the batch table
-#   sequence              -1 where the producer has none
+#   sequence              NO_SEQUENCE without a producer
 RECORD = np.dtype(
     [
         ("offset", np.int64),

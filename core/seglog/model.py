@@ -1,4 +1,4 @@
-"""The values everything else speaks of: partitions, records, codecs, timestamp types. No behaviour, no I/O."""
+"""Values used everywhere: partitions, records, codecs, timestamp types. No behaviour, no I/O."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ NO_LEADER_EPOCH = -1
 
 
 def member(kind: type[E], value: E | str) -> E:
-    """`value` as a member of `kind`: itself, or the one whose label it is, in upper or lower case.
+    """Returns `value` if it is a member of `kind`, or the member with that label, in upper or lower case.
 
-    ValueError for other text and TypeError for anything else, with the labels that there are.
+    Raises ValueError for other text and TypeError for anything else; both name the labels.
     """
     if isinstance(value, kind):
         return value
     labels = {str(getattr(each, "label", each.value)): each for each in kind}
     if not isinstance(value, str):
-        raise TypeError(f"{described(value)} is no {kind.__name__}: {', '.join(labels)}")
+        raise TypeError(f"{described(value)} is not a member of {kind.__name__}: {', '.join(labels)}")
     for label, each in labels.items():
         if label.lower() == value.lower():
             return each
@@ -34,7 +34,7 @@ def member(kind: type[E], value: E | str) -> E:
 
 
 class Compression(IntEnum):
-    """Codec ids as bits 0-2 of a batch's attributes hold them (Kafka: CompressionType)."""
+    """Codecs; the value is that of bits 0-2 of a batch's attributes (Kafka: CompressionType)."""
 
     NONE = 0
     GZIP = 1
@@ -82,7 +82,7 @@ class ControlType(IntEnum):
 
 
 class Isolation(IntEnum):
-    """How far a read may see (Kafka: FetchIsolation): the log end, or only what transactions settled."""
+    """How far a read may go (Kafka: FetchIsolation): to the log end, or to the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -105,19 +105,20 @@ class TopicPartition:
 
 
 class Header(NamedTuple):
-    """A record header. The key is text in Kafka; bytes that are not UTF-8 are kept by surrogate escape."""
+    """A record header. Its key is text, in which surrogate escapes keep bytes that are not UTF-8."""
 
     key: str
     value: bytes | None
 
 
 class Record(NamedTuple):
-    """One record, for callers who iterate one by one.
+    """A single record.
 
-    `offset` is None in a record that was not appended yet. `timestamp` is in epoch milliseconds; None lets
-    the log choose. `key` and `value` of None are Kafka's null, which is not the empty string.
+    `offset` is None until the record is appended. `timestamp` is in epoch milliseconds; None lets the log choose.
+    A `key` or `value` of None is Kafka's null, which differs from the empty string.
 
-    A named tuple, because reading makes one for every record: measured, a frozen dataclass takes seven times as long.
+    It is a named tuple because reading creates one for every record: measured, a frozen dataclass takes seven times as
+    long.
     """
 
     value: bytes | None
@@ -129,5 +130,5 @@ class Record(NamedTuple):
 
     @property
     def is_tombstone(self) -> bool:
-        """A record with a key and a null value: the key's deletion in a compacted topic."""
+        """True if the record has a key and a null value: in a compacted topic it deletes the key."""
         return self.key is not None and self.value is None

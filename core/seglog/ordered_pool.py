@@ -30,8 +30,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _LEAST_BYTES = 64 << 20
-_BYTES_A_THREAD = 6 << 20  # chunk, arena, rows and output of an ordinary task, twice
-# What items that are larger than ordinary ones may hold together before their turn.
+_BYTES_A_THREAD = 6 << 20  # twice the chunk, arena, rows and output of an ordinary task
+# The most bytes that large items may hold together before their turn.
 LARGE_BYTES = 32 << 20
 
 
@@ -39,12 +39,12 @@ LARGE_BYTES = 32 << 20
 
 
 def bytes_in_flight(jobs: int) -> int:
-    """The limit for so many threads: large enough that ordinary batches never wait."""
+    """Returns the limit for `jobs` threads, large enough that ordinary batches never wait."""
     return max(_LEAST_BYTES, jobs * _BYTES_A_THREAD)
 
 
 class MemoryBudget:
-    """A limit in bytes that the accounts of one command share."""
+    """A limit in bytes, shared by the accounts of a command."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -53,25 +53,25 @@ class MemoryBudget:
         self._open: deque[Account] = deque()
 
     def account(self) -> Account:
-        """An account that comes after all that are open."""
+        """Opens an account that comes after all open ones."""
         with self._changed:
             self._open.append(Account(self))
             return self._open[-1]
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more can be taken out of turn."""
+        """True if nothing more can be taken out of turn."""
         with self._changed:
             return self._taken >= self._limit
 
     def wait_for_room(self) -> None:
-        """Returns when something may be taken out of turn, or nothing is held at all."""
+        """Waits until something may be taken out of turn, or no account is open."""
         with self._changed:
             while self._open and self._taken >= self._limit:
                 self._changed.wait()
 
     def lift(self) -> None:
-        """Lets everybody go on: the work is being given up."""
+        """Removes the limit, so that no thread waits; for work that is being aborted."""
         with self._changed:
             self._limit = INT64_MAX
             self._changed.notify_all()
@@ -98,7 +98,7 @@ class MemoryBudget:
 
 
 class Account:
-    """What one piece of work holds. Used by one thread at a time."""
+    """The memory held by one piece of work. Used by one thread at a time."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -106,12 +106,12 @@ class Account:
         self._closed = False
 
     def take(self, size: int) -> None:
-        """Returns when `size` bytes more may be held."""
+        """Waits until `size` more bytes may be held, and counts them."""
         self._budget._take(self, size, waiting=True)
         self._held += size
 
     def hold(self, size: int) -> None:
-        """Counts `size` bytes that are there already."""
+        """Counts `size` bytes that are already held, without waiting."""
         self._budget._take(self, size, waiting=False)
         self._held += size
 
@@ -139,7 +139,7 @@ class Account:
 
 
 class _Alone(Account):
-    """The account of work that nothing goes on beside. It is always first, so there is nothing to count or to lock."""
+    """The account of work without other work beside it. It is always first, so it counts and locks nothing."""
 
     def __init__(self) -> None:
         """Needs no budget."""
@@ -152,7 +152,7 @@ class _Alone(Account):
 
     @property
     def may_go_on(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def give(self, size: int) -> None:
@@ -166,7 +166,7 @@ _ALONE = _Alone()
 
 
 def unlimited() -> Account:
-    """The account of work that nothing goes on beside."""
+    """Returns the account for work without other work beside it."""
     return _ALONE
 
 
@@ -184,18 +184,18 @@ def in_order(
     held: Callable[[T], int] | None = None,
     account: Account | None = None,
 ) -> None:
-    """Gives `take` the result of `work(item, account)` for each item: one at a time, in the items' order.
+    """Passes the result of `work(item, account)` for each item to `take`, one at a time, in the items' order.
 
-    With a pool `threads` of its threads do it, and at most `ahead` items are out at once. `held` says how many bytes an
-    item that was read holds, where it is large. An item's memory may be reused as soon as its result was taken; then
-    its account is closed. The first error, in the items' order, of an item, of its work or of `take` ends all of it,
-    after what was begun has ended. Without a pool all count in `account`.
+    With a pool, `threads` of its threads do the work, and at most `ahead` items are in progress. `held` returns the
+    bytes that a large item holds after it is read. As soon as an item's result is taken, its account is closed, and its
+    memory may be reused. The first error of an item, its work or `take`, in the items' order, is raised once the work
+    in progress has ended. Without a pool, all items share `account`.
     """
     if pool is None:
         own = account or unlimited()
         for item in items:
             take(work(item, own))
-            del item  # a large one is not held while the next one is read
+            del item  # not held while the next item is read
         return
     line = _Line(work, iter(items), ahead, take, held)
     running = [pool.submit(line.run) for _ in range(threads)]
@@ -210,7 +210,7 @@ def in_order(
 
 @dataclass(frozen=True, slots=True)
 class _Done(Generic[R]):
-    """What became of item `number`: a result or an error."""
+    """The outcome of item `number`: a result or an error."""
 
     number: int
     account: Account
@@ -220,7 +220,7 @@ class _Done(Generic[R]):
 
 @dataclass
 class _Line(Generic[T, R]):
-    """Items that are read one after the other, worked on in any order, and taken in turn."""
+    """Items that are read one after another, worked on in any order, and taken in turn."""
 
     work: Callable[[T, Account], R]
     source: Iterator[T]
@@ -228,8 +228,8 @@ class _Line(Generic[T, R]):
     take: Callable[[R], None]
     held: Callable[[T], int] | None
     error: BaseException | None = None
-    _read: int = 0  # items so far
-    _turn: int = 0  # of the item to take next
+    _read: int = 0  # number of items read so far
+    _turn: int = 0  # number of the item to take next
     _taking: bool = False
     _ended: bool = False  # nothing more is read
     _early: dict[int, _Done[R]] = field(default_factory=dict)  # results that came before their turn
@@ -238,7 +238,7 @@ class _Line(Generic[T, R]):
     _budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(LARGE_BYTES))
 
     def run(self) -> None:
-        """Works until nothing is left, or it is stopped."""
+        """Works until no item is left, or until stopped."""
         while (done := self._next()) is not None:
             with self._moved:
                 self._early[done.number] = done
@@ -246,7 +246,7 @@ class _Line(Generic[T, R]):
             self._take_those_ready()
 
     def stop(self) -> None:
-        """Lets everybody end with what is begun."""
+        """Lets every thread end after its current item."""
         self._end()
         self._budget.lift()
 
@@ -256,7 +256,7 @@ class _Line(Generic[T, R]):
             self._moved.notify_all()
 
     def _next(self) -> _Done[R] | None:
-        """The next item, worked on; None when there is none."""
+        """Reads and works on the next item; returns None if there is none."""
         with self._reading:
             with self._moved:
                 while not self._ended and self._read - self._turn >= self.ahead:
@@ -289,7 +289,7 @@ class _Line(Generic[T, R]):
                 done = self._early.pop(self._turn)
             error = self._taken(done)
             account = done.account
-            del done  # nothing holds a result but its taker
+            del done  # only the taker still holds the result
             account.close()
             with self._moved:
                 self._taking = False
@@ -309,6 +309,6 @@ class _Line(Generic[T, R]):
 
 
 def available_threads() -> int:
-    """As many threads as there are cores for this process."""
-    available = getattr(os, "sched_getaffinity", None)  # not everywhere; it knows of a container's limits
+    """Returns the number of cores available to this process."""
+    available = getattr(os, "sched_getaffinity", None)  # not on every system; it respects a container's limits
     return len(available(0)) if available else os.cpu_count() or 1

@@ -1,11 +1,11 @@
-"""What long work is called back with while it runs, by what is counted."""
+"""Callbacks that report the progress of long work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# Called with the number of bytes that were read since the last call.
+# Called with the number of bytes read since the last call.
 BytesRead = Callable[[int], None]
 
-# Called with how much is done, and how much there is: bytes, or logs.
+# Called with the amount done and the total, in bytes or logs.
 DoneOfAll = Callable[[int, int], None]

@@ -1,9 +1,9 @@
-"""How a path names an object of a store: `RemotePath`, a path that keeps its URL.
+"""`RemotePath`: a path that names an object in a store and keeps its URL.
 
-An object store has no directories; what a key has before its slashes serves as one. So a URL is a path: its parts are
-the scheme, the bucket (or host) and the parts of the key, and `parent`, `name`, `/` are those of any path. It prints as
-its URL. It is never a path of this machine: whatever would hand it to the operating system gets a ConfigError, so
-that no local file is read, made or locked in place of an object.
+An object store has no directories; the parts of a key before its slashes serve as such. So a URL is a path: its parts
+are the scheme, the bucket (or host) and the parts of the key, and `parent`, `name` and `/` work as for any path. It
+prints as its URL. It is never a local path: passing it to the operating system raises a ConfigError, so that no local
+file is read, created or locked instead of an object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEMES = (*OBJECT_STORES, *WEB_SERVERS)
 
 
 class RemotePath(PosixPath):
-    """`s3://bucket/key`: made by `remote.routing.parse_location`, and by going on from such a path."""
+    """A path like `s3://bucket/key`, made by `remote.routing.parse_location` or from another such path."""
 
     @property
     def scheme(self) -> str:
@@ -39,12 +39,12 @@ class RemotePath(PosixPath):
 
     @property
     def parent(self) -> Self:
-        """The path one level up; a store, like the root of a file system, is its own."""
+        """The path one level up; a store is its own parent, like the root of a file system."""
         return self if len(self.parts) <= 2 and self.scheme in SCHEMES else super().parent
 
     def __str__(self) -> str:
         if not self.parts or not self.parts[0].endswith(":"):
-            return "/".join(self.parts) or "."  # what `relative_to` gives
+            return "/".join(self.parts) or "."  # the result of `relative_to`
         key = quote(self.key, errors="surrogateescape") if self.scheme in WEB_SERVERS else self.key
         return f"{self.scheme}://{self.store}" + (f"/{key}" if key else "")
 
@@ -60,25 +60,25 @@ class RemotePath(PosixPath):
         return type(self), self.parts
 
     def is_absolute(self) -> bool:
-        """It leads to the same place from everywhere."""
+        """Returns True."""
         return True
 
     def absolute(self) -> Self:
-        """Itself."""
+        """Returns the path itself."""
         return self
 
     def resolve(self, strict: bool = False) -> Self:  # noqa: ARG002 (pathlib's)
-        """Itself: an object store has no links."""
+        """Returns the path itself: an object store has no links."""
         return self
 
 
 def remote_path(scheme: str, store: str, *parts: str) -> RemotePath:
-    """The path of an object whose key has these parts."""
+    """Returns the path of the object whose key has these parts."""
     return RemotePath(f"{scheme}:", store, *parts)
 
 
 def why_absent(path: Path, usual: str) -> str:
-    """What an error says of a path where nothing is: `usual`, and of a web server, why a directory may not be seen."""
+    """Returns the reason why a path is missing: `usual`, or for a web server, why it shows no directories."""
     if isinstance(path, RemotePath) and path.scheme in WEB_SERVERS:
         without = "a web server without listings (WebDAV) shows no directories"
         return f"nothing is seen there; {without}: verify, dump, export and salvage take a single file"

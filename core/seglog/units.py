@@ -1,12 +1,12 @@
-"""Sizes, durations, times and shares as people write them. Strict: what is not understood is a ValueError.
+"""Parses and formats sizes, durations, times and shares as people write them. Anything else raises a ValueError.
 
 | what | accepted | meaning |
 |---|---|---|
 | size | `1048576`, `1GiB`, `10G`, `1.5MiB`, `1GB` | bytes; K and KiB … PiB are 1024s, kB (KB) … PB 1000s |
 | duration | `86400000`, `7d12h`, `7days`, `500ms`, `1.5h` | milliseconds; w d h m s ms, each once, largest first |
-| time | `2026-11-21T01:53:49Z`, `…+02:00`, `2026-11-21T01:53` | epoch milliseconds; UTC where no zone is written |
-| time | `1795225929000` | epoch milliseconds; what can only be seconds is refused |
-| time | `now`, `-1h`, `now-1h`, `now+5m` | before or after the moment that the caller goes by |
+| time | `2026-11-21T01:53:49Z`, `…+02:00`, `2026-11-21T01:53` | epoch milliseconds; UTC if no zone is given |
+| time | `1795225929000` | epoch milliseconds; a number that can only be seconds is refused |
+| time | `now`, `-1h`, `now-1h`, `now+5m` | relative to the caller's present time |
 | share | `50%`, `0.5` | a fraction |
 """
 
@@ -20,7 +20,7 @@ from decimal import Decimal
 _NUMBER = r"\d+(?:\.\d+)?"
 _LONGEST_TEXT = 64
 
-# One letter alone is binary, as in dd, split, -Xmx and every tool that takes `10G`.
+# A single letter is binary, as in dd, split, -Xmx and all tools that accept `10G`.
 _SIZE_UNITS = {
     "B": 1,
     **{letter: 1024 ** (power + 1) for power, letter in enumerate("KMGTP")},
@@ -47,7 +47,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _ZONE = r"([Zz]|[+-]\d\d:\d\d)?"
 _TIME = re.compile(rf"(\d{{4}}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?:(:\d\d)(?:\.(\d{{1,9}}))?)?{_ZONE})?", re.ASCII)
 _RELATIVE = re.compile(r"(?:now)?([+-])(\D*\d.*)", re.ASCII)
-# As milliseconds, weeks of 1970; as seconds, 2001 to 2286: nobody's log is from those weeks.
+# As seconds, these are the years 2001 to 2286; as milliseconds, a few weeks of 1970, from which there are no logs.
 _SECONDS = range(10**9, 10**10)
 _PERCENTAGE = re.compile(rf"({_NUMBER}) ?%", re.ASCII)
 _FRACTION = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -56,14 +56,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_integer(text: str) -> int:
-    """A plain decimal integer of at most 19 digits."""
+    """Parses a plain decimal integer of at most 19 digits."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"{_quoted(text)} is not a whole number")
     return int(text)
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `1048576`, `1GiB` or `1GB`; a plain number may be negative, as Kafka's -1."""
+    """Returns the bytes of `1048576`, `1GiB` or `1GB`; a plain number may be negative, like Kafka's -1."""
     if _INTEGER.fullmatch(text):
         return int(text)
     found = _SIZE.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
@@ -75,9 +75,9 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str, plain_unit_ms: int = 1) -> int:
-    """Milliseconds of `7d12h` or `500ms`.
+    """Returns the milliseconds of `7d12h` or `500ms`.
 
-    A plain number counts units of `plain_unit_ms` milliseconds and may be negative, as Kafka's -1, which stays.
+    A plain number counts units of `plain_unit_ms` milliseconds. A negative one, like Kafka's -1, is returned unchanged.
     """
     if _INTEGER.fullmatch(text):
         value = int(text)
@@ -93,10 +93,10 @@ def parse_duration(text: str, plain_unit_ms: int = 1) -> int:
 
 
 def parse_time(text: str, now: Callable[[], int] | None = None) -> int:
-    """Epoch milliseconds of an RFC 3339 time (date, minutes and UTC are enough) or of epoch milliseconds.
+    """Returns the epoch milliseconds of an RFC 3339 time or of a plain number of milliseconds.
 
-    Finer digits are cut off. `now` gives the epoch milliseconds that `-1h` counts from; without it no relative time is
-    taken.
+    Time of day, seconds and zone may be missing; digits below milliseconds are dropped. `now` returns the epoch
+    milliseconds from which `-1h` counts; without it, relative times are refused.
     """
     if now is not None and text == "now":
         return now()
@@ -110,7 +110,7 @@ def parse_time(text: str, now: Callable[[], int] | None = None) -> int:
     if found is None:
         hint = ", -1h" if now is not None else ""
         raise ValueError(
-            f"{_quoted(text)} is not a time: write 2026-11-21T01:53:49Z (UTC where no zone stands),"
+            f"{_quoted(text)} is not a time: write 2026-11-21T01:53:49Z (UTC if no zone is given),"
             f" epoch milliseconds{hint}"
         )
     date, clock, seconds, fraction, zone = found.groups()
@@ -132,7 +132,7 @@ def _epoch_milliseconds(text: str) -> int:
 
 
 def parse_share(text: str) -> float:
-    """A fraction of `50%` or `0.5`; not limited to 1 here."""
+    """Returns the fraction of `50%` or `0.5`, which may exceed 1."""
     percentage = _PERCENTAGE.fullmatch(text)
     if percentage is not None:
         return float(Decimal(percentage[1]) / 100)
@@ -142,7 +142,7 @@ def parse_share(text: str) -> float:
 
 
 def parse_part(text: str) -> float:
-    """A share of something that can be taken: above 0, and at most all of it."""
+    """Returns a fraction above 0 and at most 1."""
     share = parse_share(text)
     if not 0 < share <= 1:
         raise ValueError(f"{_quoted(text)} is not above 0% and at most 100%")
@@ -150,13 +150,13 @@ def parse_part(text: str) -> float:
 
 
 def count_text(count: int, noun: str, form: str = "") -> str:
-    """How many there are: `1 segment`, `2 batches`; `form` is a format for the number."""
+    """Returns a count with its noun: `1 segment`, `2 batches`; `form` formats the number."""
     ending = "" if count == 1 else "es" if noun.endswith(("ch", "s")) else "s"
     return f"{count:{form}} {noun}{ending}"
 
 
 def format_duration(milliseconds: int) -> str:
-    """`parse_duration` reads it back: `7d12h`, `500ms`, `0ms`; a negative number stays plain."""
+    """Returns text for `parse_duration`: `7d12h`, `500ms`, `0ms`, or the plain number if it is negative."""
     if milliseconds < 0:
         return str(milliseconds)
     parts = []
@@ -171,7 +171,7 @@ def format_duration(milliseconds: int) -> str:
 
 
 def format_time(timestamp: int) -> str:
-    """RFC 3339 in UTC with milliseconds; the plain number where the year has not four digits."""
+    """Returns RFC 3339 in UTC with milliseconds, or the plain number if the year does not have four digits."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp)
     except OverflowError:

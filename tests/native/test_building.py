@@ -79,7 +79,7 @@ def test_the_stamp_is_of_sources_tools_and_target(monkeypatch: pytest.MonkeyPatc
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(building, "_version", lambda tool: "1" if tool == "numba" else "")
-    with pytest.raises(building.BuildError, match="takes llvmlite, ziglang, not installed here"):
+    with pytest.raises(building.BuildError, match="needs llvmlite, ziglang, which is not installed"):
         building.build([("x86_64-linux", tmp_path / "library.so")], lambda said: None)
 
 

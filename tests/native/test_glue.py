@@ -13,7 +13,7 @@ import pytest
 
 from native.signatures import Parameter, parameters_of
 from seglog import layout
-from seglog.kernels import batches, gather, matching, runs, validate, varint
+from seglog.kernels import batches, gather, row_keys, runs, validate, varint
 from seglog.kernels._mode import MODE, NATIVE
 from seglog.kernels.arrays import COLUMN, ROW, TABLE, Array
 from tests.support.interpreted import interpreted
@@ -157,8 +157,8 @@ def test_empty_arrays_fit_whatever_they_were_cut_from() -> None:
     assert batches.walk_batches(data, 0, 0, 0, out) == (0, 0, batches.WALK_COMPLETE)
     assert validate.find_entry(base[::2][:1], 0, 0, 0, 0, 0) == -1, "one item is side by side with nothing"
     empty = np.zeros(0, dtype=layout.RECORD)
-    assert matching.match_keys(data, empty[::3], base[:0], np.zeros(0, dtype=np.bool_)) == 0
-    assert matching.match_keys(data, np.frombuffer(b"", dtype=layout.RECORD), data, np.zeros(0, dtype=np.bool_)) == 0
+    assert row_keys.match_keys(data, empty[::3], base[:0], np.zeros(0, dtype=np.bool_)) == 0
+    assert row_keys.match_keys(data, np.frombuffer(b"", dtype=layout.RECORD), data, np.zeros(0, dtype=np.bool_)) == 0
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, -1, -2])

@@ -25,7 +25,7 @@ def package(directory: Path, *, numba: bool = False) -> Path:
     root = directory / "site"
     ignored = shutil.ignore_patterns("__pycache__", ".*")
     shutil.copytree(CORE / "seglog" / "kernels", root / "seglog" / "kernels", ignore=ignored)
-    for name in ("__init__.py", "layout.py"):
+    for name in ("__init__.py", "arguments.py", "layout.py", "model.py"):
         shutil.copy(CORE / "seglog" / name, root / "seglog" / name)
     if not numba:
         (root / "numba.py").write_text(NO_NUMBA)
@@ -55,7 +55,7 @@ def test_the_library_is_used_where_it_is_of_these_sources(tmp_path: Path) -> Non
 
 
 @needs_library
-@pytest.mark.parametrize("edited", ["kernels/varint.py", "kernels/_jit.py", "layout.py"])
+@pytest.mark.parametrize("edited", ["kernels/varint.py", "kernels/_jit.py", "layout.py", "model.py"])
 def test_a_library_of_other_sources_is_never_used(tmp_path: Path, edited: str) -> None:
     root = package(tmp_path)
     with (root / "seglog" / edited).open("a") as file:

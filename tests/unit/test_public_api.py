@@ -190,7 +190,9 @@ def test_a_wrong_type_is_an_error_that_names_the_argument(tmp_path: Path) -> Non
         ):
             with pytest.raises(TypeError, match="offset is an integer, not "):
                 call()
-        with pytest.raises(TypeError, match=r"5 \(int\) is no Isolation: read_uncommitted, read_committed"):
+        with pytest.raises(
+            TypeError, match=r"5 \(int\) is not a member of Isolation: read_uncommitted, read_committed"
+        ):
             log.records(0, 5)  # type: ignore[arg-type]
         assert [record.value for record in log.records(0, "read_committed")] == [b"v"]
 
@@ -225,7 +227,7 @@ def test_what_is_nothing_that_an_argument_takes_is_named_before_anything_is_done
         log.append([seglog.Record(b"v", timestamp=5)])
     before = digest(path)
     given = {**NEEDED[function], argument: object()}
-    with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b|^a path is text|is no [A-Z]"):
+    with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b|^a path is text|is not a member of [A-Z]"):
         done = getattr(seglog, function)(path, **given)
         if isinstance(done, AbstractContextManager):
             done.__enter__()

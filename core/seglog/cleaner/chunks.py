@@ -19,7 +19,7 @@ from seglog import layout
 from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.round import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import DecompressionError, decompress_into, is_known_codec
 from seglog.format.decoder import decode_large, decode_records

@@ -14,7 +14,7 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.round import CleaningRound
 from seglog.errors import InvalidRecordError
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import compress
 from seglog.kernels import filter_slots, filtering, rebuilding

@@ -39,7 +39,7 @@ from seglog.cleaner.offset_map import DeadStretch
 from seglog.cleaner.output import CleanerStats
 from seglog.cleaner.round import CHUNK_BYTES, CleaningRound
 from seglog.errors import CorruptRecordError
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.compression import compressed_pieces
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import filter_slots, filtering, lz4, rebuilding, runs

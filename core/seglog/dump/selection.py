@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seglog.format.columns import Records
-from seglog.kernels.matching import match_keys
+from seglog.kernels.row_keys import match_keys
 from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation
 
 

@@ -1,15 +1,16 @@
-"""Building v2 batches out of columns, split by record count and bytes (Kafka: MemoryRecordsBuilder).
+"""Builds v2 batches from columns, split by record count and bytes (Kafka: MemoryRecordsBuilder).
 
-1. `columns_of` turns records into columns once: one arena, one row a record, headers already encoded.
-2. `encode_columns` writes batches in pieces of bounded size: uncompressed ones come out of the kernel
-   finished; for a codec the kernel writes the records uncompressed, payloads are compressed under threads
-   (the codecs release the GIL), and headers and checksums are written around them.
+1. `columns_of` turns records into columns once: one arena, one row per record, headers already encoded.
+2. `encode_columns` writes batches in pieces of bounded size. The kernel writes uncompressed batches completely. With a
+   codec, it writes the records uncompressed; threads compress the payloads (the codecs release the GIL), and headers
+   and checksums are written last.
 
-Messages of magic 0 and 1 are built in `message_set`.
+`message_set` builds messages of magic 0 and 1.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from seglog import layout
 from seglog.arguments import described, integer
 from seglog.errors import AppendError, InvalidTimestampError
 from seglog.format import checksum
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import compress
 from seglog.kernels import crc32c as crc32c_kernel
@@ -42,14 +43,15 @@ PIECE_BYTES = 4 << 20
 
 _MOST_RECORDS = layout.INT32_MAX
 _HEADER_BYTES = layout.RECORD_BATCH_OVERHEAD
+_CRC = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """What all batches of one build have in common.
+    """The settings shared by all batches of a build.
 
-    `batch_bytes` limits a batch before compression, header included; a record that is larger gets a batch of
-    its own. `append_time_ms` is the max timestamp of LogAppendTime batches and None for CreateTime.
+    `batch_bytes` limits a batch before compression, header included; a larger record gets a batch of its own.
+    `append_time_ms` is the max timestamp of LogAppendTime batches, or None for CreateTime.
     """
 
     codec: Compression = Compression.NONE
@@ -64,14 +66,14 @@ class BatchOptions:
     level: int | None = None
 
     def template(self, base_offset: int, records_before: int) -> np.ndarray:
-        """One row of `layout.BATCH` for the kernel; `records_before` moves the sequence on."""
+        """Returns a row of `layout.BATCH` for the kernel; its sequence comes after the `records_before`."""
         row = np.zeros(1, dtype=layout.BATCH)
         row["base_offset"] = base_offset
         row["leader_epoch"] = self.leader_epoch
         row["producer_id"] = self.producer_id
         row["producer_epoch"] = self.producer_epoch
         sequence = self.base_sequence
-        row["base_sequence"] = -1 if sequence < 0 else (sequence + records_before) & layout.INT32_MAX
+        row["base_sequence"] = NO_SEQUENCE if sequence < 0 else (sequence + records_before) & layout.INT32_MAX
         attributes = int(self.codec) | (layout.TRANSACTIONAL_MASK if self.transactional else 0)
         if self.append_time_ms is not None:
             attributes |= layout.TIMESTAMP_TYPE_MASK
@@ -83,9 +85,9 @@ class BatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatches:
-    """Finished batches: `data` (uint8) back to back, `batches` (layout.BATCH) with positions in `data`.
+    """Finished batches back to back in `data` (uint8); `batches` (layout.BATCH) has positions in `data`.
 
-    Valid until the next step of the iterator that gave it.
+    Valid until the iterator that yielded it advances.
     """
 
     data: np.ndarray
@@ -96,10 +98,10 @@ class EncodedBatches:
 
 
 def columns_of(records: Iterable[Record]) -> Records:
-    """Records as columns. A timestamp of None becomes -1; offsets are kept (-1 for None), sequences too.
+    """Returns records as columns. A timestamp or offset of None becomes -1; offsets and sequences are kept.
 
-    Raises AppendError when keys, values and headers together take 2 GiB or more, TypeError for what is no record, or
-    a record of something else than bytes.
+    Raises AppendError if keys, values and headers together take 2 GiB or more, and TypeError for an item that is not a
+    record, or has a key or value that is not bytes.
     """
     if isinstance(records, Record | str | bytes) or not isinstance(records, Iterable):
         raise TypeError(f"records are an iterable of seglog.Record, not {described(records)}")
@@ -135,7 +137,7 @@ def columns_of(records: Iterable[Record]) -> Records:
 
 
 def _require_record(i: int, record: object) -> None:
-    """TypeError that names what is wrong with a record."""
+    """Raises TypeError, with the reason, if `record` is not a valid record."""
     if not isinstance(record, Record):
         raise TypeError(f"records[{i}] is a seglog.Record, not {described(record)}")
     for name, data in (("key", record.key), ("value", record.value)):
@@ -153,9 +155,9 @@ def _require_record(i: int, record: object) -> None:
 
 
 def columns(arena: np.ndarray, rows: np.ndarray) -> Records:
-    """Columns that belong to no batch yet, for building: `arena` uint8, `rows` of `layout.RECORD`.
+    """Returns columns that belong to no batch yet: `arena` is uint8, `rows` of `layout.RECORD`.
 
-    Where `header_count` is not 0, the encoded headers go from `headers_position` to `position + size`.
+    If `header_count` is not 0, the encoded headers go from `headers_position` to `position + size`.
     """
     return Records(arena, rows, np.zeros(0, dtype=layout.BATCH), np.zeros(0, dtype=np.int8))
 
@@ -170,10 +172,10 @@ def columns_of_arrays(
     null_values: np.ndarray | None = None,
     null_keys: np.ndarray | None = None,
 ) -> Records:
-    """Columns out of Arrow-like buffers: all values back to back (uint8) and n + 1 offsets into them; keys alike.
+    """Returns columns of Arrow-like buffers: values back to back (uint8), with n + 1 offsets into them; keys likewise.
 
-    `timestamps` are epoch milliseconds (-1: the log's choice); masks are True for null. Without `keys` every
-    key is null. Raises AppendError when keys and values together take 2 GiB or more.
+    `timestamps` are epoch milliseconds (-1: the log chooses); masks are True for null. Without `keys`, every key is
+    null. Raises AppendError if keys and values together take 2 GiB or more.
     """
     count = len(timestamps)
     arena = values if keys is None else np.concatenate([values, keys])
@@ -181,7 +183,7 @@ def columns_of_arrays(
         raise AppendError("the records of one append take 2 GiB or more; append them in parts")
     rows = np.zeros(count, dtype=layout.RECORD)
     rows["timestamp"] = timestamps
-    rows["offset"] = NO_TIMESTAMP
+    rows["offset"] = -1
     rows["sequence"] = NO_SEQUENCE
     rows["key_size"] = -1
     rows["value_position"] = value_offsets[:count]
@@ -227,11 +229,11 @@ def encode_columns(
 ) -> Iterator[EncodedBatches]:
     """Encodes `records` into batches that start at `base_offset`, in pieces of about `piece_bytes`.
 
-    Records are numbered one by one, or with `keep_offsets` keep their own ascending offsets (at least `base_offset`).
-    `pool` compresses batches side by side. Raises InvalidTimestampError for a timestamp below -1 and AppendError for a
-    row that leaves its arena or an offset that does not fit; earlier pieces were yielded by then.
+    Records are numbered consecutively, or with `keep_offsets` keep their own ascending offsets (at least
+    `base_offset`). `pool` compresses batches in parallel. Raises InvalidTimestampError for a timestamp below -1, and
+    AppendError for a row that leaves its arena or an offset that does not fit; earlier pieces have then been yielded.
     """
-    # writable, although nothing writes it: kernels are compiled for writable buffers once, not for both kinds
+    # Writable, although nothing writes it: kernels are compiled once, for writable buffers.
     arena, rows = np.require(records.arena, np.uint8, ["C", "W"]), records.rows
     first = 0
     out = np.empty(piece_bytes, dtype=np.uint8)
@@ -255,7 +257,7 @@ def encode_columns(
         if status not in (kernels.ENCODE_COMPLETE, kernels.ENCODE_FULL):
             _refuse(status, last, rows, table[count])
         if count == 0:
-            # not even one batch fits: it is bounded by the records and by what they take
+            # not even one batch fits
             out = np.empty(_room_needed(rows, first, options, len(out)), dtype=np.uint8)
             continue
         first = last
@@ -263,13 +265,13 @@ def encode_columns(
 
 
 def encode_all(records: Records, base_offset: int, options: BatchOptions, *, keep_offsets: bool = False) -> bytes:
-    """The batches of `encode_columns` as one bytes object, for small inputs."""
+    """Returns the batches of `encode_columns` as one bytes object, for small inputs."""
     pieces = encode_columns(records, base_offset, options, keep_offsets=keep_offsets)
     return b"".join(piece.data.tobytes() for piece in pieces)
 
 
 def _room_needed(rows: np.ndarray, first: int, options: BatchOptions, room: int) -> int:
-    """More room than `room`, enough for the batch that begins at `first`."""
+    """Returns a size above `room` that is enough for the batch that begins at `first`."""
     one = _HEADER_BYTES + int(kernels.encoded_bound(rows, first, first + 1))
     return max(2 * room, one, min(options.batch_bytes, 64 << 20) + _HEADER_BYTES)
 
@@ -279,10 +281,10 @@ def _refuse(status: int, row: int, rows: np.ndarray, batch: np.void) -> None:
     if status == kernels.TIMESTAMP_INVALID:
         bad = row + int(np.argmax(rows["timestamp"][row:] < NO_TIMESTAMP))
         stamp = int(rows["timestamp"][bad])
-        raise InvalidTimestampError(f"record {bad}: timestamp {stamp} is negative; the cleaner cannot handle it")
+        raise InvalidTimestampError(f"record {bad}: timestamp {stamp} is negative; Kafka's cleaner cannot handle it")
     if status == kernels.OFFSET_INVALID:
         raise AppendError(f"record {bad}: offset {int(rows['offset'][bad])} does not follow the one before it")
-    raise AppendError(f"record {bad}: its key, value or headers lie outside the buffer they came with")
+    raise AppendError(f"record {bad}: its key, value or headers lie outside their buffer")
 
 
 def _finished(
@@ -296,13 +298,13 @@ def _finished(
 
 
 def _with_checksums(data: np.ndarray, batches: np.ndarray) -> np.ndarray:
-    """Fills in the checksums by the library, where the processor has no instruction for them."""
+    """Fills in the checksums with the library, for processors without the instruction."""
     view = byte_view(data)
     for row in batches:
         start = int(row["position"])
         crc = checksum.crc32c(view[start + layout.ATTRIBUTES_OFFSET : start + int(row["size"])])
         row["crc"] = crc
-        view[start + layout.CRC_OFFSET : start + layout.CRC_OFFSET + 4] = crc.to_bytes(4, "big")
+        _CRC.pack_into(view, start + layout.CRC_OFFSET, crc)
     return data
 
 

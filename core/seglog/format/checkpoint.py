@@ -1,8 +1,8 @@
 """Kafka's small text files: checkpoints, partition.metadata, meta.properties, the clean-shutdown marker.
 
 Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
-CleanShutdownFileHandler. `path` is for messages alone. Parsers accept what Kafka's accept, and raise
-`CorruptCheckpointError` with the line for the rest.
+CleanShutdownFileHandler. Parsers accept the same files as Kafka's, and raise `CorruptCheckpointError` with the line for
+any other. `path` is used only in messages.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ T = TypeVar("T")
 
 
 class UnforeseenByKafkaError(CorruptCheckpointError):
-    """Damage on which Kafka's reader throws something other than an IOException.
+    """Damage for which Kafka's reader throws something other than an IOException.
 
-    A broker fails to start where it loads a partition, whereas other damage takes the log directory offline.
+    A broker that loads the partition fails to start; other damage takes the log directory offline.
     """
 
 
 class CheckpointNumberError(UnforeseenByKafkaError):
-    """An entry whose partition, offset or epoch is no number, or a number of entries below 0.
+    """An entry whose partition, offset or epoch is not a number, or a negative number of entries.
 
-    Kafka starts with such an offset checkpoint as if it were empty (NumberFormatException), whereas any other
-    damage takes the log directory offline (IOException).
+    Kafka treats such an offset checkpoint as empty (NumberFormatException); any other damage takes the log directory
+    offline (IOException).
     """
 
 
 class NoClusterIdError(CorruptCheckpointError):
     """A `meta.properties` that names no cluster.
 
-    Kafka refuses to start, whereas a file that it cannot read takes that log directory offline.
+    Kafka refuses to start; a file that it cannot read only takes that log directory offline.
     """
 
 
 class CheckpointEndsError(CheckpointNumberError):
-    """A file that ends after its version, as no broker writes it. Kafka takes it for an empty one."""
+    """A file that ends after its version. No broker writes such a file; Kafka treats it as empty."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,7 +78,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Contents of a log directory's `meta.properties`; version 0 calls the node id `broker.id`."""
+    """Contents of a log directory's `meta.properties`; in version 0 the node id is called `broker.id`."""
 
     version: int
     cluster_id: str | None = None
@@ -90,29 +90,27 @@ class MetaProperties:
 
 
 def parse_offset_checkpoint(data: bytes, path: Path | str) -> dict[TopicPartition, int]:
-    """Offsets by partition; an empty file gives none, of a partition listed twice the last holds."""
+    """Returns offsets by partition; none for an empty file. Of a partition listed twice, the last entry counts."""
     return dict(offset_entries(data, path))
 
 
 def offset_entries(data: bytes, path: Path | str) -> list[tuple[TopicPartition, int]]:
-    """The same entry by entry; the first one stands in line 3."""
+    """Returns the entries in file order; the first is in line 3."""
     return _entries(data, path, _offset_entry)
 
 
 def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The file's bytes, ordered by topic and partition (Kafka's order is that of a hash map).
+    """Returns the file's bytes, ordered by topic and partition (Kafka's order is that of a hash map).
 
-    A topic that no line can hold, as it is empty, has a blank in it or is not UTF-8, is left out: a broker would not
-    read the rest.
+    Leaves out topics that do not fit a line because they are empty, contain a blank or are not UTF-8: a broker would
+    not read the rest of the file.
     """
     offsets = {key: offset for key, offset in offsets.items() if _fits_a_line(key.topic)}
     return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
 
 
 def parse_leader_epochs(data: bytes, path: Path | str) -> tuple[EpochEntry, ...]:
-    """The entries of `leader-epoch-checkpoint` in the file's order; a file that is empty or ends after its version
-    gives none.
-    """
+    """Returns the entries of `leader-epoch-checkpoint` in file order; none if it is empty or ends after its version."""
     try:
         return tuple(_entries(data, path, _epoch_entry))
     except CheckpointEndsError:
@@ -120,7 +118,7 @@ def parse_leader_epochs(data: bytes, path: Path | str) -> tuple[EpochEntry, ...]
 
 
 def format_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    """The bytes of `leader-epoch-checkpoint`."""
+    """Returns the bytes of `leader-epoch-checkpoint`."""
     return _checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
@@ -173,8 +171,9 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | None:
 
 
 def _lines(data: bytes, path: Path | str) -> list[str]:
-    """Lines as Java's Files.newBufferedReader gives them, which takes nothing but UTF-8 (MalformedInputException);
-    nothing after the last terminator is no line.
+    """Returns lines like Java's Files.newBufferedReader, which accepts only UTF-8 (MalformedInputException).
+
+    An empty rest after the last terminator is not a line.
     """
     try:
         text = data.decode("utf-8")
@@ -189,7 +188,7 @@ def _lines(data: bytes, path: Path | str) -> list[str]:
 
 
 def _fields(line: str) -> list[str]:
-    """Java's split: a blank at the start makes an empty first field, those at the end make none."""
+    """Splits like Java: a blank at the start makes an empty first field, blanks at the end make none."""
     fields = _BLANKS.split(line)
     if fields[-1] == "" and len(fields) > 1:
         del fields[-1]
@@ -197,7 +196,7 @@ def _fields(line: str) -> list[str]:
 
 
 def _number(text: str, most: int) -> int:
-    """Java's Integer.parseInt or Long.parseLong, for ASCII digits."""
+    """Parses like Java's Integer.parseInt or Long.parseLong, for ASCII digits."""
     value = int(text) if _NUMBER.fullmatch(text) else None
     if value is None or not -most - 1 <= value <= most:
         raise ValueError(f"{text[:40]!r} is not a number of {32 if most == INT32_MAX else 64} bits")
@@ -215,7 +214,7 @@ def _header_number(lines: list[str], index: int, what: str, path: Path | str) ->
 
 
 def parse_partition_metadata(data: bytes, path: Path | str) -> PartitionMetadata:
-    """Version and topic id. The names of the fields are not looked at, as in Kafka."""
+    """Returns version and topic id. Like Kafka, ignores the names of the fields."""
     lines = _lines(data, path)
     try:
         version = _number(_metadata_value(lines, 0, path), INT32_MAX)
@@ -237,14 +236,14 @@ def _metadata_value(lines: list[str], index: int, path: Path | str) -> str:
         raise UnforeseenByKafkaError(path, f"line {index + 1}: missing")
     fields = _METADATA_SEPARATOR.split(lines[index])
     while fields and not fields[-1]:
-        fields.pop()  # as Java's split
+        fields.pop()  # like Java's split
     if len(fields) != 2:
         raise CorruptCheckpointError(path, f"line {index + 1}: not of the form 'name: value'")
     return fields[1]
 
 
 def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """The file's bytes; Kafka writes no newline at the end."""
+    """Returns the file's bytes; Kafka writes no newline at the end."""
     return f"version: {metadata.version}\ntopic_id: {format_uuid(metadata.topic_id)}".encode("ascii")
 
 
@@ -252,16 +251,13 @@ def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
 
 
 def parse_meta_properties(data: bytes, path: Path | str) -> MetaProperties:
-    """Identity of a log directory. Without a version it is of version 0, where every field may be missing."""
+    """Returns the identity of a log directory. No version means version 0, in which any field may be missing."""
     try:
         properties = parse_properties(data)
         version = _number(properties.get("version", "0"), INT32_MAX)
         if version not in (0, 1):
             raise ValueError(f"unknown version {version}")
-        node, directory = (
-            properties.get("node.id" if version else "broker.id"),
-            properties.get("directory.id"),
-        )
+        node, directory = properties.get("node.id" if version else "broker.id"), properties.get("directory.id")
         found = MetaProperties(
             version,
             properties.get("cluster.id"),
@@ -278,7 +274,7 @@ def parse_meta_properties(data: bytes, path: Path | str) -> MetaProperties:
 
 
 def format_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
-    """The file's bytes, dated `now_ms` (epoch milliseconds) in UTC."""
+    """Returns the file's bytes, dated `now_ms` (epoch milliseconds) in UTC."""
     properties: dict[str, str] = {"version": str(meta.version)}
     if meta.cluster_id is not None:
         properties["cluster.id"] = meta.cluster_id
@@ -294,9 +290,9 @@ def format_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
 
 
 def parse_clean_shutdown(data: bytes) -> int | None:
-    """The broker epoch in the marker; None where it tells none (older brokers leave it empty).
+    """Returns the broker epoch in the marker, or None if it has none (older brokers write an empty file).
 
-    Only the marker's existence matters for recovery, so that no contents are an error.
+    Recovery depends only on the marker's existence, so no contents are an error.
     """
     try:
         content = json.loads(data)
@@ -307,5 +303,5 @@ def parse_clean_shutdown(data: bytes) -> int | None:
 
 
 def format_clean_shutdown() -> bytes:
-    """The marker's bytes, as Kafka 4.x writes them."""
+    """Returns the marker's bytes, as Kafka 4.x writes them."""
     return f'{{"version":0,"brokerEpoch":{NO_BROKER_EPOCH}}}'.encode("ascii")

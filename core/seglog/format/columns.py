@@ -1,4 +1,4 @@
-"""`Records`: decoded records as a table of spans over one buffer, and single records out of it."""
+"""`Records`: decoded records as a table of spans over one buffer, from which single records can be taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seglog import layout
 from seglog.kernels import records as kernels
 from seglog.model import Header, Record
 
-# What a status other than 0 means, for findings and errors.
+# Descriptions of the statuses other than 0, for findings and errors.
 STATUS_REASONS: dict[int, str] = {
     kernels.COUNT_INVALID: "the record count is negative or more than the bytes can hold",
     kernels.LENGTH_INVALID: "a record's length does not fit the batch",
@@ -28,11 +28,10 @@ STATUS_REASONS: dict[int, str] = {
     kernels.CODEC_UNKNOWN: "the compression codec is unknown",
     kernels.RECORD_TOO_LARGE: "a record is larger than 128 MiB, and not read",
 }
-# Statuses of batches that may be as they should be, and are more than this library holds.
+# Statuses of batches that may be valid, but exceed what this library holds in memory.
 TOO_LARGE = (kernels.DECOMPRESSION_TOO_LARGE, kernels.RECORD_TOO_LARGE)
 
-
-# Of so many records objects are made in one go, out of one copy of at most so many bytes.
+# Record objects are created in groups, from one copy of the group's bytes if that is small enough.
 _OBJECTS_AT_ONCE = 1024
 _COPIED_AT_ONCE = 1 << 20
 
@@ -41,13 +40,13 @@ _COPIED_AT_ONCE = 1 << 20
 class Records:
     """Decoded records of a run of batches.
 
-    `arena` is a uint8 array; `rows` (layout.RECORD, one a record, in log order) holds positions in it, and
-    `rows["batch"]` is a row of `batches` (layout.BATCH). `status` (int8, one a batch) is 0 where everything was
-    decoded, else a key of STATUS_REASONS: the rows before the broken record are there, the rest are not.
-    `first_batch` is the index of `batches[0]` in the table that was decoded.
+    `arena` is a uint8 array; `rows` (layout.RECORD, one per record, in log order) holds positions in it, and
+    `rows["batch"]` is a row of `batches` (layout.BATCH). `status` (int8, one per batch) is 0 if everything was
+    decoded, else a key of STATUS_REASONS: then only the rows before the broken record are there. `first_batch` is the
+    index of `batches[0]` in the table that was decoded.
 
-    A batch that is too large to be held comes in parts, each with this one batch and the status that it has in the end;
-    `rows_before` of its records came in earlier parts, `rows_after` come in later ones.
+    A batch too large to be held comes in parts. Each part has this one batch and its final status; `rows_before` of its
+    records came in earlier parts, and `rows_after` come in later ones.
     """
 
     arena: np.ndarray
@@ -60,7 +59,7 @@ class Records:
 
     @classmethod
     def without_rows(cls, batches: np.ndarray, status: int = kernels.RECORDS_VALID, first_batch: int = 0) -> Records:
-        """Batches of one status, and none of their records."""
+        """Returns batches of one status without their records."""
         arena, rows = np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=layout.RECORD)
         return cls(arena, rows, batches, np.full(len(batches), status, dtype=np.int8), first_batch)
 
@@ -78,15 +77,15 @@ class Records:
         return f"<Records: {len(self.rows)}, offsets {first} to {last}, of {len(self.batches)} batches>"
 
     def key(self, i: int) -> bytes | None:
-        """The key of record `i`; None is null."""
+        """Returns the key of record `i`, or None if it is null."""
         return self._span(self.rows[i]["key_position"], self.rows[i]["key_size"])
 
     def value(self, i: int) -> bytes | None:
-        """The value of record `i`; None is null."""
+        """Returns the value of record `i`, or None if it is null."""
         return self._span(self.rows[i]["value_position"], self.rows[i]["value_size"])
 
     def headers(self, i: int) -> tuple[Header, ...]:
-        """The headers of record `i`. Key bytes that are not UTF-8 are kept by surrogate escape."""
+        """Returns the headers of record `i`. Surrogate escapes keep key bytes that are not UTF-8."""
         row = self.rows[i]
         count, p = int(row["header_count"]), int(row["headers_position"])
         if count == 0:
@@ -94,7 +93,7 @@ class Records:
         return _headers(self.arena[p : int(row["position"]) + int(row["size"])].tobytes(), count)
 
     def record(self, i: int) -> Record:
-        """Record `i` as an object; to go through all of them, iterate."""
+        """Returns record `i` as an object. To get all records, iterate."""
         i = range(len(self.rows))[i]
         (found,) = self._objects(i, i + 1)
         return found
@@ -103,7 +102,7 @@ class Records:
         return None if size < 0 else self.arena[position : position + size].tobytes()
 
     def _objects(self, first: int, end: int) -> Iterator[Record]:
-        """Records `first` to `end` as objects, made column by column: no call of Python's for a record or a field."""
+        """Returns records `first` to `end` as objects, made column by column, without a Python call per record."""
         rows = self.rows[first:end]
         headers: Sequence[tuple[Header, ...]] = ((),) * len(rows)
         if rows["header_count"].any():
@@ -119,7 +118,7 @@ class Records:
         return map(tuple.__new__, repeat(Record), zip(*fields, strict=True))
 
     def _spans(self, positions: np.ndarray, sizes: np.ndarray) -> list[bytes | None]:
-        """The bytes of each span; None where its size is below 0."""
+        """Returns the bytes of each span, or None where the size is negative."""
         there = sizes >= 0
         if not there.any():
             return [None] * len(sizes)
@@ -138,7 +137,7 @@ class Records:
 
 
 def _headers(data: bytes, count: int) -> tuple[Header, ...]:
-    """The `count` headers at the beginning of `data`, which were found to be well-formed."""
+    """Returns the `count` headers at the beginning of `data`, which are known to be well-formed."""
     found, p = [], 0
     for _ in range(count):
         size, p = _varint(data, p)
@@ -150,7 +149,7 @@ def _headers(data: bytes, count: int) -> tuple[Header, ...]:
 
 
 def _varint(data: bytes, p: int) -> tuple[int, int]:
-    """The zigzag number at `p`, and the position after it (Kafka: ByteUtils.readVarint)."""
+    """Returns the zig-zag number at `p` and the position after it (Kafka: ByteUtils.readVarint)."""
     byte = data[p]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), p + 1
@@ -165,7 +164,7 @@ def _varint(data: bytes, p: int) -> tuple[int, int]:
 
 
 def joined(parts: Sequence[Records]) -> Records:
-    """The parts of one table of batches as a whole: for those who cannot do with less, where the parts are small."""
+    """Joins the parts of one table of batches, for callers that need all of them and know that they are small."""
     if len(parts) == 1:
         return parts[0]
     batches, status, tables, shift = [], [], [], 0

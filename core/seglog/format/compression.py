@@ -1,12 +1,12 @@
-"""Compressed record sets: the framings that Kafka writes, and everything that Kafka reads.
+"""Compression of record sets: writes the same framings as Kafka, and reads everything that Kafka reads.
 
 Kafka: Compression, Lz4BlockInputStream, Lz4BlockOutputStream; snappy-java's SnappyInputStream. The raw codecs
-are cramjam's, zlib's and zstandard's, which release the GIL; the xerial and LZ4 framings are here. zstandard
-serves the zstd batches of ordinary size, because it keeps its context from batch to batch: measured on 16 KiB
-batches it takes half the time that a fresh context takes each.
+are cramjam's, zlib's and zstandard's, which release the GIL; the xerial and LZ4 framings are implemented here.
+zstandard handles zstd batches of ordinary size, because it keeps its context from batch to batch: measured on 16 KiB
+batches, that takes half the time of a fresh context for each.
 
-Output is bounded by the caller's buffer or `limit`: a stream that expands without end stops there with
-`DecompressionError.too_large`, and never makes memory grow beyond that.
+The caller's buffer or `limit` bounds the output: a stream that expands beyond it ends with
+`DecompressionError.too_large`, and memory never grows beyond it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.kernels import lz4
 from seglog.kernels.runs import is_plain_zstd
-from seglog.kernels.xxhash import xxh32
 from seglog.model import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.format.buffers import ByteSource
+    from seglog.format.checksum import ByteSource
 
 _BIG_INT32 = struct.Struct(">i")
 _LITTLE_UINT32 = struct.Struct("<I")
@@ -41,10 +40,8 @@ XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_MAGIC_AS_LENGTH = _BIG_INT32.unpack(XERIAL_MAGIC[:4])[0]
 _XERIAL_CHUNK_BYTES = 32 * 1024
 
-_LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks, no checksums; blocks of 64 KiB
-_LZ4_BLOCK_BYTES = 64 * 1024
-_LZ4_STORED = 0x80000000
+_LZ4_MAGIC = _LITTLE_UINT32.pack(lz4.MAGIC)
+_LZ4_DESCRIPTOR = bytes((lz4.FLAGS_WRITTEN, lz4.DESCRIPTOR_WRITTEN))
 _LZ4_FAST_LEVEL = 9  # Kafka: level 9 names the fast compressor, the others the high-compression one
 
 GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
@@ -55,11 +52,11 @@ _ZSTD_ORDINARY_RATIO = 16
 _ZSTD_ORDINARY_BYTES = 4096
 _ZSTD_COPIED_BYTES = 16 << 20
 
-_OUTPUT_FULL = "failed to write whole buffer"  # how cramjam's streams report an output that ended
+_OUTPUT_FULL = "failed to write whole buffer"  # how cramjam's streams report that the output is full
 
 
 class DecompressionError(ValueError):
-    """A compressed record set that cannot be decompressed; `too_large` when only its output did not fit."""
+    """A record set cannot be decompressed; `too_large` if only its output did not fit."""
 
     def __init__(self, reason: str, *, too_large: bool = False) -> None:
         self.reason, self.too_large = reason, too_large
@@ -67,22 +64,22 @@ class DecompressionError(ValueError):
 
 
 class _DoesNotFitError(Exception):
-    """The room that a part of the stream was given is too small for it."""
+    """A part of the stream does not fit the room given to it."""
 
 
 def is_known_codec(codec: int, magic: int) -> bool:
-    """Whether batches of this magic may have this codec: zstd came with magic 2."""
+    """True if batches of this magic may have this codec: zstd came with magic 2."""
     return codec < Compression.ZSTD or (codec == Compression.ZSTD and magic >= 2)
 
 
 def decompress_into(
     codec: int, data: ByteSource, out: npt.NDArray[np.uint8], position: int = 0, *, magic: int = 2
 ) -> int:
-    """Decompresses `data` into `out[position:]` and returns how many bytes that gave.
+    """Decompresses `data` into `out[position:]` and returns the number of bytes written.
 
-    `magic` is that of the batch: magic 0 writers computed a wrong LZ4 header checksum, so it is not checked.
-    Bytes of `out` before `position` are never touched; those after the result hold anything. Raises
-    `DecompressionError`, with `too_large` when the room is too small.
+    `magic` is that of the batch: writers of magic 0 computed a wrong LZ4 header checksum, which is therefore not
+    checked. Bytes of `out` before `position` are never touched; those after the result are undefined. Raises
+    `DecompressionError`, with `too_large` if the room is too small.
     """
     view = byte_view(data)
     room = byte_view(out)[position:]
@@ -108,7 +105,7 @@ def decompress_into(
 
 
 def decompress(codec: int, data: ByteSource, *, magic: int = 2, limit: int) -> memoryview:
-    """The decompressed bytes of `data`, at most `limit` of them; a larger result raises with `too_large`."""
+    """Returns the decompressed bytes of `data`; a result above `limit` bytes raises an error with `too_large`."""
     view = byte_view(data)
     if codec == Compression.NONE and len(view) <= limit:
         return view
@@ -126,16 +123,16 @@ def decompress(codec: int, data: ByteSource, *, magic: int = 2, limit: int) -> m
 
 
 def compress(codec: int, data: ByteSource, *, magic: int = 2, level: int | None = None) -> bytes:
-    """`data` as one compressed stream in Kafka's framing; `level` of None is Kafka's default for the codec.
+    """Returns `data` as one compressed stream in Kafka's framing; a `level` of None is Kafka's default for the codec.
 
-    Levels: gzip 1 to 9 (or -1), lz4 1 to 17, zstd as the library has them; snappy has none. `magic` 0 gives
-    LZ4 the header checksum that brokers before 0.10 wrote. Raises `ValueError` for an unknown codec.
+    Levels are 1 to 9 (or -1) for gzip, 1 to 17 for lz4, and the library's for zstd; snappy has none. A `magic` of 0
+    gives LZ4 the header checksum that brokers before 0.10 wrote. Raises `ValueError` for an unknown codec.
     """
     return b"".join(compressed_pieces(codec, data, magic=magic, level=level))
 
 
 def compressed_pieces(codec: int, data: ByteSource, *, magic: int = 2, level: int | None = None) -> Iterator[bytes]:
-    """What `compress` gives, piece by piece: of a large stream nothing is held but the one that is made."""
+    """Yields the result of `compress` piece by piece; of a large stream only the current piece is held."""
     view = byte_view(data)
     if codec == Compression.LZ4:
         return _lz4_frame(view, magic, _LZ4_FAST_LEVEL if level is None else level)
@@ -182,13 +179,13 @@ def _gzip_into(data: memoryview, out: memoryview) -> int:
 
 
 def _gzip_members_into(data: memoryview, out: memoryview) -> int:
-    """Member by member; bytes after a member that start no other one are ignored, as in GZIPInputStream."""
+    """Decompresses member by member. Like GZIPInputStream, ignores bytes after a member that do not begin another."""
     size = 0
     rest: memoryview | bytes = data
     while True:
         member = zlib.decompressobj(GZIP_FORMAT)
         try:
-            # One byte more than fits tells a member that goes on from one that ends here.
+            # Asking for one byte more than fits tells whether the member continues or ends here.
             piece = member.decompress(rest, len(out) - size + 1)
         except zlib.error as error:
             raise DecompressionError(f"gzip: {error}") from error
@@ -215,20 +212,20 @@ def _xerial_stream(data: memoryview) -> Iterator[bytes]:
 
 
 def _snappy_into(data: memoryview, out: memoryview) -> int:
-    """A xerial stream, or several in a row; data without its magic is one raw block."""
-    if len(data) < len(XERIAL_HEADER) or data[:8] != XERIAL_MAGIC:
+    """Decompresses one or several xerial streams in a row; data without their magic is one raw block."""
+    if len(data) < len(XERIAL_HEADER) or data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _snappy_block_into(data, out)
     position, size = len(XERIAL_HEADER), 0
-    while len(data) - position >= 4:  # SnappyInputStream ends quietly within a length
+    while len(data) - position >= _BIG_INT32.size:  # SnappyInputStream ends quietly within a length
         length = _BIG_INT32.unpack_from(data, position)[0]
         if length == XERIAL_MAGIC_AS_LENGTH:
             header = data[position : position + len(XERIAL_HEADER)]
-            if len(header) < len(XERIAL_HEADER) or header[:8] != XERIAL_MAGIC:
+            if len(header) < len(XERIAL_HEADER) or header[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
                 raise DecompressionError("snappy: a second stream starts with an incomplete header")
             check_xerial_version(header)
             position += len(XERIAL_HEADER)
             continue
-        position += 4
+        position += _BIG_INT32.size
         if length < 0 or length > len(data) - position:
             raise DecompressionError(f"snappy: a chunk of {length} bytes with {len(data) - position} left")
         size += _snappy_block_into(data[position : position + length], out[size:])
@@ -237,8 +234,8 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
 
 
 def check_xerial_version(header: memoryview) -> None:
-    """DecompressionError for a version below 1. Kafka reads the payload's first header without this check."""
-    version = _BIG_INT32.unpack_from(header, 8)[0]
+    """Raises DecompressionError for a version below 1. Kafka does not check the first header of a payload."""
+    version = _BIG_INT32.unpack_from(header, len(XERIAL_MAGIC))[0]
     if version < 1:
         raise DecompressionError(f"snappy: xerial stream of version {version}")
 
@@ -253,14 +250,14 @@ def _snappy_block_into(block: memoryview, out: memoryview) -> int:
 
 
 class _ZstdContexts(threading.local):
-    """A thread's own contexts: one serves one thread at a time."""
+    """A thread's own contexts; a context serves one thread at a time."""
 
     def __init__(self) -> None:
         self.decompressor = zstandard.ZstdDecompressor()
         self.compressors: dict[int, zstandard.ZstdCompressor] = {}
 
     def compressor(self, level: int) -> zstandard.ZstdCompressor:
-        """The compressor of a level; as Kafka's, its frames tell neither content size nor checksum."""
+        """Returns the compressor of a level. Like Kafka's, its frames have neither content size nor checksum."""
         if level not in self.compressors:
             self.compressors[level] = zstandard.ZstdCompressor(
                 level=level, write_content_size=False, write_checksum=False
@@ -272,13 +269,13 @@ _zstd = _ZstdContexts()
 
 
 def _zstd_into(data: memoryview, room: memoryview) -> int:
-    """One small frame of ordinary expansion goes through the kept context, anything else through the stream decoder.
+    """Decompresses a single frame of ordinary expansion with the kept context, anything else as a stream.
 
-    The kept context is quicker, and needs room for the result twice.
+    The kept context is faster, but needs room for the result twice.
     """
     expected = min(len(room), _ZSTD_ORDINARY_RATIO * len(data) + _ZSTD_ORDINARY_BYTES)
     if not is_plain_zstd(np.frombuffer(data, dtype=np.uint8), 0, len(data)):
-        return int(cramjam.zstd.decompress_into(data, room))  # zstandard would end after the first frame, in silence
+        return int(cramjam.zstd.decompress_into(data, room))  # zstandard would silently end after the first frame
     try:
         if zstandard.frame_content_size(data) > expected or expected > _ZSTD_COPIED_BYTES:
             return int(cramjam.zstd.decompress_into(data, room))
@@ -295,23 +292,23 @@ def _zstd_into(data: memoryview, room: memoryview) -> int:
 
 @lru_cache(maxsize=64)
 def _lz4_header_checksum(hashed: bytes) -> int:
-    return xxh32(np.frombuffer(hashed, dtype=np.uint8), 0, len(hashed)) >> 8 & 0xFF
+    return int(lz4.header_checksum(np.frombuffer(hashed, dtype=np.uint8), 0, len(hashed)))
 
 
 def _lz4_frame(data: memoryview, magic: int, level: int) -> Iterator[bytes]:
     # Kafka: KAFKA-3160, writers of magic 0 hashed the frame's magic number too.
     hashed = _LZ4_MAGIC + _LZ4_DESCRIPTOR if magic == 0 else _LZ4_DESCRIPTOR
     yield _LZ4_MAGIC + _LZ4_DESCRIPTOR + bytes([_lz4_header_checksum(hashed)])
-    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        source = data[start : start + _LZ4_BLOCK_BYTES]
+    for start in range(0, len(data), lz4.BLOCK_BYTES):
+        source = data[start : start + lz4.BLOCK_BYTES]
         block = _lz4_block(source, level)
         if len(block) < len(source):
             yield _LITTLE_UINT32.pack(len(block))
             yield block
         else:
-            yield _LITTLE_UINT32.pack(len(source) | _LZ4_STORED)
+            yield _LITTLE_UINT32.pack(len(source) | lz4.STORED)
             yield bytes(source)
-    yield _LITTLE_UINT32.pack(0)
+    yield _LITTLE_UINT32.pack(lz4.END_MARK)
 
 
 def _lz4_block(source: memoryview, level: int) -> bytes:

@@ -1,8 +1,8 @@
-"""Control records: the markers that end transactions, and what KRaft writes between its records.
+"""Control records: the markers that end transactions, and KRaft's own records.
 
 Kafka: ControlRecordType, EndTransactionMarker, ControlRecordUtils; LeaderChangeMessage, SnapshotHeaderRecord,
-SnapshotFooterRecord, KRaftVersionRecord, VotersRecord. Later versions of a key or of an EndTxn value are read
-as version 0, as Kafka does; types that are not known are UNKNOWN, and never an error.
+SnapshotFooterRecord, KRaftVersionRecord, VotersRecord. Like Kafka, later versions of a key or of an EndTxn value are
+read as version 0. A type that is not known is UNKNOWN, never an error.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _MESSAGES = {
 
 
 class ControlRecordError(ValueError):
-    """A control record whose key or value Kafka would refuse (InvalidRecordException)."""
+    """A control record whose key or value Kafka refuses (InvalidRecordException)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A control record's meaning.
+    """A decoded control record.
 
-    `type_id` is the number of `type`, which is UNKNOWN for those of later versions. `coordinator_epoch`
-    is there for ABORT and COMMIT, `data` (by Kafka's field names) for KRaft's records.
+    `type_id` is the type's number, also for an UNKNOWN type of a later version. Only ABORT and COMMIT have a
+    `coordinator_epoch`, only KRaft's records have `data` (by Kafka's field names).
     """
 
     type: ControlType
@@ -65,7 +65,7 @@ class ControlRecord:
 
 
 def parse_control_type(key: bytes | None) -> tuple[ControlType, int]:
-    """The type in a control record's key, and its number. Raises `ControlRecordError`."""
+    """Returns the type in a control record's key, and its number. Raises `ControlRecordError`."""
     if key is None or len(key) < _KEY.size:
         raise ControlRecordError("the key of a control record has fewer than 4 bytes")
     version, type_id = _KEY.unpack_from(key)
@@ -75,7 +75,7 @@ def parse_control_type(key: bytes | None) -> tuple[ControlType, int]:
 
 
 def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
-    """The meaning of key and value. Raises `ControlRecordError` for a value that does not fit its type."""
+    """Decodes key and value. Raises `ControlRecordError` for a value that does not fit its type."""
     control_type, type_id = parse_control_type(key)
     if control_type in (ControlType.ABORT, ControlType.COMMIT):
         return ControlRecord(control_type, type_id, parse_coordinator_epoch(value))
@@ -95,7 +95,7 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
 
 
 def parse_coordinator_epoch(value: bytes | None) -> int:
-    """The coordinator epoch in the value of an ABORT or COMMIT marker. Raises `ControlRecordError`."""
+    """Returns the coordinator epoch in the value of an ABORT or COMMIT marker. Raises `ControlRecordError`."""
     if value is None or len(value) < _END_TRANSACTION.size:
         raise ControlRecordError("the value of a transaction marker has fewer than 6 bytes")
     version, epoch = _END_TRANSACTION.unpack_from(value)
@@ -105,15 +105,15 @@ def parse_coordinator_epoch(value: bytes | None) -> int:
 
 
 def encode_control_key(control_type: ControlType | int) -> bytes:
-    """The key of a control record of this type."""
+    """Returns the key of a control record of this type."""
     return _KEY.pack(0, control_type)
 
 
 def encode_transaction_marker(coordinator_epoch: int) -> bytes:
-    """The value of an ABORT or COMMIT record."""
+    """Returns the value of an ABORT or COMMIT record."""
     return _END_TRANSACTION.pack(0, coordinator_epoch)
 
 
 def encode_control_value(control_type: ControlType, data: Mapping[str, Any]) -> bytes:
-    """The value of one of KRaft's control records, in the version that `data["version"]` names."""
+    """Returns the value of a KRaft control record in the version `data["version"]`."""
     return encode_message(_MESSAGES[control_type], data, int(data["version"]))

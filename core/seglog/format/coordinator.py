@@ -1,7 +1,7 @@
-"""What the records of Kafka's own topics say: groups, transactions, share groups, cluster metadata.
+"""Decodes the records of Kafka's own topics: groups, transactions, share groups, cluster metadata.
 
-Kafka: GroupCoordinatorRecordSerde, TransactionLog, ShareGroupStateRecord, MetadataRecordSerde; the text forms are
-those of DumpLogSegments' decoders. `decode_*` give values and raise `WireError`, `*_text` never raise.
+Kafka: GroupCoordinatorRecordSerde, TransactionLog, ShareGroupStateRecord, MetadataRecordSerde. The text forms are
+those of DumpLogSegments' decoders. `decode_*` functions return values and raise `WireError`; `*_text` never raise.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class CoordinatorRecord:
 
 
 def decode_coordinator_record(table: str, key: bytes | None, value: bytes | None) -> CoordinatorRecord:
-    """Key and value by one of OFFSETS, TRANSACTIONS, SHARE_STATE. Raises `WireError` with Kafka's text
-    (CoordinatorRecordSerde).
+    """Decodes key and value by one of OFFSETS, TRANSACTIONS and SHARE_STATE (Kafka: CoordinatorRecordSerde).
+
+    Raises `WireError` with Kafka's text.
     """
     if key is None:
         raise WireError("the record has no key")
@@ -72,17 +73,17 @@ def decode_coordinator_record(table: str, key: bytes | None, value: bytes | None
 
 
 def is_offset_commit(key: bytes) -> bool:
-    """Whether a key of `__consumer_offsets` is a committed offset's; all others are groups'."""
+    """True if a key of `__consumer_offsets` is that of a committed offset; all others belong to groups."""
     return key[: _INT16.size] in _OFFSET_COMMITS
 
 
 def decode_metadata_record(value: bytes | None) -> FramedRecord:
-    """A value of `__cluster_metadata`. Raises `WireError`, for bytes after the record too."""
+    """Decodes a value of `__cluster_metadata`. Raises `WireError`, also for bytes after the record."""
     return decode_framed(message_tables.framed_messages(message_tables.METADATA), value or b"")
 
 
 def coordinator_text(table: str, key: bytes | None, value: bytes | None, offset: int) -> tuple[str, str | None]:
-    """What DumpLogSegments prints for key and payload; the payload is None where it prints none."""
+    """Returns DumpLogSegments' text of key and payload; the payload is None if it prints none."""
     try:
         record = decode_coordinator_record(table, key, value)
     except UnknownRecordTypeError as error:
@@ -98,7 +99,7 @@ def coordinator_text(table: str, key: bytes | None, value: bytes | None, offset:
 
 
 def metadata_text(value: bytes | None, offset: int) -> str:
-    """What DumpLogSegments prints for the payload of a metadata record."""
+    """Returns DumpLogSegments' text of a metadata record's payload."""
     try:
         record = decode_metadata_record(value)
     except WireError as error:
@@ -108,13 +109,13 @@ def metadata_text(value: bytes | None, offset: int) -> str:
 
 
 def json_text(value: object) -> str:
-    """JSON as Kafka prints it: no blanks, bytes in base64, numbers and escapes as Java writes them."""
+    """Returns JSON as Kafka prints it: without blanks, bytes in base64, escapes like Java's."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_base64)
     return _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
 
 
 def _quota_text(data: Mapping[str, Any]) -> str:
-    """The one message with a number that is no integer."""
+    """Returns the JSON of the only message with a floating-point number."""
     fields = [f"{json_text(name)}:{json_text(value)}" for name, value in data.items() if name != "value"]
     value = java_double(data["value"])
     fields.insert(list(data).index("value"), f'"value":{value if math.isfinite(data["value"]) else json_text(value)}')
@@ -122,7 +123,7 @@ def _quota_text(data: Mapping[str, Any]) -> str:
 
 
 def java_double(value: float) -> str:
-    """As Java's Double.toString: `1.0E7` from ten millions on and below a thousandth."""
+    """Formats like Java's Double.toString, which uses `1.0E7` from ten million on and below a thousandth."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     sign, digits, exponent = Decimal(float.__repr__(value)).normalize().as_tuple()
@@ -159,18 +160,17 @@ def _decoded(message: Message, data: bytes, version: int, said: int, what: str) 
 
 
 def _with_consumer_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The group with its members' subscription and assignment opened, where they can be."""
+    """Returns the group with its members' subscription and assignment decoded where possible."""
     if group["protocolType"] != _CLASSIC_CONSUMER:
         return group
-    members = [
-        {name: _opened(name, each) if name in ("subscription", "assignment") else each for name, each in m.items()}
-        for m in group["members"]
-    ]
+    members = [{name: _decoded_if_valid(name, each) for name, each in m.items()} for m in group["members"]]
     return {**group, "members": members}
 
 
-def _opened(name: str, content: bytes) -> object:
-    message = message_tables.messages(message_tables.CONSUMER_PROTOCOL)[0, name]
+def _decoded_if_valid(name: str, content: Any) -> object:
+    message = message_tables.messages(message_tables.CONSUMER_PROTOCOL).get((0, name))
+    if message is None:
+        return content
     try:
         return decode_message(message, content, _version(content, name), _INT16.size)
     except WireError:

@@ -1,11 +1,11 @@
-"""From bytes to columns: the one decoder that dump, verify, clean, read, search, statistics and Spark share.
+"""Decodes bytes into columns, for dump, verify, clean, read, search, statistics and Spark alike.
 
 1. `scan_batches` turns a buffer into a table of batch headers.
-2. `checksums` computes every batch's checksum, `checksums_valid` compares.
-3. `decode_records` turns batches into records. Uncompressed batches are decoded where they lie; as soon as one
-   is compressed, all payloads go into one arena, so that what follows is the same for every codec and magic.
+2. `checksums` computes every batch's checksum, `checksums_valid` compares them with the stored ones.
+3. `decode_records` turns batches into records. Uncompressed batches are decoded in place. If one is compressed, all
+   payloads go into one arena, so that the rest is the same for every codec and magic.
 
-Memory is bounded, whatever a batch claims or expands to: by an arena and a table of rows, beyond which a batch comes in
+Memory is bounded, whatever a batch claims or expands to: a batch that exceeds the arena or the table of rows comes in
 parts (`windows`).
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format import checksum
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import DecompressionError, decompress_into, is_known_codec
 from seglog.format.expanding import FilePayload, MemoryPayload, ReadInto
@@ -37,14 +37,14 @@ from seglog.kernels.records import (
 from seglog.kernels.runs import decompress_run
 from seglog.ordered_pool import Account, unlimited
 
-# What is held at once of records: a run of batches expanded, and a table of rows (56 bytes each).
+# The most records held at once: the expanded bytes of a run of batches, and a table of rows (56 bytes each).
 ARENA_BYTES = 16 << 20
 ROWS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class BatchScan:
-    """`batches` (layout.BATCH) of a buffer, the index after the last whole one, and why the walk stopped (WALK_*)."""
+    """The `batches` (layout.BATCH) of a buffer, the index after the last whole one, and the walk's status (WALK_*)."""
 
     batches: np.ndarray
     consumed: int
@@ -54,9 +54,9 @@ class BatchScan:
 def scan_batches(
     data: np.ndarray, start: int, end: int, file_position: int, rows: np.ndarray | None = None
 ) -> BatchScan:
-    """The entries of `data[start:end]`, whose first byte lies at `file_position` of the file.
+    """Returns the entries of `data[start:end]`, whose first byte lies at `file_position` of the file.
 
-    `rows`, when given, is the table to fill (and the most entries to find); it is reused, not copied.
+    If given, `rows` is the table to fill, which limits the number of entries; it is reused, not copied.
     """
     table = np.empty(max(1, (end - start) // legacy.LEAST_ENTRY + 1), layout.BATCH) if rows is None else rows
     found, consumed, status = walk_batches(data, start, end, file_position, table)
@@ -64,7 +64,7 @@ def scan_batches(
 
 
 def checksums(data: np.ndarray, batches: np.ndarray, file_position: int) -> np.ndarray:
-    """The checksum that each batch's bytes have (int64; -1 where they are not all in `data`)."""
+    """Computes the checksum of each batch's bytes (int64; -1 if they are not all in `data`)."""
     computed = np.empty(len(batches), dtype=np.int64)
     if crc32c.HARDWARE:
         crc32c.batch_checksums(data, batches, file_position, computed)
@@ -85,7 +85,7 @@ def _library_checksums(data: np.ndarray, batches: np.ndarray, file_position: int
 
 
 def checksums_valid(data: np.ndarray, batches: np.ndarray, file_position: int) -> np.ndarray:
-    """Which batches' stored checksum equals the computed one (bool, one a batch)."""
+    """Returns True for each batch whose stored checksum equals the computed one."""
     valid: np.ndarray = checksums(data, batches, file_position) == batches["crc"]
     return valid
 
@@ -101,9 +101,9 @@ def decode_records(
 ) -> Iterator[Records]:
     """Decodes `batches`, whose bytes are in `data` (first byte at `file_position`), in order.
 
-    Yields `Records` of runs of batches that have at most ROWS_AT_ONCE records and, where they are compressed, expand to
-    at most about `arena_bytes`. A batch that is larger by itself comes in parts (`windows`). A batch that expands to
-    more than `limit` gets a status. What is held until the next step counts in `account`.
+    Yields `Records` of runs of batches that have at most ROWS_AT_ONCE records and, if compressed, expand to at most
+    about `arena_bytes`. A single batch that exceeds either comes in parts (`windows`). A batch that expands to more
+    than `limit` gets a status. The memory held until the next step is charged to `account`.
     """
     if len(batches) == 0:
         return
@@ -114,7 +114,7 @@ def decode_records(
 def decode_large(
     file: ReadInto, row: np.ndarray, *, limit: int = EXPANDED_LIMIT, account: Account | None = None
 ) -> Iterator[Records]:
-    """Decodes the batch or message of a table of one row, reading it from its file piece by piece."""
+    """Decodes the batch or message in a table of one row, reading it from its file piece by piece."""
     account = account or unlimited()
     position, size, magic = (int(row[0][name]) for name in ("position", "size", "magic"))
     if magic >= 2:
@@ -132,7 +132,7 @@ def decode_large(
 
 
 def _plain_message(file: ReadInto, row: np.ndarray, account: Account) -> Iterator[Records]:
-    """A message of magic 0 or 1, which is one record: whole, or not at all."""
+    """Decodes a message of magic 0 or 1, a single record, unless it is too large."""
     size = int(row[0]["size"])
     if size > RECORD_LIMIT:
         yield Records.without_rows(row, RECORD_TOO_LARGE)
@@ -145,15 +145,15 @@ def _plain_message(file: ReadInto, row: np.ndarray, account: Account) -> Iterato
 
 
 def _wrapped_span(file: ReadInto, row: np.void) -> tuple[int, int] | None:
-    """(position, size) of a wrapper's value in the file, or None when its fields do not lie in it."""
+    """Returns (position, size) of a wrapper's value in the file, or None if its fields leave it."""
     position, end = int(row["position"]), int(row["position"]) + int(row["size"])
-    at = position + layout.MESSAGE_ATTRIBUTES_OFFSET + 1 + (0 if row["magic"] == 0 else 8)
-    field = memoryview(bytearray(4))
+    at = position + (layout.MESSAGE_V0_KEY_SIZE_OFFSET if row["magic"] == 0 else layout.MESSAGE_V1_KEY_SIZE_OFFSET)
+    field = memoryview(bytearray(layout.MESSAGE_SIZE_BYTES))
     for is_value in (False, True):
-        if end - at < 4 or file.read_into(at, field) < 4:
+        if end - at < len(field) or file.read_into(at, field) < len(field):
             return None
         size = int.from_bytes(field, "big", signed=True)
-        at += 4
+        at += len(field)
         if size > end - at or (is_value and size < 0):
             return None
         if is_value:
@@ -163,7 +163,7 @@ def _wrapped_span(file: ReadInto, row: np.void) -> tuple[int, int] | None:
 
 
 class _Run:
-    """Batches to decode: where their payloads lie, and how runs of them become `Records`."""
+    """Batches to decode: the spans of their payloads, and the steps from runs of them to `Records`."""
 
     def __init__(
         self,
@@ -194,11 +194,11 @@ class _Run:
         return int(self.batches[i]["attributes"]) & layout.CODEC_MASK
 
     def in_place(self) -> Iterator[Records]:
-        """All records, decoded where they lie."""
+        """Yields all records, decoded in place."""
         return self._decoded(self.data, self.starts, self.ends, 0, len(self.batches))
 
     def expanded(self) -> Iterator[Records]:
-        """All records, their payloads laid into one arena after the other."""
+        """Yields all records; expands the payloads into one arena after another."""
         first = 0
         while first < len(self.batches):
             arena, ends = self._arena(first)
@@ -213,14 +213,14 @@ class _Run:
             first = until
 
     def _arena(self, first: int) -> tuple[np.ndarray, np.ndarray]:
-        """(arena, where each payload in it ends): batches from `first` on, until it is full or one does not fit."""
+        """Expands batches from `first` on, until the arena is full or one does not fit: (arena, payload ends)."""
         last = len(self.batches)
         arena = self._empty(self._expected_bytes(first, last))
         bounds = np.zeros(last, dtype=np.int64)  # where each batch's payload ends in the arena
         until, end = first, 0
         while until < last and (until == first or end < self.arena_bytes):
             reached, end = self._expand_run(until, last, arena, end, bounds)
-            if reached == until:  # another codec, or no room: one batch by itself
+            if reached == until:  # another codec, or no room: try this batch by itself
                 fits, arena, end = self._expand(until, arena, end)
                 if not fits:
                     break
@@ -237,7 +237,7 @@ class _Run:
     def _expand_run(
         self, first: int, last: int, arena: np.ndarray, position: int, bounds: np.ndarray
     ) -> tuple[int, int]:
-        """The run of lz4 or zstd batches from `first` on, in one call: (first batch not done, arena's end)."""
+        """Expands a run of lz4 or zstd batches in one call; returns (first batch not done, end in the arena)."""
         return decompress_run(
             self.data,
             self.starts,
@@ -260,9 +260,10 @@ class _Run:
         return min(max(4096, 4 * compressed), self.arena_bytes)
 
     def _expand(self, i: int, arena: np.ndarray, position: int) -> tuple[bool, np.ndarray, int]:
-        """Puts the payload of batch `i` at `position` of the arena, which grows for the first one; sets its status.
+        """Expands the payload of batch `i` at `position` of the arena and sets its status.
 
-        False when it does not fit, the first one not even an arena of its own: then nothing is said of it yet.
+        For the first payload the arena grows as far as allowed. Returns (False, …), without setting a status, if the
+        payload does not fit.
         """
         piece = self.data[self.starts[i] : self.ends[i]]
         codec, magic = self._codec(i), int(self.batches[i]["magic"])
@@ -284,7 +285,7 @@ class _Run:
             arena = self._empty(min(2 * len(arena) + 4 * len(piece), self.arena_bytes))
 
     def _large(self, i: int) -> Iterator[Records]:
-        """A batch that is larger than an arena, in parts."""
+        """Yields a batch that is larger than an arena, in parts."""
         start, end = int(self.starts[i]), int(self.ends[i])
         if not self._codec(i):
             yield from self._decoded(self.data, self.starts[i : i + 1], self.ends[i : i + 1], i, i + 1)
@@ -297,13 +298,13 @@ class _Run:
     def _decoded(
         self, arena: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, until: int
     ) -> Iterator[Records]:
-        """Batches `first` to `until`, whose payloads lie in `arena`, at most ROWS_AT_ONCE records a part."""
+        """Yields batches `first` to `until`, whose payloads lie in `arena`, at most ROWS_AT_ONCE records per part."""
         for begin, stop, needed in self._cuts(starts, ends, first, until):
             batches, status = self.batches[begin:stop], self.status[begin:stop]
             own = starts[begin - first : stop - first], ends[begin - first : stop - first]
             if needed > ROWS_AT_ONCE and batches[0]["magic"] >= 2:
-                lying = arena, int(own[0][0]), int(own[1][0])
-                yield from LargeBatch(batches, lying=lying, number=begin, account=self.account).parts()
+                in_memory = arena, int(own[0][0]), int(own[1][0])
+                yield from LargeBatch(batches, in_memory=in_memory, number=begin, account=self.account).parts()
                 continue
             self._take(needed * layout.RECORD.itemsize)
             rows = np.empty(needed, dtype=layout.RECORD)
@@ -312,9 +313,9 @@ class _Run:
             self._give(needed * layout.RECORD.itemsize)
 
     def _cuts(self, starts: np.ndarray, ends: np.ndarray, first: int, until: int) -> Iterator[tuple[int, int, int]]:
-        """Runs of batches with few enough records, by what their bytes can hold; one with more is a run by itself.
+        """Cuts into runs with few enough records, judged by what their bytes can hold; a larger batch is its own run.
 
-        Each is (first, after the last, rows that it may need).
+        Yields (first batch, batch after the last, rows that the run may need).
         """
         needed = kernels.rows_needed(self.batches[first:until], starts, ends)
         if needed <= ROWS_AT_ONCE:

@@ -1,11 +1,11 @@
-"""Compressed payloads expanded piece by piece, for batches too large to be held: `compression` as a stream.
+"""Expands compressed payloads piece by piece, for batches too large to be held: `compression` as a stream.
 
-The same framings and the same refusals as `compression.decompress_into`, in the memory of a piece: what a frame or a
-block says of its size is believed up to `BLOCK_LIMIT`. A payload comes as a `Payload`, from memory or from a file.
+It accepts and refuses the same streams as `compression.decompress_into`, in the memory of a piece. Sizes stated by a
+frame or a block are trusted up to `BLOCK_LIMIT`. A `Payload` supplies the bytes, from memory or from a file.
 
-What each codec holds besides: gzip 32 KiB; LZ4 a block (at most 4 MiB) and what it expands to; snappy a block, which
-writers make of 32 KiB, and a payload without framing whole; zstd its window, at most 128 MiB and no more than it has
-written.
+In addition to a piece, the codecs hold: gzip 32 KiB; LZ4 a block (at most 4 MiB) and its expansion; snappy a block,
+which writers make of 32 KiB, or a whole payload without framing; zstd its window, at most 128 MiB and no more than it
+has written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import cramjam
 import numpy as np
 import zstandard
 
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.compression import (
     GZIP_FORMAT,
     GZIP_HEADER,
@@ -29,51 +29,55 @@ from seglog.format.compression import (
     DecompressionError,
     check_xerial_version,
 )
-from seglog.kernels import lz4
+from seglog.kernels import lz4, runs
 from seglog.model import Compression
 
 if TYPE_CHECKING:
-    from seglog.format.buffers import ByteSource
+    from seglog.format.checksum import ByteSource
 
-# The most that a single block may expand to, and that a payload which must be read whole may take.
+# The most bytes that a single block may expand to, and that a payload may have if it must be read whole.
 BLOCK_LIMIT = 128 << 20
 
 _READ_BYTES = 256 << 10
 _LITTLE_UINT32 = struct.Struct("<I")
 _BIG_INT32 = struct.Struct(">i")
 _LZ4_RUN_BYTES = 1 << 20
-_MOST_ZSTD_WINDOW = 128 << 20  # the most that Kafka's reader accepts
-_ZSTD_SKIPPABLE = 0x184D2A50
+_MOST_ZSTD_WINDOW = 1 << runs.MOST_WINDOW_BITS
+_ZSTD_MAGIC_BYTES = 4
+_ZSTD_SKIPPABLE, _ZSTD_SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0  # magic numbers of skippable frames
+_ZSTD_SKIPPABLE_SIZE_BYTES = 4
+_DICTIONARY_ID_BYTES = (0, 1, 2, 4)
+_TWO_BYTE_SIZE_BASE = 256  # added to a content size of two bytes
 
 
 class Payload(Protocol):
     """The bytes of a payload, from first to last."""
 
     def read(self, size: int) -> memoryview:
-        """The next `size` bytes; fewer only at the end."""
+        """Returns the next `size` bytes, fewer only at the end."""
         ...
 
     def read_into(self, out: memoryview) -> int:
-        """Fills `out` with the next bytes; returns how many, fewer only at the end."""
+        """Fills `out` with the next bytes; returns their number, smaller only at the end."""
         ...
 
 
 class ReadInto(Protocol):
-    """A file, as `storage.filesystem.File` is one."""
+    """The part of `storage.filesystem.File` that is needed here."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fills a buffer from `position`; returns the bytes read, fewer only at the end."""
+        """Fills a buffer from `position`; returns the number of bytes read, smaller only at the end."""
         ...
 
 
 class MemoryPayload:
-    """A payload that lies in memory."""
+    """A payload in memory."""
 
     def __init__(self, data: ByteSource) -> None:
         self._rest = byte_view(data)
 
     def read(self, size: int) -> memoryview:
-        """The next `size` bytes, uncopied."""
+        """Returns a view of the next `size` bytes."""
         piece, self._rest = self._rest[:size], self._rest[size:]
         return piece
 
@@ -91,12 +95,12 @@ class FilePayload:
         self._file, self._position, self._left = file, position, size
 
     def read(self, size: int) -> memoryview:
-        """The next `size` bytes, in memory of their own."""
+        """Returns a copy of the next `size` bytes."""
         piece = memoryview(bytearray(min(size, self._left)))
         return piece[: self.read_into(piece)]
 
     def read_into(self, out: memoryview) -> int:
-        """Reads the next bytes to where they are wanted."""
+        """Reads the next bytes directly into `out`."""
         filled = self._file.read_into(self._position, out[: self._left])
         self._position += filled
         self._left -= filled
@@ -104,20 +108,20 @@ class FilePayload:
 
 
 class Expansion(Protocol):
-    """What a payload expands to, from first to last."""
+    """The expanded bytes of a payload, in order."""
 
     def read_into(self, out: memoryview) -> int:
-        """Fills `out`; returns how many bytes, fewer than asked for only at the end. Raises `DecompressionError`."""
+        """Fills `out`; returns the number of bytes, smaller only at the end. Raises `DecompressionError`."""
         ...
 
     @property
     def held_bytes(self) -> int:
-        """What it holds by now beside a piece."""
+        """The bytes it holds in addition to a piece."""
         ...
 
 
 def expanded(codec: int, payload: Payload, magic: int) -> Expansion:
-    """The expansion of a payload of `codec`. Raises `DecompressionError` for one that is unknown."""
+    """Returns the expansion of a payload. Raises `DecompressionError` for an unknown codec."""
     if codec == Compression.NONE:
         return _Stored(payload)
     if codec == Compression.GZIP:
@@ -132,7 +136,7 @@ def expanded(codec: int, payload: Payload, magic: int) -> Expansion:
 
 
 class _Stored:
-    """What is not compressed: read once, to where it is wanted."""
+    """A payload that is not compressed, read directly into the caller's buffer."""
 
     def __init__(self, payload: Payload) -> None:
         self._payload = payload
@@ -146,7 +150,7 @@ class _Stored:
 
 
 class _Pieces:
-    """An expansion out of pieces of any size."""
+    """An expansion made of pieces of any size."""
 
     def __init__(self, pieces: Iterator[memoryview]) -> None:
         self._pieces = pieces
@@ -172,7 +176,7 @@ class _Pieces:
 
 
 def _gzip(payload: Payload) -> Iterator[memoryview]:
-    """Member by member; bytes after a member that start no other one are ignored, as in GZIPInputStream."""
+    """Expands member by member. Like GZIPInputStream, ignores bytes after a member that do not begin another."""
     rest = bytes(payload.read(_READ_BYTES))
     while True:
         member = zlib.decompressobj(GZIP_FORMAT)
@@ -196,18 +200,19 @@ def _gzip(payload: Payload) -> Iterator[memoryview]:
 
 
 def _snappy(payload: Payload) -> Iterator[memoryview]:
-    """A xerial stream, or several in a row; a payload without its magic is one raw block."""
+    """Expands one or several xerial streams in a row; a payload without their magic is one raw block."""
     header = payload.read(len(XERIAL_HEADER))
-    if len(header) < len(XERIAL_HEADER) or header[:8] != XERIAL_MAGIC:
+    if len(header) < len(XERIAL_HEADER) or header[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         yield _snappy_block(memoryview(bytes(header) + bytes(payload.read(BLOCK_LIMIT))))
         if len(payload.read(1)):
             raise _too_large()
         return
-    while len(field := payload.read(4)) == 4:  # SnappyInputStream ends quietly within a length
+    # Like SnappyInputStream, it ends quietly within a length.
+    while len(field := payload.read(_BIG_INT32.size)) == _BIG_INT32.size:
         length = _BIG_INT32.unpack(field)[0]
         if length == XERIAL_MAGIC_AS_LENGTH:
-            header = memoryview(bytes(field) + bytes(payload.read(len(XERIAL_HEADER) - 4)))
-            if len(header) < len(XERIAL_HEADER) or header[:8] != XERIAL_MAGIC:
+            header = memoryview(bytes(field) + bytes(payload.read(len(XERIAL_HEADER) - len(field))))
+            if len(header) < len(XERIAL_HEADER) or header[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
                 raise DecompressionError("snappy: a second stream starts with an incomplete header")
             check_xerial_version(header)
             continue
@@ -229,26 +234,31 @@ def _snappy_block(block: memoryview) -> memoryview:
 
 
 def _lz4(payload: Payload, magic: int) -> Iterator[memoryview]:
-    """Runs of blocks, each run given to the kernel as a frame of its own."""
-    header = bytes(payload.read(7))
-    if len(header) == 7 and header[4] & 0x08:  # the content's size
-        header += bytes(payload.read(8))
-    largest = 1 << (2 * (header[5] >> 4 & 7) + 8) if len(header) >= 7 else 0
-    checked = 4 if len(header) >= 7 and header[4] & 0x10 else 0
+    """Expands run after run of blocks; the kernel gets each run as a frame of its own."""
+    header = bytes(payload.read(lz4.LEAST_HEADER_BYTES))
+    largest, flags = 0, 0
+    if len(header) == lz4.LEAST_HEADER_BYTES:
+        largest, flags = lz4.largest_block(header[lz4.DESCRIPTOR_AT] & lz4.DESCRIPTOR_MASK), header[lz4.FLAGS_AT]
+    if flags & lz4.CONTENT_SIZE:
+        header += bytes(payload.read(lz4.CONTENT_SIZE_BYTES))
+    block_checksum = lz4.CHECKSUM_BYTES if flags & lz4.BLOCK_CHECKSUMS else 0
+    content_checksum = lz4.CHECKSUM_BYTES if flags & lz4.CONTENT_CHECKSUM else 0
     at_end = False
     while not at_end:
         run: list[bytes | memoryview] = [header]
         blocks = 0
         while blocks * largest < _LZ4_RUN_BYTES and not at_end:
-            field = payload.read(4)
-            size = (_LITTLE_UINT32.unpack(field)[0] & 0x7FFFFFFF) if len(field) == 4 else 0
-            at_end = size == 0 or size > largest
+            field = payload.read(lz4.BLOCK_SIZE_BYTES)
+            size = _LITTLE_UINT32.unpack(field)[0] & lz4.SIZE_MASK if len(field) == lz4.BLOCK_SIZE_BYTES else 0
+            at_end = size == lz4.END_MARK or size > largest
             run.append(field)
-            if not at_end:
-                run.append(payload.read(size + checked))
+            if at_end:
+                run.append(payload.read(content_checksum))
+            else:
+                run.append(payload.read(size + block_checksum))
                 blocks += 1
         if not at_end:
-            run.append(bytes(4))  # the end mark, which is still to come
+            run.append(bytes(lz4.BLOCK_SIZE_BYTES + content_checksum))  # in place of the frame's own end
         source, out = np.frombuffer(b"".join(run), dtype=np.uint8), np.empty((blocks + 1) * largest, dtype=np.uint8)
         size = lz4.decompress_frame(source, 0, len(source), magic > 0, out, 0, len(out))
         if size < 0:
@@ -264,7 +274,7 @@ def _too_large() -> DecompressionError:
 
 
 class _ZstdFrames:
-    """Frame after frame. The library does not tell that a payload ends within one, so what it reads is walked too."""
+    """Frame after frame. The library does not report a payload that ends within a frame, so `_FrameWalk` follows it."""
 
     def __init__(self, payload: Payload) -> None:
         self._walk = _FrameWalk(payload)
@@ -294,13 +304,13 @@ class _ZstdFrames:
 
 
 class _FrameWalk:
-    """Passes a payload on and follows its frames by their headers (RFC 8878): `complete` when it ended with one."""
+    """Passes on a payload and follows its frames by their headers (RFC 8878), to tell if it ends after a frame."""
 
     def __init__(self, payload: Payload) -> None:
         self._payload = payload
-        # What takes the next field: a function, as a method would leave this object and its payload to the collector.
+        # Handles the next field. A function, because a bound method would leave this object and its payload in a cycle.
         self._field: Callable[[_FrameWalk, int], None] = _FrameWalk._magic
-        self._wanted, self._skip = 4, 0  # bytes of that field, and bytes before it
+        self._wanted, self._skip = _ZSTD_MAGIC_BYTES, 0  # bytes of that field, and bytes before it
         self._fields = 0, 0  # of a frame header: bytes of its next fields
         self._head = b""
         self._has_checksum = False
@@ -309,11 +319,11 @@ class _FrameWalk:
 
     @property
     def complete(self) -> bool:
-        """Whether what was read ends after a frame."""
+        """True if the bytes read so far end after a frame."""
         return self._frames > 0 and self._field is _FrameWalk._magic and not self._head and not self._skip
 
     def read(self, size: int) -> memoryview:
-        """The next bytes, for the library."""
+        """Returns the next bytes, for the library."""
         piece = self._payload.read(size)
         at = 0
         while at < len(piece):
@@ -333,19 +343,20 @@ class _FrameWalk:
         self._field, self._wanted, self._skip = field, wanted, skip
 
     def _magic(self, head: int) -> None:
-        if head & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
-            self._next(_FrameWalk._skippable, 4)
+        if head & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
+            self._next(_FrameWalk._skippable, _ZSTD_SKIPPABLE_SIZE_BYTES)
         else:
-            self._next(_FrameWalk._descriptor, 1)  # of anything else the library says that it is no frame
+            self._next(_FrameWalk._descriptor, 1)  # if it is not a frame, the library will say so
 
     def _skippable(self, head: int) -> None:
-        self._next(_FrameWalk._magic, 4, head)
+        self._next(_FrameWalk._magic, _ZSTD_MAGIC_BYTES, head)
 
     def _descriptor(self, head: int) -> None:
-        single = head & 0x20 != 0
-        size_bytes = 1 << (head >> 6) if head >> 6 or single else 0
-        dictionary_bytes = (0, 1, 2, 4)[head & 3]
-        self._has_checksum = head & 4 != 0
+        single = head & runs.SINGLE_SEGMENT != 0
+        size_code = head >> runs.CONTENT_SIZE_SHIFT
+        size_bytes = 1 << size_code if size_code or single else 0
+        dictionary_bytes = _DICTIONARY_ID_BYTES[head & runs.DICTIONARY]
+        self._has_checksum = head & runs.CONTENT_CHECKSUM != 0
         if single:
             self._fields = dictionary_bytes, size_bytes
             self._next(_FrameWalk._content_size, dictionary_bytes + size_bytes)
@@ -354,20 +365,22 @@ class _FrameWalk:
             self._next(_FrameWalk._window, 1)
 
     def _window(self, head: int) -> None:
-        base = 1 << (10 + (head >> 3))
-        self.largest_window = max(self.largest_window, base + (base >> 3) * (head & 7))
-        self._next(_FrameWalk._block, 3, self._fields[1])
+        base = 1 << (runs.LEAST_WINDOW_BITS + (head >> runs.WINDOW_MANTISSA_BITS))
+        step = base >> runs.WINDOW_MANTISSA_BITS
+        self.largest_window = max(self.largest_window, base + step * (head & runs.WINDOW_MANTISSA_MASK))
+        self._next(_FrameWalk._block, runs.BLOCK_HEADER_BYTES, self._fields[1])
 
     def _content_size(self, head: int) -> None:
         dictionary_bytes, size_bytes = self._fields
-        size = (head >> 8 * dictionary_bytes) + (256 if size_bytes == 2 else 0)
-        self.largest_window = max(self.largest_window, size)  # one segment: all of it is the window
-        self._next(_FrameWalk._block, 3)
+        size = (head >> 8 * dictionary_bytes) + (_TWO_BYTE_SIZE_BASE if size_bytes == 2 else 0)
+        self.largest_window = max(self.largest_window, size)  # a single segment is its own window
+        self._next(_FrameWalk._block, runs.BLOCK_HEADER_BYTES)
 
     def _block(self, head: int) -> None:
-        size = 1 if head >> 1 & 3 == 1 else head >> 3  # 1: one byte, repeated
-        if head & 1:
+        size = int(runs.block_bytes(head))
+        if head & runs.LAST_BLOCK:
             self._frames += 1
-            self._next(_FrameWalk._magic, 4, size + (4 if self._has_checksum else 0))
+            checksum_bytes = runs.CONTENT_CHECKSUM_BYTES if self._has_checksum else 0
+            self._next(_FrameWalk._magic, _ZSTD_MAGIC_BYTES, size + checksum_bytes)
         else:
-            self._next(_FrameWalk._block, 3, size)
+            self._next(_FrameWalk._block, runs.BLOCK_HEADER_BYTES, size)

@@ -1,9 +1,9 @@
-"""Names of the files and directories that make up a log, in both directions.
+"""Parses and formats the names of the files and directories that make up a log.
 
 Kafka: LogFileUtils, UnifiedLog.parseTopicPartitionName, Topic, Snapshots (raft), LogManager.
 
-A name that Kafka never gives parses to None. Parsing and formatting are exact inverses for file names; a
-directory name may have a cut topic (`-delete`, `-stray`) or leading zeros in its partition number.
+A name that Kafka never uses parses to None. For file names, parsing and formatting are exact inverses. A directory
+name may have a truncated topic (`-delete`, `-stray`) or leading zeros in its partition number.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
-# Of seglog's own; brokers ignore plain files.
+# seglog's own files, which brokers ignore.
 SEGLOG_RUN_FILE = ".seglog-run"  # names the folder of a run in progress
-SEGLOG_RUN_BARRIER = (
-    "seglog-run-unfinished"  # a directory, there as long: no broker starts with it (LogManager.loadLogs)
-)
-APPEND_JOURNAL_FILE = ".seglog-append"  # there while an append to several partitions is open
+APPEND_JOURNAL_FILE = ".seglog-append"  # exists while an append to several partitions is open
 STREAMS_FILE = ".seglog-streams"  # the last batch of each stream that was appended
-REPAIR_NOTE_PREFIX = ".seglog-repaired-"  # in a partition: what a repair took out (`repair_note`)
+REPAIR_NOTE_PREFIX = ".seglog-repaired-"  # in a partition: the offsets that a repair removed (`repair_note`)
+# A directory that exists as long as SEGLOG_RUN_FILE: no broker starts while it is there (LogManager.loadLogs).
+SEGLOG_RUN_BARRIER = "seglog-run-unfinished"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"
@@ -39,12 +38,12 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
-# Directories of seglog's own within a log directory: LogManager passes over every one that its name calls the
-# controller's log, and the controller opens `__cluster_metadata-0` alone (LogManager.loadLogs, KafkaRaftManager).
-_PASSED_OVER = ("__cluster_metadata-0.seglog-", "-future")
-QUARANTINE_WITHIN = "quarantine".join(_PASSED_OVER)
-UNFINISHED_PREFIX, UNFINISHED_SUFFIX = f"{_PASSED_OVER[0]}new-", _PASSED_OVER[1]
-FETCH_PREFIX = f"{_PASSED_OVER[0]}fetch-"  # of what an unfinished fetch has brought; it goes on there
+# Names of seglog's own directories within a log directory: LogManager skips every directory whose name is that of the
+# controller's log, and the controller opens only `__cluster_metadata-0` (LogManager.loadLogs, KafkaRaftManager).
+_OWN_PREFIX, _OWN_SUFFIX = "__cluster_metadata-0.seglog-", "-future"
+QUARANTINE_WITHIN = f"{_OWN_PREFIX}quarantine{_OWN_SUFFIX}"
+UNFINISHED_PREFIX, UNFINISHED_SUFFIX = f"{_OWN_PREFIX}new-", _OWN_SUFFIX
+FETCH_PREFIX = f"{_OWN_PREFIX}fetch-"  # holds the files of an unfinished fetch, which resumes there
 
 MAX_TOPIC_CHARACTERS = 249
 MAX_DIRECTORY_CHARACTERS = 255
@@ -53,7 +52,7 @@ EPOCH_DIGITS = 10
 
 
 class FileKind(Enum):
-    """What a file named after an offset holds; the value is its suffix."""
+    """The kind of a file named after an offset; the value is its suffix."""
 
     LOG = ".log"
     LOG_07 = ".kafka"
@@ -65,18 +64,18 @@ class FileKind(Enum):
 
 
 class FileState(Enum):
-    """How far a file is from being live; the value follows its suffix."""
+    """The state of a file; the value is the suffix after that of its kind."""
 
     LIVE = ""
-    DELETED = ".deleted"  # renamed, waits for its deletion
-    CLEANED = ".cleaned"  # output of the cleaner or the splitter, incomplete
+    DELETED = ".deleted"  # waits for its deletion
+    CLEANED = ".cleaned"  # incomplete output of the cleaner or the splitter
     SWAP = ".swap"  # complete output, about to replace live segments
     TEMPORARY = ".tmp"  # half written
     PARTIAL = ".part"  # a metadata snapshot being written or fetched
 
 
 class PartitionState(Enum):
-    """Whether a partition directory is in use; the value is its suffix."""
+    """The state of a partition directory; the value is its suffix."""
 
     LIVE = ""
     DELETED = "-delete"
@@ -85,7 +84,7 @@ class PartitionState(Enum):
 
     @property
     def is_served(self) -> bool:
-        """Whether a broker keeps it: it serves a live partition, and goes on to fill a future one."""
+        """True if a broker uses the directory: it serves a live partition, and continues to fill a future one."""
         return self in (PartitionState.LIVE, PartitionState.FUTURE)
 
 
@@ -93,8 +92,8 @@ class PartitionState(Enum):
 class FileName:
     """The parts of a name such as `00000000000000000042.log.deleted`.
 
-    `offset` is the base offset of a segment or the end offset (exclusive) of a snapshot; for `.kafka` files a
-    byte position. `epoch` is there for metadata snapshots alone.
+    `offset` is the base offset of a segment or the end offset (exclusive) of a snapshot; for `.kafka` files it is a
+    byte position. Only metadata snapshots have an `epoch`.
     """
 
     offset: int
@@ -129,12 +128,12 @@ _SUFFIXED_DIRECTORY = re.compile(r"(\S+-\S+)\.([^\s.]+)(-delete|-stray|-future)"
 
 
 def is_seglogs_directory(name: str) -> bool:
-    """Whether a directory in a log directory is no partition but seglog's own (see `QUARANTINE_WITHIN`)."""
-    return name.startswith(_PASSED_OVER[0]) and name.endswith(_PASSED_OVER[1])
+    """True if the directory in a log directory is seglog's own, such as the quarantine, and not a partition."""
+    return name.startswith(_OWN_PREFIX) and name.endswith(_OWN_SUFFIX)
 
 
 def format_file_name(name: FileName) -> str:
-    """The file's name, as Kafka gives it. Raises `ValueError` for a negative or too large number."""
+    """Returns the file's name. Raises `ValueError` for a negative or too large number."""
     if not 0 <= name.offset <= INT64_MAX:
         raise ValueError(f"offset {name.offset} cannot be part of a file name")
     if name.kind is not FileKind.METADATA_SNAPSHOT:
@@ -146,13 +145,13 @@ def format_file_name(name: FileName) -> str:
 
 
 def segment_file_name(base_offset: int, kind: FileKind = FileKind.LOG, state: FileState = FileState.LIVE) -> str:
-    """The name of one of a segment's files, or of a producer snapshot."""
+    """Returns the name of one of a segment's files, or of a producer snapshot."""
     return format_file_name(FileName(base_offset, kind, state))
 
 
-@lru_cache(maxsize=1 << 16)  # a directory is looked at several times, and may hold ten thousand segments
+@lru_cache(maxsize=1 << 16)  # a directory is listed several times, and may hold ten thousand segments
 def parse_file_name(name: str) -> FileName | None:
-    """The parts of a file name that starts with an offset; None for every other name."""
+    """Returns the parts of a file name that begins with an offset, or None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
     epoch = None
     if match is not None:
@@ -167,7 +166,7 @@ def parse_file_name(name: str) -> FileName | None:
 
 
 def topic_name_problem(topic: str) -> str | None:
-    """Why Kafka would refuse a topic of this name, as part of a sentence; None when it would not."""
+    """Returns why Kafka would refuse a topic of this name, as part of a sentence, or None if it would not."""
     if not topic:
         return "a topic name cannot be empty"
     if topic in (".", ".."):
@@ -180,9 +179,9 @@ def topic_name_problem(topic: str) -> str | None:
 
 
 def is_taken_for_partition(name: str) -> bool:
-    """Whether a broker takes a directory of this name for a partition's: it refuses to start over any other.
+    """True if a broker takes a directory of this name for a partition; any other name keeps it from starting.
 
-    A topic may be any text, a number is what Java reads as one (Kafka: UnifiedLog.parseTopicPartitionName).
+    The topic may be any text; Java must accept the number (Kafka: UnifiedLog.parseTopicPartitionName).
     """
     state = next((s for s in PartitionState if s.value and name.endswith(s.value)), PartitionState.LIVE)
     if state is not PartitionState.LIVE:
@@ -195,7 +194,7 @@ def is_taken_for_partition(name: str) -> bool:
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:
-    """`topic-partition`, split at the last `-`; None when it is not of that form."""
+    """Parses `topic-partition`, split at the last `-`; returns None for any other form."""
     match = _TOPIC_PARTITION.fullmatch(name)
     if match is None or int(match[2]) > INT32_MAX or topic_name_problem(match[1]) is not None:
         return None
@@ -203,9 +202,9 @@ def parse_topic_partition(name: str) -> TopicPartition | None:
 
 
 def parse_partition_directory(name: str) -> PartitionDirectoryName | None:
-    """The parts of a partition directory's name; None for every other name.
+    """Returns the parts of a partition directory's name, or None for any other name.
 
-    The topic of a deleted or stray directory may have been cut to keep the name within 255 characters.
+    The topic of a deleted or stray directory may be truncated, to keep the name within 255 characters.
     """
     state, unique = PartitionState.LIVE, ""
     match = _SUFFIXED_DIRECTORY.fullmatch(name)
@@ -216,7 +215,7 @@ def parse_partition_directory(name: str) -> PartitionDirectoryName | None:
 
 
 def format_partition_directory(name: PartitionDirectoryName) -> str:
-    """The directory's name; the topic of a deleted or stray one is cut to keep to 255 characters."""
+    """Returns the directory's name; that of a deleted or stray one is truncated to 255 characters within its topic."""
     if name.state is PartitionState.LIVE:
         return str(name.topic_partition)
     tail = f"-{name.topic_partition.partition}.{name.unique}{name.state.value}"
@@ -227,6 +226,6 @@ def format_partition_directory(name: PartitionDirectoryName) -> str:
 
 
 def topic_partition_of(directory: Path) -> TopicPartition:
-    """What a directory's name says; a directory with another name is partition 0 of a topic of that name."""
+    """Returns the partition that a directory's name stands for; any other name stands for partition 0 of that topic."""
     found = parse_partition_directory(directory.name)
     return TopicPartition(directory.name, 0) if found is None else found.topic_partition

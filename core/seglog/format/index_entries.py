@@ -1,11 +1,11 @@
-"""Entries of the three index files: bytes to native columns with absolute offsets.
+"""Decodes the entries of the three index files into native columns with absolute offsets.
 
-Kafka: OffsetIndex, TimeIndex, AbortedTxn. Nothing is validated here: offsets may descend, positions may be
-negative; the index classes and the verifier judge.
+Kafka: OffsetIndex, TimeIndex, AbortedTxn. Nothing is validated here: offsets may descend and positions may be
+negative. The index classes and the verifier check that.
 
-A broker preallocates offset and time indexes with zeros and trims them when it closes them. When Kafka opens
-an existing file, every whole entry in it counts, zeros of a preallocated file included; `used_entries` tells
-how many were really written. Bytes after the last whole entry belong to no entry.
+A broker preallocates offset and time indexes with zeros, and trims them when it closes them. When Kafka opens an
+existing file, it counts every whole entry, including the zeros of a preallocated file; `used_entries` tells how many
+were really written. Bytes after the last whole entry belong to no entry.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seglog import layout
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 
 if TYPE_CHECKING:
-    from seglog.format.buffers import ByteSource
+    from seglog.format.checksum import ByteSource
 
 # Columns in native byte order.
 OFFSET_POSITION = np.dtype([("offset", np.int64), ("position", np.int32)], align=True)
@@ -36,7 +36,7 @@ ABORTED_TRANSACTION = np.dtype(
 
 
 def decode_offset_index(data: ByteSource, base_offset: int) -> np.ndarray:
-    """OFFSET_POSITION rows (absolute offset, byte position in the `.log`), one a whole entry of `data`."""
+    """Returns OFFSET_POSITION rows (absolute offset, byte position in the `.log`), one per whole entry of `data`."""
     entries = _whole_entries(data, layout.OFFSET_INDEX_ENTRY)
     rows = np.empty(len(entries), dtype=OFFSET_POSITION)
     rows["offset"] = entries["relative_offset"]
@@ -46,7 +46,7 @@ def decode_offset_index(data: ByteSource, base_offset: int) -> np.ndarray:
 
 
 def decode_time_index(data: ByteSource, base_offset: int) -> np.ndarray:
-    """TIMESTAMP_OFFSET rows (epoch milliseconds, absolute offset), one a whole entry of `data`."""
+    """Returns TIMESTAMP_OFFSET rows (epoch milliseconds, absolute offset), one per whole entry of `data`."""
     entries = _whole_entries(data, layout.TIME_INDEX_ENTRY)
     rows = np.empty(len(entries), dtype=TIMESTAMP_OFFSET)
     rows["timestamp"] = entries["timestamp"]
@@ -56,7 +56,7 @@ def decode_time_index(data: ByteSource, base_offset: int) -> np.ndarray:
 
 
 def decode_transaction_index(data: ByteSource) -> np.ndarray:
-    """ABORTED_TRANSACTION rows, one a whole entry of `data`; its offsets are absolute on disk already."""
+    """Returns ABORTED_TRANSACTION rows, one per whole entry of `data`; its offsets are absolute on disk."""
     entries = _whole_entries(data, layout.TRANSACTION_INDEX_ENTRY)
     rows = np.empty(len(entries), dtype=ABORTED_TRANSACTION)
     for name in ABORTED_TRANSACTION.names or ():
@@ -65,12 +65,12 @@ def decode_transaction_index(data: ByteSource) -> np.ndarray:
 
 
 def used_entries(rows: np.ndarray, base_offset: int) -> int:
-    """How many of the rows of an offset or time index were written; the rest is a zeroed tail.
+    """Returns how many rows of an offset or time index were written; the rest is a zeroed tail.
 
-    A zero entry reads (base offset, position 0) or (timestamp 0, base offset). The first entry of an offset
-    index never has position 0, so that a zero entry is always padding there. In a time index the very first
-    entry may be genuine (a batch of one record at timestamp 0), which looks like padding; being
-    counted as padding does no harm, as it says nothing that an empty index would not.
+    A zero entry reads (base offset, position 0) or (timestamp 0, base offset). No entry of an offset index has position
+    0, so there a zero entry is always padding. The first entry of a time index may look like padding although it was
+    written, for a batch of one record at timestamp 0. Counting it as padding does no harm: it tells no more than an
+    empty index.
     """
     if rows.dtype == OFFSET_POSITION:
         padding = (rows["offset"] == base_offset) & (rows["position"] == 0)
@@ -81,9 +81,9 @@ def used_entries(rows: np.ndarray, base_offset: int) -> int:
 
 
 def padding_entries(rows: np.ndarray, base_offset: int) -> int:
-    """How many rows of an offset or time index are a zeroed tail.
+    """Returns how many rows of an offset or time index are a zeroed tail.
 
-    The only entry of a time index is taken for genuine: a segment of one record at timestamp 0 has it.
+    A single entry of a time index counts as written: a segment of one record at timestamp 0 has such an entry.
     """
     if rows.dtype == TIMESTAMP_OFFSET and len(rows) == 1:
         return 0

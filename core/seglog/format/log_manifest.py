@@ -1,12 +1,12 @@
-"""The manifest of logs in an object store: what lies under a prefix, committed by one object that is written last.
+"""The manifest of logs in an object store: a single object, written last, that commits the contents of a prefix.
 
-    <prefix>/_seglog/manifest-<number>.json                     what counts is the one with the highest number
+    <prefix>/_seglog/manifest-<number>.json                     the one with the highest number counts
     <prefix>/<topic>-<partition>/seglog-<id>/<base>.log | …     the objects, under Kafka's own names
-    <prefix>/_seglog/staged/…                                   what a sink's tasks have written, on its way
+    <prefix>/_seglog/staged/…                                   written by a sink's tasks, not yet committed
 
-An object that the manifest does not name is not part of a log. `<id>` is new for each attempt to write, so that an
-attempt overwrites nothing of another one. The manifest names directories and sizes, never paths: no entry can lead out
-of its prefix. Fields that are not known are passed over; one that is missing or wrong is a `CorruptTierError`.
+An object that the manifest does not name is not part of a log. Each attempt to write has a new `<id>`, so that it
+overwrites nothing of another attempt. The manifest names directories and sizes, never paths, so no entry can lead out
+of its prefix. Unknown fields are ignored; a missing or wrong one raises a `CorruptTierError`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """Bytes of an object, and their CRC-32C."""
+    """The size of an object, and the CRC-32C of its bytes."""
 
     size: int
     crc32c: int
@@ -52,8 +52,10 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSegment:
-    """A segment: its offsets up to `end_offset` (inclusive; below `base_offset` where it is empty), the directory of
-    its objects, and those. The producer snapshot is that of the offset after its end.
+    """A segment: its offsets, the directory of its objects (`place`), and the objects.
+
+    `end_offset` is inclusive, and below `base_offset` in an empty segment. The producer snapshot is that of the offset
+    after the segment's end.
     """
 
     base_offset: int
@@ -62,16 +64,16 @@ class ManifestSegment:
     objects: Mapping[FileKind, StoredObject]
 
     def name_of(self, kind: FileKind) -> str:
-        """The name that a file of the segment has in its place, and in a partition directory."""
+        """Returns the name of a file of the segment, in its place as in a partition directory."""
         offset = self.end_offset + 1 if kind is FileKind.PRODUCER_SNAPSHOT else self.base_offset
         return segment_file_name(offset, kind)
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestPartition:
-    """A partition: offsets from `log_start_offset` on, leader epochs, and segments without a gap between them.
+    """A partition: offsets from `log_start_offset` on, leader epochs, and segments without gaps between them.
 
-    `cleaned_offset` is the cleaner's checkpoint; None where nothing of the log was cleaned.
+    `cleaned_offset` is the cleaner's checkpoint, or None if the log was never cleaned.
     """
 
     topic_partition: TopicPartition
@@ -83,13 +85,13 @@ class ManifestPartition:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that comes next."""
+        """The next offset."""
         return self.segments[-1].end_offset + 1
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
-    """The last batch that a stream has written, and a digest of what its checkpoint says of it ("": not known)."""
+    """The last batch that a stream has written, and a digest of its entry in the stream's checkpoint ("": unknown)."""
 
     batch: int
     entry: str = ""
@@ -97,8 +99,10 @@ class StreamEntry:
 
 @dataclass(frozen=True, slots=True)
 class LogManifest:
-    """What lies under a prefix after commit `number`. `commit` is the id of the run that has written it; `streams` are
-    by the id of their query, the one that wrote last at the end.
+    """The contents of a prefix after commit `number`.
+
+    `commit` is the id of the run that wrote the manifest. `streams` are keyed by the id of their query; the one that
+    wrote last comes last.
     """
 
     number: int
@@ -108,28 +112,28 @@ class LogManifest:
     streams: Mapping[str, StreamEntry]
 
     def partition(self, wanted: TopicPartition) -> ManifestPartition | None:
-        """The partition of that name; None where there is none."""
+        """Returns the partition of that name, or None."""
         return next((each for each in self.partitions if each.topic_partition == wanted), None)
 
 
 def manifest_name(number: int) -> str:
-    """The name of the manifest with that number."""
+    """Returns the name of the manifest with that number."""
     return f"manifest-{number:020d}.json"
 
 
 def latest_number(names: Iterable[str]) -> int | None:
-    """The highest number of the manifests among some names; None where none is one."""
+    """Returns the highest number of the manifests among some names, or None if there is no manifest."""
     numbers = (int(match[1]) for name in names if (match := _NAME.fullmatch(name)) is not None)
     return max((number for number in numbers if number <= INT64_MAX), default=None)
 
 
 def place_name(identity: UUID) -> str:
-    """The name of a directory for the objects of one attempt."""
+    """Returns the name of the directory for the objects of one attempt."""
     return f"seglog-{format_uuid(identity)}"
 
 
 def format_log_manifest(manifest: LogManifest) -> bytes:
-    """The manifest's bytes."""
+    """Returns the manifest's bytes."""
     document = {
         "version": _VERSION,
         "number": manifest.number,
@@ -169,11 +173,11 @@ def _segment_fields(segment: ManifestSegment) -> dict[str, Any]:
 
 
 def parse_log_manifest(data: bytes, path: Path | str) -> LogManifest:
-    """The manifest; `path` is for messages alone. Raises `CorruptTierError`."""
+    """Parses a manifest; `path` is used only in messages. Raises `CorruptTierError`."""
     root = json_fields(data, path)
     version = root.integer("version")
     if version != _VERSION:
-        raise root.wrong("version", f"{version} is not {_VERSION}: a newer seglog has written it")
+        raise root.wrong("version", f"{version} is not {_VERSION}: a newer seglog wrote it")
     partitions = tuple(_partition(each) for each in root.items("partitions"))
     if not partitions:
         raise root.wrong("partitions", "there is none")

@@ -1,6 +1,7 @@
-"""Fields of a JSON manifest, each taken as what it must be: one that is missing or wrong is a `CorruptTierError`.
+"""Reads the fields of a JSON manifest as the types they must have.
 
-The error names the file and the field, however deep it lies. Fields that nobody asks for are passed over.
+A field that is missing or wrong raises a `CorruptTierError` that names the file and the field, at any depth. Fields
+that are not asked for are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from seglog.layout import INT64_MAX
 
 
 def json_fields(data: bytes, path: Path | str) -> JsonFields:
-    """The fields of a document; `path` is for messages alone. Raises `CorruptTierError`."""
+    """Returns the fields of a document; `path` is used only in messages. Raises `CorruptTierError`."""
     try:
         document = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -28,32 +29,32 @@ def json_fields(data: bytes, path: Path | str) -> JsonFields:
 
 
 class JsonFields:
-    """A JSON object of the manifest, and where it stands."""
+    """A JSON object in the manifest, and its place there."""
 
     def __init__(self, values: Mapping[str, object], path: Path | str, place: str = "") -> None:
         self._values, self._path, self._place = values, path, place
 
     def wrong(self, name: str, reason: str) -> CorruptTierError:
-        """The error about a field."""
+        """Returns the error for a field."""
         return CorruptTierError(self._path, f"the manifest's field {self._place}{name}: {reason}")
 
     def is_null(self, name: str) -> bool:
-        """Whether the field is null, or not there."""
+        """True if the field is null or missing."""
         return self._values.get(name) is None
 
     def fields(self, name: str) -> JsonFields:
-        """The object in a field."""
+        """Returns the object in a field."""
         value = self._values.get(name)
         if not isinstance(value, dict):
             raise self._not(name, "an object")
         return JsonFields(value, self._path, f"{self._place}{name}.")
 
     def names(self) -> list[str]:
-        """The names of the fields, in their order."""
+        """Returns the names of the fields, in order."""
         return list(self._values)
 
     def items(self, name: str) -> list[JsonFields]:
-        """The objects of a list."""
+        """Returns the objects in a list."""
         value = self._values.get(name)
         if not isinstance(value, list):
             raise self._not(name, "a list")
@@ -63,21 +64,21 @@ class JsonFields:
         return [JsonFields(each, self._path, f"{self._place}{name}[{i}].") for i, each in enumerate(value)]
 
     def text(self, name: str) -> str:
-        """The text in a field."""
+        """Returns the text in a field."""
         value = self._values.get(name)
         if not isinstance(value, str):
             raise self._not(name, "a text")
         return value
 
     def boolean(self, name: str) -> bool:
-        """True or false."""
+        """Returns the truth value in a field."""
         value = self._values.get(name)
         if not isinstance(value, bool):
             raise self._not(name, "true or false")
         return value
 
     def integer(self, name: str, least: int = 0, most: int = INT64_MAX) -> int:
-        """A number from `least` to `most`."""
+        """Returns the integer in a field, which must be from `least` to `most`."""
         value = self._values.get(name)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self._not(name, "an integer")
@@ -86,14 +87,14 @@ class JsonFields:
         return value
 
     def decoded(self, name: str, text: str | None = None) -> bytes:
-        """The bytes of base64: those of the field, or of `text`, a part of it."""
+        """Decodes base64: the whole field, or `text`, a part of it."""
         try:
             return base64.b64decode(self.text(name) if text is None else text, validate=True)
         except (binascii.Error, ValueError) as error:
             raise self.wrong(name, f"it is not base64 ({error})") from error
 
     def uuid(self, name: str) -> str:
-        """A UUID in Kafka's text form, without padding."""
+        """Returns a UUID in Kafka's text form, without padding."""
         text = self.text(name)
         try:
             parse_uuid(text)

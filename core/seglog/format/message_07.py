@@ -1,12 +1,12 @@
-"""The log of Kafka 0.7: `.kafka` files, where a message's offset is its byte position in the logical log.
+"""The log of Kafka 0.7: `.kafka` files, in which a message's offset is its byte position in the whole log.
 
 Kafka 0.7: Message, ByteBufferMessageSet, CompressionUtils. An entry is an int32 size and a message of that size:
 
     magic 0   int8 magic, uint32 CRC-32 of the payload, payload
     magic 1   int8 magic, int8 attributes (bits 0-1: none, gzip, snappy), uint32 CRC-32 of the payload, payload
 
-A compressed message's payload is compressed entries. They have no offsets of their own: a reader resumes at
-the wrapper until it has taken all of them. There are no keys and no timestamps.
+The payload of a compressed message is a run of compressed entries. They have no offsets of their own: a reader resumes
+at the wrapper until it has read all of them. There are no keys and no timestamps.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from seglog import layout
-from seglog.format.buffers import byte_view
-from seglog.format.checksum import crc32
+from seglog.format.checksum import byte_view, crc32
 from seglog.format.compression import DecompressionError, decompress
 from seglog.model import Compression
 
 if TYPE_CHECKING:
-    from seglog.format.buffers import ByteSource
+    from seglog.format.checksum import ByteSource
 
 _SIZE = struct.Struct(">i")
 _MAGIC_0 = struct.Struct(">bI")
 _MAGIC_1 = struct.Struct(">bBI")
 _CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY)
-_DEEPEST = 4  # sets inside sets, which mirroring could give
+_DEEPEST = 4  # compressed sets inside compressed sets, which mirroring could produce
 
 
 class End07(Enum):
-    """Why a walk ended; the value reads as part of a sentence."""
+    """The reason why a walk ended; the value is part of a sentence."""
 
     COMPLETE = "the data ends with a whole message"
     TRUNCATED = "the last message is cut off"
@@ -44,10 +43,10 @@ class End07(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message07:
-    """One entry. `position` counts in the data that was walked, `size` includes the four bytes of the size field.
+    """One entry. `position` counts within the walked data; `size` includes the four bytes of the size field.
 
-    `payload` is a view of the data. `codec` is None for the unassigned number 3. `crc` is the stored checksum;
-    it covers the payload alone, so that magic, attributes and size may be wrong though `is_valid`.
+    `payload` is a view of the data. `codec` is None for the unassigned number 3. `crc` is the stored checksum. It
+    covers only the payload, so magic, attributes and size may be wrong even if `is_valid`.
     """
 
     position: int
@@ -59,18 +58,18 @@ class Message07:
 
     @property
     def next_position(self) -> int:
-        """The position just after it."""
+        """The position after it."""
         return self.position + self.size
 
     @property
     def is_valid(self) -> bool:
-        """Whether the payload has the checksum that is stored."""
+        """True if the payload has the stored checksum."""
         return crc32(self.payload) == self.crc
 
 
 @dataclass(frozen=True, slots=True)
 class Walk07:
-    """The entries of some data, the position after the last whole one, and why there are no more."""
+    """The entries of some data, the position after the last whole one, and the reason why there are no more."""
 
     messages: tuple[Message07, ...]
     end_position: int
@@ -78,7 +77,7 @@ class Walk07:
 
 
 def walk_messages(data: ByteSource) -> Walk07:
-    """All entries, compressed ones unopened and checksums not yet compared; never raises."""
+    """Returns all entries, without decompressing them or comparing checksums. Never raises."""
     view = byte_view(data)
     messages: list[Message07] = []
     position = 0
@@ -91,16 +90,16 @@ def walk_messages(data: ByteSource) -> Walk07:
 
 
 def payloads(message: Message07, limit: int) -> list[memoryview]:
-    """What the message holds: its payload, or those of the compressed set, at most `limit` bytes of them.
+    """Returns the message's payload, or those of its compressed set, at most `limit` bytes.
 
-    A set whose last entry is cut off gives the entries before it, as in Kafka. Raises `DecompressionError` for
-    an unknown codec, data that does not decompress, or an invalid inner message.
+    Like Kafka, returns the entries before a last one that is cut off. Raises `DecompressionError` for an unknown codec,
+    data that cannot be decompressed, or an invalid inner message.
     """
     return list(_payloads(message, [limit], 0))
 
 
 def encode_message(payload: bytes, magic: int = 1, codec: Compression = Compression.NONE) -> bytes:
-    """One entry. `payload` of a compressed one is compressed already; magic 0 has no codec (`ValueError`)."""
+    """Returns an entry, whose `payload` is already compressed. Raises ValueError for magic 0 with a codec."""
     if codec not in _CODECS or magic not in (0, 1) or (magic == 0 and codec != Compression.NONE):
         raise ValueError(f"Kafka 0.7 has no {codec.label} messages of magic {magic}")
     checksum = crc32(payload)

@@ -1,8 +1,8 @@
-"""Building messages and wrappers of magic 0 and 1 (Kafka: LegacyRecord, MemoryRecordsBuilder before 0.11).
+"""Builds messages and wrappers of magic 0 and 1 (Kafka: LegacyRecord, MemoryRecordsBuilder before 0.11).
 
-A log entry is an offset, a size and a message. A wrapper is a message whose value is a compressed run of
-entries: it has the offset of its last inner message; inner offsets are absolute for magic 0 and count from
-the first inner message for magic 1. Kafka 4 does not write these any more: conversion and tests do.
+A log entry is an offset, a size and a message. A wrapper is a message whose value is a compressed run of entries. It
+has the offset of its last inner message; inner offsets are absolute in magic 0 and count from the first inner message
+in magic 1. Kafka 4 no longer writes these; conversion and tests do.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def encode_message(
     codec: Compression = Compression.NONE,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """One log entry of `magic` 0 or 1; `codec` goes into the attributes, the value is taken as it is.
+    """Returns a log entry of `magic` 0 or 1; `codec` goes into the attributes, and the value is used as it is.
 
-    With `append_time_ms` the message carries that timestamp and the LogAppendTime bit (magic 1). Headers
-    cannot be told in these formats: AppendError. A timestamp below -1 raises InvalidTimestampError.
+    With `append_time_ms` the message has that timestamp and the LogAppendTime bit (magic 1). Raises AppendError for a
+    record with headers, which these formats lack, and InvalidTimestampError for a timestamp below -1.
     """
     if record.headers:
         raise AppendError(f"messages of magic {magic} have no headers")
@@ -58,10 +58,10 @@ def encode_messages(
     *,
     append_time_ms: int | None,
 ) -> bytes:
-    """`records` as log entries back to back, or with a codec as one wrapper that holds them.
+    """Returns `records` as log entries back to back, or with a codec as one wrapper that holds them.
 
-    Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time. With magic 1 its
-    inner offsets count from the first, gaps and all.
+    Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time. In magic 1, inner
+    offsets count from the first one and keep gaps.
     """
     if codec is not Compression.NONE and (codec is Compression.ZSTD or not records):
         raise AppendError(f"magic {magic} cannot wrap {len(records)} records with codec {codec.label}")

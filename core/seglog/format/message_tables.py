@@ -1,15 +1,15 @@
-"""Fields of the records that Kafka 4.3 keeps in its own topics, as tables.
+"""Tables of the fields of the records in Kafka 4.3's own topics.
 
 Kafka: the message definitions of MetadataRecordType, CoordinatorRecordType (groups, transactions, share
 groups), and of the consumer protocol.
 
 An entry starts at the left margin: record type, name (metadata) or `key` / `value` (coordinators), last
-version, first flexible version (`-`: none), then fields, which may go on over indented lines:
+version, first flexible version (`-`: none), then fields, which may continue on indented lines:
 
     name:type      a field; `[]type` an array; `{ ... }` a struct
-    @2  @1-1       there from version 2 on; there in version 1 alone
+    @2  @1-1       exists from version 2 on; exists only in version 1
     ?   ?2         may be null; may be null from version 2 on
-    #0  #0=-1      a tagged field; its default, where that is not 0, false, "" or empty
+    #0  #0=-1      a tagged field; its default, unless that is 0, false, "" or empty
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _SUFFIX = re.compile(r"(?:@(\d+)(?:-(\d+))?)?(?:(\?)(\d*))?(?:#(\d+)(?:=(null|-\
 
 @cache
 def messages(table: str) -> dict[tuple[int, str], Message]:
-    """The messages of a table by record type and name."""
+    """Returns the messages of a table by record type and name."""
     entries = re.split(r"\n(?=\d)", table.strip())
     return dict(_entry(entry) for entry in entries)
 
 
 @cache
 def framed_messages(table: str) -> dict[int, tuple[str, Message]]:
-    """Name and message by record type, of a table whose records say their type themselves (`wire.decode_framed`)."""
+    """Returns name and message by record type, for a table whose records state their type (`wire.decode_framed`)."""
     return {number: (name, message) for (number, name), message in messages(table).items()}
 
 
@@ -47,7 +47,7 @@ def _entry(text: str) -> tuple[tuple[int, str], Message]:
 
 
 def _fields(words: Iterator[str]) -> tuple[tuple[Field, ...], str]:
-    """The fields up to the brace that ends the struct, and the suffix of that brace."""
+    """Returns the fields up to the brace that ends the struct, and the suffix of that brace."""
     found: list[Field] = []
     for word in words:
         if word.startswith("}"):
@@ -59,14 +59,14 @@ def _fields(words: Iterator[str]) -> tuple[tuple[Field, ...], str]:
 def _field(word: str, words: Iterator[str]) -> Field:
     match = _FIELD.fullmatch(word)
     if match is None:
-        raise ValueError(f"{word!r} is no field")
+        raise ValueError(f"{word!r} is not a field")
     name, array, kind, suffix = match.groups()
     content: str | tuple[Field, ...] = kind
     if kind == "{":
         content, suffix = _fields(words)
     parts = _SUFFIX.fullmatch(suffix)
     if parts is None:
-        raise ValueError(f"{suffix!r} is no suffix of a field")
+        raise ValueError(f"{suffix!r} is not the suffix of a field")
     first = int(parts[1] or 0)
     return Field(
         name,
@@ -244,7 +244,7 @@ REMOTE = """
     segmentSizeInBytes:int32 customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
 """
 
-# What Aiven's plugin writes into `customMetadata` (`tier_manifest`).
+# The contents of `customMetadata` by Aiven's plugin (`tier_manifest`).
 TIER_CUSTOM = """
 0 fields 0 0 objectPrefix:string#1=null objectKey:string#2=null
 """
@@ -271,7 +271,7 @@ SHARE = """
     stateBatches:[]{ firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16 }
 """
 
-# What members of a classic group of protocol type "consumer" say of themselves; no record type of its own.
+# Data of the members of a classic group of protocol type "consumer"; it has no record type of its own.
 CONSUMER_PROTOCOL = """
 0 subscription 3 -
     topics:[]string userData:bytes? ownedPartitions:[]{ topic:string partitions:[]int32 }@1

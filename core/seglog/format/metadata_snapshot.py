@@ -1,7 +1,7 @@
-"""Snapshots of the cluster's metadata: records, framed as in the metadata log, between a header and a footer.
+"""Writes snapshots of cluster metadata: records, framed as in the metadata log, between a header and a footer.
 
 Kafka: RecordsSnapshotWriter, BatchFileWriter, MetadataRecordSerde. `bootstrap.checkpoint` is such a file: an active
-controller whose log is empty writes its records as the first ones of the log (BootstrapDirectory,
+controller with an empty log writes its records as the first ones of the log (BootstrapDirectory,
 ActivationRecordsGenerator).
 """
 
@@ -21,13 +21,13 @@ from seglog.model import ControlType, Record
 
 _MESSAGES = {name: (number, message) for (number, name), message in messages(METADATA).items()}
 _LEADER_EPOCH = 0
-_BATCH_BYTES = 1 << 20  # controllers take 8 MiB
+_BATCH_BYTES = 1 << 20  # controllers accept 8 MiB
 
 
 def encode_metadata_record(name: str, fields: Mapping[str, Any], version: int | None = None) -> bytes:
-    """The value of a metadata record by Kafka's name and fields, in its last version unless `version` says another.
+    """Returns the value of a metadata record, by Kafka's name and fields, in its last version or in `version`.
 
-    Tagged fields may be left out. KeyError for an unknown name or a missing field.
+    Tagged fields may be left out. Raises KeyError for an unknown name or a missing field.
     """
     number, message = _MESSAGES[name]
     version = message.last_version if version is None else version
@@ -38,7 +38,7 @@ def encode_metadata_record(name: str, fields: Mapping[str, Any], version: int | 
 
 
 def metadata_snapshot(records: Sequence[bytes], now_ms: int) -> bytes:
-    """A whole snapshot file with these records' values; `now_ms` is when it is made."""
+    """Returns a snapshot file with these records' values; `now_ms` is the time of its records."""
     return b"".join(_batches(records, now_ms))
 
 

@@ -1,7 +1,7 @@
-"""Producer snapshots: bytes to entries and back (`<offset>.snapshot`).
+"""Encodes and decodes producer snapshots (`<offset>.snapshot`).
 
-Kafka: ProducerStateManager.readSnapshot and writeSnapshot. A snapshot holds one entry a producer, with the
-last batch alone of those that memory keeps, in no order.
+Kafka: ProducerStateManager.readSnapshot and writeSnapshot. A snapshot holds one entry per producer, in no particular
+order, with only the last of the batches that a broker remembers.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptSnapshotError
-from seglog.format.buffers import byte_view
-from seglog.format.checksum import crc32c
+from seglog.format.checksum import byte_view, crc32c
 from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from seglog.format.buffers import ByteSource
+    from seglog.format.checksum import ByteSource
 
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 
 _VERSION = struct.Struct(">h")
-_HEADER = struct.Struct(">hIi")  # version, checksum of what follows it, number of entries
+_HEADER = struct.Struct(">hIi")  # version, checksum of the bytes after it, number of entries
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer, in the file's order of fields.
+    """One producer; the fields are in the file's order.
 
-    `last_offset` is that of its last data record (-1 for none), `offset_delta` counts back from it to the first record
-    of that batch. `timestamp` is in epoch milliseconds. `current_txn_first_offset` is -1 outside a transaction.
+    `last_offset` is that of its last data record (-1: none); `offset_delta` counts back from it to the first record of
+    that batch. `timestamp` is in epoch milliseconds. `current_txn_first_offset` is -1 outside a transaction.
     """
 
     producer_id: int
@@ -49,7 +48,7 @@ class ProducerEntry:
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The file's bytes; without entries, the ten of the header. `OverflowError` for a number out of range."""
+    """Returns the file's bytes, at least the ten of the header. Raises OverflowError for a number out of range."""
     fields = layout.SNAPSHOT_ENTRY.names or ()
     rows = np.array([tuple(getattr(entry, name) for name in fields) for entry in entries], dtype=layout.SNAPSHOT_ENTRY)
     body = struct.pack(">i", len(rows)) + rows.tobytes()
@@ -57,11 +56,10 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: ByteSource, path: Path | str) -> tuple[ProducerEntry, ...]:
-    """The entries in the file's order.
+    """Returns the entries in file order.
 
-    Raises `CorruptSnapshotError` (with `path` and the byte position) for an unknown version, a wrong
-    checksum, or more entries than the size allows. The checksum covers the whole file; bytes after the entries
-    that are within it mean nothing, as in Kafka.
+    Raises `CorruptSnapshotError` (with `path` and the byte position) for an unknown version, a wrong checksum, or more
+    entries than the size allows. The checksum covers the rest of the file; like Kafka, ignores bytes after the entries.
     """
     view = byte_view(data)
     if len(view) >= _VERSION.size and _VERSION.unpack_from(view)[0] != layout.SNAPSHOT_VERSION:

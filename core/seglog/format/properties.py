@@ -1,6 +1,6 @@
-"""Java's `.properties` text, as far as Kafka's own files use it: comments, continued lines, escapes.
+"""Java's `.properties` format as used by Kafka's files: comments, continued lines, escapes.
 
-Java: java.util.Properties.load and store. The bytes are ISO 8859-1; other characters are `\\uXXXX`.
+Java: java.util.Properties.load and store. The bytes are ISO 8859-1; other characters are written as `\\uXXXX`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _UNICODE = re.compile(r"[0-9a-fA-F]{4}")
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Keys and values; of a key given twice the last value holds. Raises `ValueError` for a bad `\\u`."""
+    """Returns keys and values; of a key given twice, the last value counts. Raises `ValueError` for a bad `\\u`."""
     return dict(_key_and_value(line) for line in _logical_lines(data.decode("latin-1")))
 
 
 def format_properties(properties: Mapping[str, str], comments: tuple[str, ...]) -> bytes:
-    """One line a comment (without its `#`), then one a key, in the mapping's order."""
+    """Returns one line per comment (given without its `#`), then one per key, in the mapping's order."""
     lines = [f"#{comment}" for comment in comments]
     for key, value in properties.items():
         lines.append(f"{_escaped(key, every_blank=True)}={_escaped(value, every_blank=False)}")
@@ -73,7 +73,7 @@ def _unescaped(text: str) -> str:
         else:
             parts.append(_ESCAPES.get(text[i + 1 : i + 2], text[i + 1 : i + 2]))
             i += 2
-    # Characters beyond the basic plane are two escapes; halves without a partner become U+FFFD.
+    # Characters beyond the basic plane are two escapes; a half without its partner becomes U+FFFD.
     return "".join(parts).encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
 
 

@@ -1,6 +1,6 @@
-"""The 61-byte header of one v2 batch as a value: read it, change it, write it (Kafka: DefaultRecordBatch).
+"""The 61-byte header of a v2 batch as a value that can be read, changed and written (Kafka: DefaultRecordBatch).
 
-For single batches (validation, markers, repair); bulk work uses rows of `layout.BATCH`.
+It is for single batches (validation, markers, repair); bulk work uses rows of `layout.BATCH`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptRecordError
-from seglog.format.buffers import byte_view
-from seglog.format.checksum import crc32c
+from seglog.format.checksum import byte_view, crc32c
 from seglog.model import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -26,7 +25,7 @@ from seglog.model import (
 _HEADER = struct.Struct(
     ">"
     "q"  # base offset
-    "i"  # size of what follows this field
+    "i"  # size of the bytes after this field
     "i"  # partition leader epoch
     "b"  # magic
     "I"  # CRC-32C of everything from the attributes on
@@ -44,7 +43,7 @@ assert _HEADER.size == layout.RECORD_BATCH_OVERHEAD
 
 @dataclass(frozen=True, slots=True)
 class RecordBatchHeader:
-    """Header fields of a v2 batch. `size` is the whole batch in bytes; timestamps are epoch milliseconds."""
+    """Header fields of a v2 batch. `size` is that of the whole batch; timestamps are in epoch milliseconds."""
 
     base_offset: int = 0
     size: int = layout.RECORD_BATCH_OVERHEAD
@@ -62,7 +61,7 @@ class RecordBatchHeader:
 
     @classmethod
     def read(cls, data: bytes | bytearray | memoryview | np.ndarray, position: int = 0) -> RecordBatchHeader:
-        """The header at `position`; raises CorruptRecordError when fewer than 61 bytes are there."""
+        """Returns the header at `position`. Raises CorruptRecordError if fewer than 61 bytes are there."""
         view = byte_view(data)
         if position < 0 or len(view) - position < _HEADER.size:
             raise CorruptRecordError("buffer", "too short for a record batch header", position)
@@ -71,7 +70,7 @@ class RecordBatchHeader:
 
     @classmethod
     def of_row(cls, row: np.void) -> RecordBatchHeader:
-        """The same from a row of `layout.BATCH` (which holds only the low byte of the attributes)."""
+        """Returns the header of a row of `layout.BATCH`, which holds only the low byte of the attributes."""
         return cls(
             base_offset=int(row["base_offset"]),
             size=int(row["size"]),
@@ -89,7 +88,7 @@ class RecordBatchHeader:
         )
 
     def write(self, buffer: bytearray | memoryview | np.ndarray, position: int = 0) -> None:
-        """Writes the 61 bytes at `position`; size and checksum are taken as they are."""
+        """Writes the 61 bytes at `position`; size and checksum are written as they are."""
         _HEADER.pack_into(
             byte_view(buffer),
             position,
@@ -114,12 +113,13 @@ class RecordBatchHeader:
 
     @property
     def codec(self) -> int:
-        """Codec id, 0 to 7; above 4 there is none (see `seglog.model.Compression`)."""
+        """The codec id, 0 to 7; those above 4 are unassigned (see `seglog.model.Compression`)."""
         return self.attributes & layout.CODEC_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType(self.attributes >> 3 & 1)
+        append_time = self.attributes & layout.TIMESTAMP_TYPE_MASK
+        return TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
@@ -131,19 +131,19 @@ class RecordBatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in the batch may go (KIP-534), or None when it was not stamped."""
+        """The time from which the cleaner may drop the batch's tombstones and markers (KIP-534), or None if not set."""
         return self.base_timestamp if self.attributes & layout.DELETE_HORIZON_MASK else None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, wrapping from 2147483647 to 0; -1 without a producer."""
+        """The sequence of the last record, which wraps from 2147483647 to 0; -1 without a producer."""
         return last_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """The sequence of a batch's last record; -1 where there are none (Kafka: DefaultRecordBatch.lastSequence).
+    """Returns the sequence of a batch's last record, or -1 without sequences (Kafka: DefaultRecordBatch.lastSequence).
 
-    2147483647 is followed by 0. A negative sequence that nobody should have written is counted on as it is.
+    0 follows 2147483647. Any other negative base sequence, which no producer should write, is counted up as it is.
     """
     if base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
@@ -152,7 +152,7 @@ def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
 
 
 def encode_batch(header: RecordBatchHeader, payload: bytes | bytearray | memoryview) -> bytes:
-    """The batch of `header` with `payload` (encoded, perhaps compressed records); size and CRC are computed."""
+    """Returns a batch of `header` and `payload` (encoded, perhaps compressed records); computes size and CRC."""
     batch = bytearray(layout.RECORD_BATCH_OVERHEAD + len(payload))
     batch[layout.RECORD_BATCH_OVERHEAD :] = payload
     header = replace(header, size=len(batch), crc=0)

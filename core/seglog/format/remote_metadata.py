@@ -1,7 +1,7 @@
-"""Records of `__remote_log_metadata`: where segments of tiered topics are kept (KIP-405).
+"""Decodes records of `__remote_log_metadata`, which track the segments of tiered topics (KIP-405).
 
 Kafka: RemoteLogMetadataSerde and its transforms; the text forms are those of its classes, as DumpLogSegments prints
-them. `decode_remote_metadata` gives values and raises `WireError`, `remote_metadata_text` never raises.
+them. `decode_remote_metadata` returns values and raises `WireError`; `remote_metadata_text` never raises.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from seglog.format import message_tables
 from seglog.format.wire import FramedRecord, WireError, decode_framed
 
-# Java's own words for the exception that DumpLogSegments meets.
+# Java's message of the exception that DumpLogSegments gets.
 _NO_VALUE = (
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of'
     ' "org.apache.kafka.common.record.internal.Record.value()" is null'
@@ -21,7 +21,7 @@ _NO_VALUE = (
 
 
 class RemoteSegmentState(IntEnum):
-    """What has become of a segment's copy (Kafka: RemoteLogSegmentState)."""
+    """The state of a segment's copy (Kafka: RemoteLogSegmentState)."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -30,7 +30,7 @@ class RemoteSegmentState(IntEnum):
 
 
 class RemotePartitionState(IntEnum):
-    """What has become of a partition that is deleted (Kafka: RemotePartitionDeleteState)."""
+    """The state of a partition that is being deleted (Kafka: RemotePartitionDeleteState)."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -38,14 +38,14 @@ class RemotePartitionState(IntEnum):
 
 
 def decode_remote_metadata(value: bytes | None) -> FramedRecord:
-    """A value of `__remote_log_metadata`. Raises `WireError` with Kafka's text, for bytes after the record too."""
+    """Decodes a value of `__remote_log_metadata`. Raises `WireError` with Kafka's text, also for trailing bytes."""
     if value is None:
         raise WireError("the record has no value", _NO_VALUE)
     return decode_framed(message_tables.framed_messages(message_tables.REMOTE), value)
 
 
 def remote_metadata_text(value: bytes | None, offset: int) -> str:
-    """What DumpLogSegments prints for the payload of a record of remote log metadata."""
+    """Returns DumpLogSegments' text of the payload of a record of remote log metadata."""
     try:
         record = decode_remote_metadata(value)
         return _TEXTS[record.name](record.data)
@@ -54,7 +54,7 @@ def remote_metadata_text(value: bytes | None, offset: int) -> str:
 
 
 def _segment(data: Mapping[str, Any]) -> str:
-    # in the order in which Kafka's constructors look
+    # Checked in the order of Kafka's constructors.
     start, end, epochs = data["startOffset"], data["endOffset"], _epochs(data)
     if start < 0:
         raise WireError(f"Unexpected start offset = {start}. StartOffset for a remote segment cannot be negative")
@@ -120,7 +120,7 @@ def _topic_partition(data: Mapping[str, Any]) -> str:
 
 
 def _epochs(data: Mapping[str, Any]) -> str:
-    """Java's text of a sorted map, empty when it is."""
+    """Returns Java's text of a sorted map, or "" if it is empty."""
     epochs = {each["leaderEpoch"]: each["offset"] for each in data["segmentLeaderEpochs"]}
     return f"{{{', '.join(f'{epoch}={epochs[epoch]}' for epoch in sorted(epochs))}}}" if epochs else ""
 

@@ -1,10 +1,11 @@
-"""Opening what Aiven's plugin has encrypted: data keys with an RSA key pair, chunks and indexes with the data key.
+"""Decrypts the objects of Aiven's plugin: data keys with an RSA key pair, chunks and indexes with the data key.
 
 Aiven: RsaEncryptionProvider (OAEPWithSHA3-512AndMGF1Padding of Bouncy Castle: hash and mask are SHA3-512, without a
-label), AesEncryptionProvider (AES-256-GCM). `cryptography` reads keys and AES, and does not know this padding, which is
-here. Only what the key's owner has encrypted is opened, on the owner's machine: nobody measures the time that it takes.
+label), AesEncryptionProvider (AES-256-GCM). `cryptography` handles keys and AES, but not this padding, which is
+implemented here. It does not run in constant time: it decrypts only the key owner's data, on the owner's machine, where
+nobody can measure the time.
 
-The extra `tiers` brings `cryptography`; without it, opening a key file raises ModuleNotFoundError.
+The extra `tiers` installs `cryptography`; without it, opening a key file raises ModuleNotFoundError.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _EMPTY_LABEL = sha3_512(b"").digest()
 
 
 class PrivateKey:
-    """The private half of a key pair, as `encryption.key.pairs.<id>.private.key.file` names it."""
+    """The private key of a key pair (`encryption.key.pairs.<id>.private.key.file`)."""
 
     def __init__(self, modulus: int, exponent: int) -> None:
         self._modulus, self._exponent = modulus, exponent
@@ -32,7 +33,10 @@ class PrivateKey:
 
     @classmethod
     def parse(cls, pem: bytes, path: Path | str) -> PrivateKey:
-        """The key in a PEM file (PKCS#8, not encrypted). ConfigError, without a byte of it, for anything else."""
+        """Returns the key in a PEM file (PKCS#8, not encrypted).
+
+        Raises ConfigError, without quoting any of the file, for anything else.
+        """
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -40,14 +44,14 @@ class PrivateKey:
         try:
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise ConfigError(f"{path}: no unencrypted private key in PEM form is in it") from error
+            raise ConfigError(f"{path}: the file has no unencrypted private key in PEM form") from error
         if not isinstance(key, RSAPrivateKey):
-            raise ConfigError(f"{path}: the private key is not one of RSA")
+            raise ConfigError(f"{path}: the private key is not an RSA key")
         numbers = key.private_numbers()
         return cls(numbers.public_numbers.n, numbers.d)
 
     def data_key(self, encrypted: bytes, path: Path | str) -> bytes:
-        """The data key of a segment. CorruptTierError when another key pair has encrypted it, or it was changed."""
+        """Decrypts a segment's data key. Raises CorruptTierError if it was changed, or has another key pair."""
         number = int.from_bytes(encrypted, "big")
         key = None
         if len(encrypted) == self._bytes and number < self._modulus:
@@ -63,7 +67,7 @@ class PrivateKey:
 
 
 def _unpadded(block: bytes) -> bytes | None:
-    """The message in an OAEP block (RFC 8017, section 7.1.2); None when it is none."""
+    """Returns the message in an OAEP block (RFC 8017, section 7.1.2), or None if the block is invalid."""
     if len(block) < 2 * _HASH_BYTES + 2:
         return None
     masked_seed, masked = block[1 : 1 + _HASH_BYTES], block[1 + _HASH_BYTES :]
@@ -77,7 +81,7 @@ def _unpadded(block: bytes) -> bytes | None:
 
 
 def _mask(seed: bytes, size: int) -> bytes:
-    """MGF1 with SHA3-512."""
+    """Returns an MGF1 mask with SHA3-512."""
     parts = (sha3_512(seed + i.to_bytes(4, "big")).digest() for i in range(-(-size // _HASH_BYTES)))
     return b"".join(parts)[:size]
 
@@ -87,7 +91,7 @@ def _xor(a: bytes, b: bytes) -> bytes:
 
 
 class DataKey:
-    """AES-256-GCM with the data key and the AAD of one segment."""
+    """Decryption by AES-256-GCM with the data key and the AAD of a segment."""
 
     def __init__(self, key: bytes, aad: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -95,16 +99,16 @@ class DataKey:
         self._cipher, self._key, self._aad = AESGCM(key), key, aad
 
     def __reduce__(self) -> tuple[type[DataKey], tuple[bytes, bytes]]:
-        """How it travels to another process, which reads the segment."""
+        """Pickles the key for another process that reads the segment."""
         return DataKey, (self._key, self._aad)
 
     def opened(self, sealed: bytes, path: Path, position: int) -> bytes:
-        """What `IV, ciphertext, tag` hold. CorruptTierError, which names path and position, when the tag is wrong."""
+        """Decrypts `IV, ciphertext, tag`. Raises CorruptTierError, with path and position, if the tag is wrong."""
         from cryptography.exceptions import InvalidTag
 
         if len(sealed) < SEALED_BYTES:
-            raise CorruptTierError(path, f"{len(sealed)} bytes are too few for something encrypted", position)
+            raise CorruptTierError(path, f"{len(sealed)} bytes are too few for encrypted data", position)
         try:
             return self._cipher.decrypt(sealed[:IV_BYTES], sealed[IV_BYTES:], self._aad)
         except InvalidTag as error:
-            raise CorruptTierError(path, "what is encrypted here was changed, or has another key", position) from error
+            raise CorruptTierError(path, "the encrypted data was changed, or has another key", position) from error

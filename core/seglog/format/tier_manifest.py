@@ -1,10 +1,10 @@
-"""The manifest that Aiven's plugin writes beside a segment in tiered storage: JSON, and the chunks that it describes.
+"""Parses the JSON manifest that Aiven's plugin writes beside a segment in tiered storage, and its chunk index.
 
 Aiven: SegmentManifestV1, SegmentIndexesV1, FixedSizeChunkIndex, VariableSizeChunkIndex, ChunkSizesBinaryCodec.
 
-A segment is stored in chunks: chunk i holds the bytes from `i * originalChunkSize`, compressed and encrypted by itself.
-The manifest says how large each is as stored. Fields that are not known are ignored; one that is missing or wrong is a
-`CorruptTierError` which names the file and the field.
+A segment is stored in chunks: chunk i holds the bytes from `i * originalChunkSize` on, and is compressed and encrypted
+by itself. The manifest states the stored size of each. Unknown fields are ignored; a missing or wrong one raises a
+`CorruptTierError` that names the file and the field.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Compression, TopicPartition
 
 MANIFEST_BYTES_LIMIT = 64 << 20
-_INDEX_BYTES_LIMIT = 64 << 20  # 16 million chunks: of a segment of 2 GiB, with chunks of 128 bytes
+_INDEX_BYTES_LIMIT = 64 << 20  # 16 million chunks, as many as 2 GiB have with chunks of 128 bytes
 _SECTIONS = ("offset", "timestamp", "producerSnapshot", "leaderEpoch")
 _WIDTHS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """A segment in tiered storage, as its leader has described it (Kafka: RemoteLogSegmentMetadata).
+    """A segment in tiered storage, as described by its leader (Kafka: RemoteLogSegmentMetadata).
 
     `end_offset` is inclusive; `epochs` ascend, and the first one begins at `start_offset`.
     """
@@ -51,7 +51,7 @@ class RemoteSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkIndex:
-    """Where the chunks of a stored log lie. `ends` (int64) are the positions after each stored chunk, ascending."""
+    """The places of the chunks of a stored log. `ends` (int64, ascending) are the positions after each stored chunk."""
 
     chunk_bytes: int
     file_bytes: int
@@ -59,27 +59,27 @@ class ChunkIndex:
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return len(self.ends)
 
     @property
     def stored_bytes(self) -> int:
-        """Size of the object that holds the chunks."""
+        """The size of the object that holds the chunks."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def stored(self, chunk: int) -> tuple[int, int]:
-        """Position and size of a chunk as stored."""
+        """Returns position and size of a stored chunk."""
         start = int(self.ends[chunk - 1]) if chunk else 0
         return start, int(self.ends[chunk]) - start
 
     def original_bytes(self, chunk: int) -> int:
-        """Bytes of the log in a chunk."""
+        """Returns the size of a chunk's part of the log."""
         return min(self.chunk_bytes, self.file_bytes - chunk * self.chunk_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the `.indexes` object: position and size as stored."""
+    """A part of the `.indexes` object: stored position and size."""
 
     position: int
     size: int
@@ -87,7 +87,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """How chunks and indexes are encrypted: the data key, itself encrypted with the key pair `key_id`, and the AAD."""
+    """The encryption of chunks and indexes: the data key, encrypted with the key pair `key_id`, and the AAD."""
 
     key_id: str
     data_key: bytes
@@ -96,7 +96,7 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """A manifest. `transactions` is None where the segment has no transaction index."""
+    """A manifest. `transactions` is None if the segment has no transaction index."""
 
     chunks: ChunkIndex
     offsets: Section
@@ -110,7 +110,7 @@ class SegmentManifest:
 
 
 def parse_manifest(data: bytes, path: Path | str) -> SegmentManifest:
-    """The manifest; `path` is for messages alone. Raises `CorruptTierError`."""
+    """Parses a manifest; `path` is used only in messages. Raises `CorruptTierError`."""
     root = json_fields(data, path)
     version = root.text("version")
     if version != "1":
@@ -214,14 +214,14 @@ def _inflated(data: bytes, count: int) -> bytes:
 
 
 def decode_chunk_sizes(data: bytes) -> npt.NDArray[np.int64]:
-    """Sizes of stored chunks (Aiven: ChunkSizesBinaryCodec). Raises ValueError.
+    """Returns the sizes of stored chunks (Aiven: ChunkSizesBinaryCodec). Raises ValueError for malformed data.
 
-    Nothing: `i32 0`; one chunk: `i32 1, i32 size`; else `i32 n, i32 base, i8 width`, n - 1 sizes less base of `width`
-    bytes each, and the last size as i32.
+    No chunk is `i32 0`, one chunk `i32 1, i32 size`. More are `i32 n, i32 base, i8 width`, n - 1 sizes less the base,
+    of `width` bytes each, and the last size as i32.
     """
     count = int.from_bytes(data[:4], "big", signed=True)
     if len(data) < 4 or count < 0:
-        raise ValueError("it has no number of chunks")
+        raise ValueError("the number of chunks is missing")
     if count <= 1:
         if len(data) != 4 + 4 * count:
             raise ValueError(f"{len(data)} bytes do not hold the sizes of {count} chunks")
@@ -243,18 +243,18 @@ def decode_chunk_sizes(data: bytes) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class CustomMetadata:
-    """What overrides the keys of a segment's log and indexes; None: the plugin's configuration and its rule count."""
+    """Overrides of the keys of a segment's log and indexes; None means that the plugin's configuration applies."""
 
     prefix: str | None = None
     key: str | None = None
 
 
 def parse_custom_metadata(data: bytes) -> CustomMetadata:
-    """The fields of the custom metadata that Aiven's plugin has Kafka keep with each segment.
+    """Returns the fields of the custom metadata that Kafka stores with each segment for Aiven's plugin.
 
-    Aiven: SegmentCustomMetadataSerde, SegmentCustomMetadataField (`custom.metadata.fields.include`). Tagged fields and
-    nothing else: 0 the bytes that are stored (passed over here), 1 the prefix, 2 the key without prefix and suffix.
-    Raises `WireError`, also for what cannot be the name of an object here.
+    Aiven: SegmentCustomMetadataSerde, SegmentCustomMetadataField (`custom.metadata.fields.include`). It has only tagged
+    fields: 0 is the number of stored bytes (ignored here), 1 the prefix, 2 the key without prefix and suffix. Raises
+    `WireError`, also if prefix and key cannot name an object.
     """
     fields = decode_message(message_tables.messages(message_tables.TIER_CUSTOM)[0, "fields"], data, 0)
     found = CustomMetadata(fields.get("objectPrefix"), fields.get("objectKey"))

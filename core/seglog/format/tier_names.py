@@ -1,4 +1,4 @@
-"""Names of the objects that plugins of tiered storage (KIP-405) give to segments, in both directions.
+"""Parses and formats the names that plugins of tiered storage (KIP-405) give to the objects of segments.
 
 Aiven: ObjectKeyFactory. Kafka: RemoteLogSegmentFileset (LocalTieredStorage). Pinterest: Utils, WatermarkFileHandler.
 
@@ -6,7 +6,7 @@ Aiven: ObjectKeyFactory. Kafka: RemoteLogSegmentFileset (LocalTieredStorage). Pi
     LocalTieredStorage  kafka-tiered-storage/<topic>-<partition>-<topic id>/<base>-<segment id>.log | .index | …
     Pinterest           …/<topic>-<partition>/<base>.log | .index | .timeindex, and offset.wm
 
-An id is a UUID in Kafka's text form: 22 characters, among which may be `-`. So names are taken apart from the right.
+An id is a UUID in Kafka's text form: 22 characters, which may include `-`. So names are split from the right.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from seglog.model import TopicPartition
 
 LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
 WATERMARK = "offset.wm"
-COMMITTED = "_seglog"  # of logs that a manifest of ours commits; Hadoop and Spark pass over names that begin so
+COMMITTED = "_seglog"  # holds seglog's own manifests; Hadoop and Spark ignore names that begin with `_`
 
 _ID = "[A-Za-z0-9_-]{22}"
 _DIRECTORY = re.compile(rf"(.+)-({_ID})")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-# What stands in the directory of a partition, a topic or a whole tier, and not in one of a broker's.
+# Names that occur in the directory of a partition, a topic or a whole tier, but not in a broker's directory.
 OF_A_TIER = re.compile(rf"^[0-9]{{{OFFSET_DIGITS}}}-{_ID}\.|-{_ID}$|^{re.escape(WATERMARK)}$|^{LOCAL_TIERED_STORAGE}$")
 _PLACE = re.compile(rf"seglog-{_ID}")
 _WATERMARK = re.compile(rb"([0-9]{20})\s*")
 
 
 class ObjectKind(Enum):
-    """What an object holds; the value is its suffix."""
+    """The kind of an object; the value is its suffix."""
 
     LOG = ".log"
-    INDEXES = ".indexes"  # Aiven: all indexes of a segment, one after the other
+    INDEXES = ".indexes"  # Aiven: all indexes of a segment, one after another
     MANIFEST = ".rsm-manifest"  # Aiven: uploaded last
     OFFSET_INDEX = ".index"
     TIME_INDEX = ".timeindex"
@@ -46,7 +46,7 @@ class ObjectKind(Enum):
 
     @property
     def is_aivens(self) -> bool:
-        """Whether only Aiven's plugin writes such an object."""
+        """True if only Aiven's plugin writes such an object."""
         return self in (ObjectKind.INDEXES, ObjectKind.MANIFEST)
 
 
@@ -64,7 +64,7 @@ class ObjectName:
 
 @dataclass(frozen=True, slots=True)
 class TieredDirectory:
-    """The parts of a directory's name; `partition` is None in Aiven's, whose partitions are directories below it."""
+    """The parts of a directory's name; `partition` is None for Aiven's, whose partitions are subdirectories."""
 
     topic: str
     topic_id: str
@@ -80,7 +80,7 @@ _OBJECT = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})-({_ID})({_SUFFIXES})")
 
 
 def parse_object_name(name: str) -> ObjectName | None:
-    """The parts of an object's name; None for every other name."""
+    """Returns the parts of an object's name, or None for any other name."""
     match = _OBJECT.fullmatch(name)
     if match is None or int(match[1]) > INT64_MAX:
         return None
@@ -88,9 +88,9 @@ def parse_object_name(name: str) -> ObjectName | None:
 
 
 def parse_local_tiered_directory(name: str) -> tuple[TopicPartition, str] | None:
-    """Partition and topic id of LocalTieredStorage's `<topic>-<partition>-<topic id>`; None for every other name.
+    """Parses LocalTieredStorage's `<topic>-<partition>-<topic id>`; returns None for any other name.
 
-    `t-3-<id>` may be Aiven's directory of a topic named `t-3`, too: what is in it tells them apart.
+    `t-3-<id>` may also be Aiven's directory of a topic named `t-3`: only the contents tell them apart.
     """
     match = _DIRECTORY.fullmatch(name)
     topic_partition = None if match is None else parse_topic_partition(match[1])
@@ -98,9 +98,9 @@ def parse_local_tiered_directory(name: str) -> tuple[TopicPartition, str] | None
 
 
 def parse_tiered_topic(name: str) -> TieredDirectory | None:
-    """Topic and topic id of Aiven's `<topic>-<topic id>`; None for every other name.
+    """Parses Aiven's `<topic>-<topic id>`; returns None for any other name.
 
-    `key.prefix` ends where the topic begins, and need not end with a slash: then it is part of the topic here.
+    A `key.prefix` that does not end with a slash is taken as part of the topic.
     """
     match = _DIRECTORY.fullmatch(name)
     if match is None or topic_name_problem(match[1]) is not None:
@@ -109,16 +109,16 @@ def parse_tiered_topic(name: str) -> TieredDirectory | None:
 
 
 def parse_partition_number(name: str) -> int | None:
-    """The partition of Aiven's directory of one; None for every other name."""
+    """Returns the number in the name of Aiven's partition directory, or None for any other name."""
     return int(name) if _PARTITION.fullmatch(name) and int(name) <= INT32_MAX else None
 
 
 def is_place_name(name: str) -> bool:
-    """Whether a directory's name is that of one attempt's objects (`format.log_manifest`)."""
+    """True if a directory has the name for the objects of one attempt (`format.log_manifest`)."""
     return _PLACE.fullmatch(name) is not None
 
 
 def parse_watermark(data: bytes) -> int | None:
-    """Base offset of the last segment that Pinterest's uploader has finished (`offset.wm`); None for other contents."""
+    """Returns the base offset of the last segment uploaded by Pinterest (`offset.wm`), or None for other contents."""
     match = _WATERMARK.fullmatch(data)
     return int(match[1]) if match is not None and int(match[1]) <= INT64_MAX else None

@@ -16,12 +16,12 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 
 
 def format_uuid(value: UUID) -> str:
-    """The 22 characters Kafka prints for `value`."""
+    """Returns the 22 characters that Kafka prints for `value`."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
 
 
 def parse_uuid(text: str) -> UUID:
-    """The UUID of Kafka's text form, with or without padding. Raises `ValueError` for anything else."""
+    """Parses Kafka's text form, with or without padding. Raises `ValueError` for anything else."""
     if _TEXT.fullmatch(text) is None:
         raise ValueError(f"{text[:40]!r} is not a UUID in Kafka's text form")
     try:

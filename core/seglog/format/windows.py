@@ -1,14 +1,13 @@
-"""The records of one batch that is too large to be held: windows of whole records, each decoded by itself.
+"""Decodes a batch that is too large to be held, in windows of whole records.
 
-1. Expand the payload piece by piece into a window; what of it is whole records is one part. A record that is larger
-   than a window gets one of its own, as large as its length says.
-2. Go through all of it once without keeping anything: only then is known how the batch ends, and where the relative
-   offsets of a wrapper begin.
-3. Go through it again and give the records. Every part tells how many come before and after it, and the status that
-   the batch has in the end.
+1. The payload is expanded piece by piece into a window; the whole records in it are one part. A record larger than a
+   window gets a window of its own, as large as its length says.
+2. A first pass keeps nothing. It finds out how the batch ends, and where the relative offsets of a wrapper begin.
+3. A second pass yields the records. Every part says how many records come before and after it, and has the batch's
+   final status.
 
-The parts of a batch are what `decoder.decode_records` gives where the batch is small: the same rows, the same status. A
-window is given away; what follows it has memory of its own.
+The parts together are what `decoder.decode_records` returns for a small batch: the same rows, the same status. Each
+window has memory of its own, which the caller may keep.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import UnsupportedError
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import DecompressionError, is_known_codec
 from seglog.format.expanding import Expansion, Payload, expanded
@@ -44,29 +43,29 @@ from seglog.kernels.records import (
 )
 from seglog.ordered_pool import Account, unlimited
 
-# Enough that what is done once a window costs nothing beside it, and records enough that a table stays small.
+# Large enough that the cost per window does not matter; few enough records that a table of rows stays small.
 WINDOW_BYTES = 4 << 20
 WINDOW_ROWS = 1 << 16
-# The largest record that is read: its bytes, and a copy where somebody makes one, must fit a process of 400 MiB.
+# The largest record that is read: its bytes, and a copy of them, must fit a process of 400 MiB.
 RECORD_LIMIT = 128 << 20
-# The most of a batch that is held by those who must have it whole, to write it anew.
+# The largest batch that is held whole, in order to write it anew.
 WHOLE_LIMIT = 128 << 20
-# The most that a batch may expand to: Kafka's writers count a batch's bytes in 31 bits before they compress it.
+# The most bytes that a batch may expand to: Kafka's writers count them in 31 bits before compressing.
 EXPANDED_LIMIT = layout.INT32_MAX
 
 _ENDLESS = layout.INT32_MAX
 
 
 def too_large_to_rewrite(path: Path, row: np.void) -> UnsupportedError:
-    """The refusal of a batch (layout.BATCH) beyond WHOLE_LIMIT by those who must have it whole."""
+    """Returns the error for a batch (layout.BATCH) beyond WHOLE_LIMIT that would have to be held whole."""
     return UnsupportedError(
         f"{path}: position {row['position']}: the batch of {row['size']} bytes with offsets {row['base_offset']} to"
-        f" {row['last_offset']} is, or expands to, more than {WHOLE_LIMIT >> 20} MiB: too large to be written anew"
+        f" {row['last_offset']} is, or expands to, more than {WHOLE_LIMIT >> 20} MiB, too large to be written anew"
     )
 
 
 class BadRecords(Exception):
-    """A batch's records end with a `status` of `kernels.records`."""
+    """A batch's records are not valid; `status` is that of `kernels.records`."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -75,7 +74,7 @@ class BadRecords(Exception):
 
 @dataclass(slots=True)
 class _Survey:
-    """What going through a batch once has shown. `base_offset` is added to the offsets of a wrapper's messages."""
+    """The result of the first pass. `base_offset` is added to the offsets of a wrapper's messages."""
 
     status: int = RECORDS_VALID
     records: int = 0
@@ -83,10 +82,11 @@ class _Survey:
 
 
 class LargeBatch:
-    """One batch or wrapper. `row` is its table of one row (layout.BATCH); `payload` opens its payload from the start.
+    """One batch or wrapper. `row` is its table of one row (layout.BATCH).
 
-    `lying` is (data, start, end) instead, where the payload lies expanded in memory. `number` is the batch's place in
-    the table that is being decoded; `limit` bounds what it expands to. What is held counts in `account`.
+    `payload` opens its payload from the start; for a payload already expanded in memory, `in_memory` is (data, start,
+    end) instead. `number` is the batch's index in the table that is being decoded, and `limit` bounds its expansion.
+    The memory held is charged to `account`.
     """
 
     def __init__(
@@ -94,19 +94,19 @@ class LargeBatch:
         row: np.ndarray,
         payload: Callable[[], Payload] | None = None,
         *,
-        lying: tuple[np.ndarray, int, int] | None = None,
+        in_memory: tuple[np.ndarray, int, int] | None = None,
         number: int = 0,
         limit: int = EXPANDED_LIMIT,
         account: Account | None,
     ) -> None:
-        self._row, self._open, self._lying, self._number, self._limit = row, payload, lying, number, limit
+        self._row, self._open, self._in_memory, self._number, self._limit = row, payload, in_memory, number, limit
         self._account = account or unlimited()
         self._codec = int(row[0]["attributes"]) & layout.CODEC_MASK
         self._magic = int(row[0]["magic"])
         self._is_legacy = self._magic < 2
 
     def parts(self) -> Iterator[Records]:
-        """The records in parts; one without rows where there are none."""
+        """Yields the records in parts; if there are none, one part without rows."""
         survey = self._survey()
         status = np.array([survey.status], dtype=np.int8)
         given = 0
@@ -126,9 +126,10 @@ class LargeBatch:
             yield Records.without_rows(self._row, survey.status, self._number)
 
     def payloads(self) -> Iterator[Window]:
-        """The payload of a batch of magic 2 in windows of whole records, in one go: how it ends shows only then.
+        """Yields the payload of a batch of magic 2 in windows of whole records, in a single pass.
 
-        Raises BadRecords in place of the window that would hold a record that cannot be, DecompressionError.
+        Raises BadRecords where a window would hold an invalid record, or if the batch does not end as it should, and
+        DecompressionError.
         """
         count, given = int(self._row[0]["count"]), 0
         with self._windows() as windows:
@@ -144,7 +145,7 @@ class LargeBatch:
         if trailing:
             raise BadRecords(TRAILING_BYTES)
 
-    # --- what it holds, and how it ends -----------------------------------------------------------------------
+    # --- first pass -------------------------------------------------------------------------------------------
 
     def _survey(self) -> _Survey:
         if not is_known_codec(self._codec, self._magic):
@@ -156,7 +157,7 @@ class LargeBatch:
             return _Survey(DECOMPRESSION_TOO_LARGE if error.too_large else DECOMPRESSION_FAILED)
 
     def _counted(self, windows: _Windows) -> _Survey:
-        """Of a batch of magic 2, whose header tells how many records there are."""
+        """Surveys a batch of magic 2, whose header states the number of records."""
         count = int(self._row[0]["count"])
         if count == 0:
             return _Survey()
@@ -176,7 +177,7 @@ class LargeBatch:
         return survey
 
     def _wrapped(self, windows: _Windows) -> _Survey:
-        """Of a wrapper of magic 0 or 1, whose messages go on to the end of what it expands to."""
+        """Surveys a wrapper of magic 0 or 1, whose messages fill the whole expansion."""
         survey, last = _Survey(), 0
         for window in windows:
             rows, survey.status = self._decoded(window)
@@ -194,12 +195,12 @@ class LargeBatch:
             survey.status = ENTRY_INVALID
         if self._magic == 1:
             if survey.status != RECORDS_VALID:
-                return _Survey(survey.status)  # without the last message nobody knows the offsets of the others
+                return _Survey(survey.status)  # without the last message, the offsets of the others are unknown
             own = int(self._row[0]["last_offset"])
             if own != 0 and own < last:
                 return _Survey(OFFSET_INVALID)
-            if own != 0:  # an old librdkafka left it at 0
-                survey.base_offset = int((self._row["last_offset"] - last)[0])  # wraps, as Kafka's
+            if own != 0:  # old versions of librdkafka left it at 0
+                survey.base_offset = int((self._row["last_offset"] - last)[0])  # wraps, as in Kafka
         return survey
 
     # --- decoding ---------------------------------------------------------------------------------------------
@@ -207,17 +208,17 @@ class LargeBatch:
     def _windows(self) -> _Windows:
         count = _ENDLESS if self._is_legacy else int(self._row[0]["count"])
         cut = legacy.whole_entries if self._is_legacy else whole_records
-        if self._lying is not None:
-            return _Windows(None, count, cut, self._limit, self._account, self._lying)
+        if self._in_memory is not None:
+            return _Windows(None, count, cut, self._limit, self._account, self._in_memory)
         assert self._open is not None
         return _Windows(expanded(self._codec, self._open(), self._magic), count, cut, self._limit, self._account)
 
     def _decoded(self, window: Window) -> tuple[np.ndarray, int]:
-        """The rows of a window, up to a bad one, and the status; those of a wrapper as they lie in it."""
+        """Returns the rows of a window, up to a bad one, and the status; a wrapper's rows keep their inner offsets."""
         row = self._row.copy()
         row["count"] = window.records
         if self._is_legacy:
-            row["magic"] = 0  # whose offsets stand for themselves
+            row["magic"] = 0  # whose inner offsets are absolute
         rows = np.empty(window.records, dtype=layout.RECORD)
         status = np.zeros(1, dtype=np.int8)
         spans = np.array([window.start], dtype=np.int64), np.array([window.end], dtype=np.int64)
@@ -225,7 +226,7 @@ class LargeBatch:
         return rows[:filled], int(status[0])
 
     def _finish_wrapped(self, arena: np.ndarray, rows: np.ndarray, base_offset: int) -> None:
-        """Gives the messages of a wrapper their offsets, and its append time to those of magic 1."""
+        """Sets the absolute offsets of a wrapper's messages, and its append time on those of magic 1."""
         rows["offset"] += base_offset
         if self._magic == 1 and int(self._row[0]["attributes"]) & layout.TIMESTAMP_TYPE_MASK:
             stamp = int(self._row[0]["max_timestamp"])
@@ -244,10 +245,10 @@ class Window:
 
 
 class _Windows:
-    """Iterates over the windows of an expansion, until `count` records have come or no whole one follows.
+    """Iterates over the windows of an expansion, until it has `count` records or no whole record follows.
 
-    `lying` is where everything lies already; then there is no expansion. What was taken from the account is given back
-    at the end of the `with`.
+    If the payload lies expanded in memory (`in_memory`), there is no expansion. At the end of the `with` block, the
+    account gets back everything taken from it.
     """
 
     def __init__(
@@ -257,14 +258,14 @@ class _Windows:
         cut: Callable[[np.ndarray, int, int, int], tuple[int, int, int]],
         limit: int,
         account: Account,
-        lying: tuple[np.ndarray, int, int] | None = None,
+        in_memory: tuple[np.ndarray, int, int] | None = None,
     ) -> None:
         self._account, self._taken, self._window_bytes = account, 0, 0
         self._expansion, self._left, self._cut, self._limit = expansion, count, cut, limit
-        self._arena, self._start, self._end = lying or (np.zeros(0, dtype=np.uint8), 0, 0)
+        self._arena, self._start, self._end = in_memory or (np.zeros(0, dtype=np.uint8), 0, 0)
         self._read = self._end - self._start
-        self._large_end = 0  # where a record would end that is larger than any that is read
-        self.is_broken = False  # a length that no record can have
+        self._large_end = 0  # where a record beyond RECORD_LIMIT would end
+        self.is_broken = False  # a record has an impossible length
 
     def __enter__(self) -> Self:
         return self
@@ -293,13 +294,13 @@ class _Windows:
                 self._fill(max(WINDOW_BYTES, int(wanted)))
 
     def rest(self) -> bool:
-        """Whether bytes follow the last record."""
+        """True if bytes follow the last record."""
         if self._start == self._end and self._expansion is not None:
             self._fill(WINDOW_BYTES)
         return self._start < self._end
 
     def drained(self) -> int:
-        """How many bytes the payload expands to in all; damage at its end raises `DecompressionError`."""
+        """Reads to the end; returns the total of expanded bytes. Raises `DecompressionError` for damage on the way."""
         while self._expansion is not None:
             self._start = self._end
             self._fill(WINDOW_BYTES)
@@ -307,14 +308,14 @@ class _Windows:
 
     @property
     def too_large(self) -> bool:
-        """Once drained: whether a record ended it that is larger than any that is read, and is there."""
+        """True, once drained, if a record beyond RECORD_LIMIT ended the iteration and all its bytes are there."""
         return 0 < self._large_end <= self._read
 
     def _fill(self, size: int) -> None:
-        """A window of `size` bytes that begins with what is left of this one."""
+        """Begins a window of `size` bytes with the rest of the current one."""
         assert self._expansion is not None
         rest = self._end - self._start
-        # this window, which somebody may still look at, the next one, rows, and what the expansion holds
+        # this window, which the caller may still use, the next one, rows, and the bytes held by the expansion
         wanted = self._window_bytes + size + WINDOW_ROWS * layout.RECORD.itemsize + self._expansion.held_bytes
         if wanted > self._taken:
             self._account.take(wanted - self._taken)
@@ -328,4 +329,4 @@ class _Windows:
         if self._read > self._limit:
             raise DecompressionError(f"the records expand to more than {self._limit} bytes", too_large=True)
         if self._end < size:
-            self._expansion = None  # that was all
+            self._expansion = None  # the end

@@ -1,10 +1,10 @@
-"""Kafka's generated messages, read and written by a table of their fields.
+"""Reads and writes Kafka's generated messages by a table of their fields.
 
 Kafka: org.apache.kafka.common.protocol (ByteBufferAccessor, the message generator's rules, KIP-482 for
 flexible versions). Control records, coordinator records and metadata records are such messages.
 
-A message is a dict by field name. UUIDs are in Kafka's text form, bytes are `bytes`; fields that a version
-does not have, and tagged fields that are not set, are absent.
+A message is a dict by field name. UUIDs are in Kafka's text form, bytes are `bytes`. Fields that a version does not
+have, and tagged fields that are not set, are absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FRAME_VERSION = 1
 
 _INT16_MAX, _UINT32_MAX = 2**15 - 1, 2**32 - 1
 
-# What Kafka says.
+# Kafka's messages.
 _FRAME_VERSION_0 = (
     "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release of KRaft"
     " in 2.8 to newer versions are not supported."
@@ -48,9 +48,9 @@ _LONG = _FIXED["int32"]
 
 
 class WireError(ValueError):
-    """Bytes that are not the message they should be.
+    """Bytes that are not the expected message.
 
-    `kafka` is what the exception says that Kafka's classes throw: `null` where Java says nothing.
+    `kafka` is the message of the exception that Kafka's classes throw: `null` if Java gives none.
     """
 
     def __init__(self, reason: str, kafka: str | None = None) -> None:
@@ -79,10 +79,10 @@ class FramedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: `type` is a name of a fixed-size type, "string", "bytes", "uuid", or the fields of a struct.
+    """One field; `type` is the name of a fixed-size type, "string", "bytes", "uuid", or the fields of a struct.
 
-    It exists in versions `first` to `last`, may be null from `nullable_from` on, and is a tagged one when
-    `tag` is given, which is not written when it has its `default`.
+    The field exists in versions `first` to `last`, and may be null from `nullable_from` on. With a `tag` it is a tagged
+    field, which is not written if it has its `default`.
     """
 
     name: str
@@ -95,18 +95,18 @@ class Field:
     default: object = None
 
     def exists_in(self, version: int) -> bool:
-        """Whether messages of `version` have the field."""
+        """True if messages of `version` have the field."""
         return self.first <= version <= self.last
 
     def has_null_marker(self, version: int) -> bool:
-        """Whether it is a struct after a marker: an int8 of 1, or -1 for null; of a tagged one a varint of 1 or 0."""
+        """True for a struct after a null marker: an int8 of 1, or -1 for null; in a tagged field a varint of 1 or 0."""
         is_struct = isinstance(self.type, tuple) and not self.array
         return is_struct and version >= self.nullable_from
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message's fields, its last known version, and the first one with flexible encodings."""
+    """A message's fields, its last known version, and the first version with flexible encodings."""
 
     fields: tuple[Field, ...]
     last_version: int = 0
@@ -116,9 +116,9 @@ class Message:
 def decode_message(
     message: Message, data: bytes, version: int, position: int = 0, *, exact: bool = False
 ) -> dict[str, Any]:
-    """The message of `version` at `position`, its fields in declared order. Raises `WireError`.
+    """Decodes the message of `version` at `position`, with fields in declared order. Raises `WireError`.
 
-    Bytes after it are ignored, or an error when `exact`.
+    Bytes after it are ignored, or with `exact` an error.
     """
     if not 0 <= version <= message.last_version:
         raise WireError(f"version {version} is not known")
@@ -130,10 +130,10 @@ def decode_message(
 
 
 def decode_framed(messages: Mapping[int, tuple[str, Message]], data: bytes) -> FramedRecord:
-    """A record that begins with frame version, type and version (Kafka: AbstractApiMessageSerde).
+    """Decodes a record that begins with frame version, type and version (Kafka: AbstractApiMessageSerde).
 
-    `messages` are name and message of each type. As in Kafka, a version that is not known is read as the last known
-    one, where the message holds no struct. Raises `UnknownRecordTypeError`, or `WireError` with Kafka's text.
+    `messages` are name and message of each type. Like Kafka, reads an unknown version as the last known one if the
+    message holds no struct. Raises `UnknownRecordTypeError`, or `WireError` with Kafka's text.
     """
     frame = Reader(data, 0, True)
     frame_version = _framed_number(frame, "frame version")
@@ -144,7 +144,7 @@ def decode_framed(messages: Mapping[int, tuple[str, Message]], data: bytes) -> F
     if known is None:
         raise UnknownRecordTypeError(record_type)
     name, message = known
-    reader = Reader(data, max(version, 0), True, frame.position)  # below 0 no field is missing either
+    reader = Reader(data, max(version, 0), True, frame.position)  # a negative version has all fields of version 0
     try:
         value = reader.structure(message.fields, message.last_version)
     except WireError as error:
@@ -165,23 +165,23 @@ def _framed_number(frame: Reader, what: str) -> int:
 
 
 def encode_message(message: Message, value: Mapping[str, Any], version: int) -> bytes:
-    """The bytes of the message in `version`. Raises `KeyError` for a missing field."""
+    """Returns the bytes of the message in `version`. Raises `KeyError` for a missing field."""
     writer = Writer(version, version >= message.flexible_from)
     writer.structure(message.fields, value)
     return bytes(writer.data)
 
 
 class Reader:
-    """Reads one message from its bytes; every bound is checked."""
+    """Reads one message from its bytes; checks every bound."""
 
     def __init__(self, data: bytes, version: int, flexible: bool, position: int = 0) -> None:
         self._data, self._version, self._flexible, self.position = data, version, flexible, position
         self._last_version = version
 
     def structure(self, fields: tuple[Field, ...], last_version: int | None = None) -> dict[str, Any]:
-        """The fields of a struct, and its tagged fields if the version is flexible.
+        """Reads the fields of a struct, and its tagged fields if the version is flexible.
 
-        `last_version` is given for a message: it is the last one in which its own structs can be read.
+        `last_version` is given for a message: the last version in which its own structs can be read.
         """
         if last_version is not None:
             self._last_version = last_version
@@ -200,22 +200,22 @@ class Reader:
                     value[field.name] = self._field(field)
                     if value[field.name] == field.default:
                         del value[field.name]
-                else:  # a later version's
+                else:  # a field of a later version
                     self._array(size)
             if tagged:
                 value = {field.name: value[field.name] for field in present if field.name in value}
         return value
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Returns the next `size` bytes."""
         start, end = self.position, self.position + size
-        if end > len(self._data):  # Java: BufferUnderflowException, without a word
-            raise WireError(f"{size} bytes are wanted at byte {start}, {len(self._data) - start} are left", "null")
+        if end > len(self._data):  # Java: BufferUnderflowException, without a message
+            raise WireError(f"{size} bytes are expected at byte {start}, {len(self._data) - start} are left", "null")
         self.position = end
         return self._data[start:end]
 
     def unsigned_varint(self) -> int:
-        """An unsigned LEB128 number of 32 bits."""
+        """Reads an unsigned LEB128 number of 32 bits."""
         value = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
@@ -225,7 +225,7 @@ class Reader:
         raise WireError(f"the number before byte {self.position} is too long", _LONG_VARINT.format(value & _UINT32_MAX))
 
     def signed_varint(self) -> int:
-        """The same as Java's int, which it is there."""
+        """Reads the same number as a signed int, like Java."""
         value = self.unsigned_varint()
         return value - (1 << 32) if value > INT32_MAX else value
 
@@ -244,7 +244,7 @@ class Reader:
         if count < 0:
             return self._null(field.name, field)
         left = len(self._data) - self.position
-        if count > left:  # an element takes a byte at least
+        if count > left:  # an element takes at least one byte
             raise WireError(
                 f"Tried to allocate a collection of size {count}, but there are only {left} bytes remaining."
             )
@@ -283,7 +283,7 @@ class Reader:
 
 
 def java_text(data: bytes) -> str:
-    """Bytes as Java's `new String(data, UTF_8)`: a surrogate in them is one U+FFFD, and not three as in Python."""
+    """Decodes like Java's `new String(data, UTF_8)`: a surrogate becomes one U+FFFD, not three as in Python."""
     return data.decode("utf-8", _JAVA_ERRORS)
 
 
@@ -309,7 +309,7 @@ class Writer:
         self.data = bytearray()
 
     def structure(self, fields: tuple[Field, ...], value: Mapping[str, Any]) -> None:
-        """The fields of a struct, and its tagged fields if the version is flexible."""
+        """Writes the fields of a struct, and its tagged fields if the version is flexible."""
         present = [field for field in fields if field.exists_in(self._version)]
         for field in present:
             if field.tag is None:
@@ -329,7 +329,7 @@ class Writer:
                 self.data += content.data
 
     def unsigned_varint(self, value: int) -> None:
-        """An unsigned LEB128 number in its shortest form."""
+        """Writes an unsigned LEB128 number in its shortest form."""
         while value > 0x7F:
             self.data.append(value & 0x7F | 0x80)
             value >>= 7

@@ -1,10 +1,10 @@
-"""libzstd's functions by address, for kernels that call them run after run (`kernels.runs`).
+"""The addresses of libzstd's functions, for the kernels that call them for a run of batches (`kernels.runs`).
 
-zstandard's wheels carry the library in an extension module that exports it; a system's own shared library does too.
-Where neither is found, the slots are zero, and whoever asked goes batch by batch through `compression`, with the same
-results: only threads then wait for each other.
+The extension module in zstandard's wheels exports the library; so does a shared library of the system. If neither is
+found, the slots are zero, and callers go batch by batch through `compression`. The results are the same, but threads
+wait for each other.
 
-Source: zstd.h (ZSTD_decompressDCtx, ZSTD_compress2), whose stable functions these are since 1.4.
+Source: zstd.h. ZSTD_decompressDCtx and ZSTD_compress2 are stable since version 1.4.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 from seglog.kernels import runs
 
 _LEAST_VERSION = 10400
-_LEVEL, _CONTENT_SIZE_FLAG = 100, 200  # ZSTD_cParameter
+_COMPRESSION_LEVEL, _CONTENT_SIZE_FLAG = 100, 200  # ZSTD_cParameter
+_LEVEL = 3  # Kafka's default
 _FUNCTIONS = ("ZSTD_decompressDCtx", "ZSTD_compress2", "ZSTD_createDCtx", "ZSTD_createCCtx", "ZSTD_versionNumber")
 
 
@@ -31,7 +32,7 @@ def _library() -> ctypes.CDLL | None:
         try:
             library = ctypes.CDLL(name)
         except OSError:
-            continue  # built for something else, or needs what is not there
+            continue  # built for another platform, or a dependency is missing
         known = all(hasattr(library, function) for function in _FUNCTIONS)
         if known and library.ZSTD_versionNumber() >= _LEAST_VERSION:
             return library
@@ -42,7 +43,7 @@ def _names() -> Iterator[str]:
     extension = importlib.util.find_spec("zstandard._cffi")
     if extension is not None and extension.origin is not None:
         yield extension.origin
-    # imported where it is wanted: it brings tempfile and random along, and asks other programs
+    # Imported late: it imports tempfile and random, and runs other programs.
     import ctypes.util
 
     system = ctypes.util.find_library("zstd")
@@ -55,7 +56,7 @@ def _address(library: ctypes.CDLL, function: str) -> int:
 
 
 class _Contexts:
-    """A pair of contexts, freed with the object."""
+    """A pair of contexts, which are freed with the object."""
 
     def __init__(self) -> None:
         self.slots = np.zeros(runs.ZSTD_SLOTS, dtype=np.int64)
@@ -65,8 +66,8 @@ class _Contexts:
         decompress, compress = self._context(library, "DCtx"), self._context(library, "CCtx")
         if not decompress or not compress:
             return
-        library.ZSTD_CCtx_setParameter(ctypes.c_void_p(compress), _CONTENT_SIZE_FLAG, 0)  # as Kafka's frames
-        library.ZSTD_CCtx_setParameter(ctypes.c_void_p(compress), _LEVEL, 3)
+        library.ZSTD_CCtx_setParameter(ctypes.c_void_p(compress), _CONTENT_SIZE_FLAG, 0)  # like Kafka's frames
+        library.ZSTD_CCtx_setParameter(ctypes.c_void_p(compress), _COMPRESSION_LEVEL, _LEVEL)
         self.slots[runs.DECOMPRESS] = _address(library, "ZSTD_decompressDCtx")
         self.slots[runs.DECOMPRESS_CONTEXT] = decompress
         self.slots[runs.COMPRESS] = _address(library, "ZSTD_compress2")
@@ -82,7 +83,7 @@ class _Contexts:
 
 
 class _OfThread(threading.local):
-    """A thread's own contexts. They hang on an object of the thread's: this one is the same for all of them."""
+    """A thread's own contexts. They belong to an object of each thread, because all threads share this one."""
 
     def __init__(self) -> None:
         self.contexts = _Contexts()
@@ -92,7 +93,7 @@ _of_thread = _OfThread()
 
 
 def zstd_slots() -> np.ndarray:
-    """The `zstd` argument of `kernels.runs` (int64[ZSTD_SLOTS]) for this thread; level 3, Kafka's default.
+    """Returns the `zstd` argument of `kernels.runs` (int64[ZSTD_SLOTS]) for this thread, with Kafka's default level.
 
     The contexts end with the thread.
     """

@@ -21,7 +21,7 @@ from seglog import layout
 from seglog.dump.selection import Selection
 from seglog.evidence.transactions import unsettled
 from seglog.inspect.diff import Difference
-from seglog.kernels import row_hashes
+from seglog.kernels import row_keys
 from seglog.model import Isolation
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
@@ -104,7 +104,7 @@ class _Side:
             if waiting > max(_LEAST_KEPT, len(kept)):
                 kept, parts, waiting = _latest(np.concatenate([kept, *parts])), [], 0
         kept = _latest(np.concatenate([kept, *parts]))
-        view: np.ndarray = kept[kept["value"] != row_hashes.NULL]
+        view: np.ndarray = kept[kept["value"] != row_keys.NULL]
         return view
 
     def keys_at(self, offsets: np.ndarray) -> dict[int, bytes]:
@@ -132,13 +132,13 @@ def _hashed(arena: np.ndarray, rows: np.ndarray, number: int, passes: int) -> np
     out = np.empty(len(rows), dtype=_ROW)
     column = np.empty(len(rows), dtype=np.int64)
     for name, seeds in (("key", _SEEDS), ("key_2", _SEEDS_2)):
-        row_hashes.hash_spans(arena, rows["key_position"], rows["key_size"], seeds, column)
+        row_keys.hash_spans(arena, rows["key_position"], rows["key_size"], seeds, column)
         out[name] = column
         if name == "key" and passes > 1:
             own = column.view(np.uint64) % np.uint64(passes) == np.uint64(number)
             rows, out, column = rows[own], out[own], column[own]
     for name, seeds in (("value", _SEEDS), ("value_2", _SEEDS_2)):
-        row_hashes.hash_spans(arena, rows["value_position"], rows["value_size"], seeds, column)
+        row_keys.hash_spans(arena, rows["value_position"], rows["value_size"], seeds, column)
         out[name] = column
     out["offset"] = rows["offset"]
     return out

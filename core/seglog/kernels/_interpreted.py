@@ -1,6 +1,6 @@
-"""What kernels are made of, as plain Python: loads, stores and instructions that check what compiled ones trust.
+"""The building blocks of kernels in plain Python: loads, stores and instructions that check every bound.
 
-So a kernel that reads or writes outside a buffer fails here, and not in a core dump.
+Compiled, they check nothing. Here a kernel that reads or writes outside a buffer raises an error instead of crashing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _as_int64(word: int) -> int:
 
 
 def crc32c_word(crc: int, word: int) -> int:
-    """Bit by bit; `crc` is the running register (not inverted)."""
+    """Computes it bit by bit; `crc` is the running register (not inverted)."""
     register = (int(crc) ^ int(word)) & _WORD
     for _ in range(64):
         register = (register >> 1) ^ (0x82F63B78 if register & 1 else 0)
@@ -23,22 +23,22 @@ def crc32c_word(crc: int, word: int) -> int:
 
 
 def prefetch(array: Any, index: int) -> None:
-    """A hint to the processor's cache, which interpreted code cannot give."""
+    """Does nothing: interpreted code cannot give the processor's cache a hint."""
 
 
 def multiply_high(a: int, b: int) -> int:
-    """By Python's own integers."""
+    """Uses Python's integers."""
     return _as_int64(((int(a) & _WORD) * (int(b) & _WORD)) >> 64)
 
 
 def multiply_fold(a: int, b: int) -> int:
-    """By Python's own integers."""
+    """Uses Python's integers."""
     product = (int(a) & _WORD) * (int(b) & _WORD)
     return _as_int64((product ^ product >> 64) & _WORD)
 
 
 def trailing_zeros(word: int) -> int:
-    """How many low bits of a word that is not 0 are 0."""
+    """Returns the number of trailing zero bits of a word other than 0."""
     return (int(word) & -int(word)).bit_length() - 1
 
 
@@ -65,17 +65,17 @@ def _make_store(size: int) -> Any:
 
 
 def copy_bytes(source: Any, i: int, target: Any, j: int, size: int) -> None:
-    """By a slice of each buffer."""
+    """Copies a slice."""
     _check(source, i, size)
     _check(target, j, size)
     target[j : j + size] = source[i : i + size]
 
 
-move_bytes = copy_bytes  # numpy looks for an overlap itself
+move_bytes = copy_bytes  # numpy handles an overlap itself
 
 
 def call_codec(address: int, context: int, target: Any, j: int, room: int, source: Any, i: int, size: int) -> int:
-    """Through ctypes."""
+    """Calls it through ctypes."""
     import ctypes
 
     _check(target, j, room)

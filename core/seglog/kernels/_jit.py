@@ -1,8 +1,8 @@
-"""The single door between kernels and the way they run (`_mode`): `@kernel`, `@inlined`, loads, stores, instructions.
+"""The interface between kernels and the way they run (`_mode`): `@kernel`, `@inlined`, loads, stores, instructions.
 
 One source runs three ways. In the native library and under numba's JIT a kernel is machine code, without the GIL and
-without Python objects; interpreted it is the Python function that is written here. The native library holds every
-function marked below whose name has no leading underscore; the others are part of those that call them.
+without Python objects. Interpreted, it is the Python function as written. The native library exports every marked
+function whose name has no leading underscore; the others are compiled into their callers.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ COMPILED = MODE.name != INTERPRETED
 
 _parts: Any = importlib.import_module("seglog.kernels._numba") if MODE.name == JIT else _interpreted
 
-# Whether CRC-32C has an instruction here. The native library is not loaded without it.
+# True if the processor has an instruction for CRC-32C. The native library is not loaded without it.
 HAS_CRC32C_INSTRUCTION = MODE.name == NATIVE or (MODE.name == JIT and _parts.CRC32C_FUNCTION is not None)
 
 
-APART: set[str] = set()  # the names (`native_name`) of functions that are marked `apart`
+APART: set[str] = set()  # names (`native_name`) of the functions marked `apart`
 
 
 def kernel(function: F) -> F:
-    """Marks a function that Python calls, or that kernels call now and then."""
+    """Marks a function that Python calls, or that kernels call outside their innermost loops."""
     return _found(function, nogil=True)
 
 
 def inlined(function: F) -> F:
     """Marks a function that kernels call in their innermost loop: it is compiled into each caller.
 
-    Without it LLVM leaves a call whose array arguments travel as seven words each; it costs more than a varint.
+    Otherwise LLVM leaves a call that passes seven words for each array, which costs more than reading a varint.
     """
     return _found(function, nogil=True, forceinline=True)
 
 
 def apart(function: F) -> F:
-    """Marks a kernel whose loop wants all registers: its callers call it, and never take it in.
+    """Marks a kernel whose loop needs all registers: it is never inlined.
 
-    LLVM takes a function in wherever it has one caller; then the loop's values lie in memory, beside the caller's.
+    LLVM inlines a function that has a single caller; the loop's values would then spill to memory.
     """
     APART.add(native_name(function))
     return kernel(function)
 
 
 def native_name(function: Callable[..., Any]) -> str:
-    """The name in the native library: the module within this package, and the function's own."""
+    """Returns the function's name in the native library: its module within this package, then its own name."""
     module = function.__module__.removeprefix(f"{__package__}.").replace(".", "__")
     return f"{module}__{function.__name__}"
 
@@ -66,22 +66,23 @@ def _found(function: F, **options: bool) -> F:
 # CRC-32C of one 8-byte word; `crc` is the running register (not inverted).
 crc32c_word: Any = _parts.crc32c_word if HAS_CRC32C_INSTRUCTION else _interpreted.crc32c_word
 
-# Asks the processor to fetch `array[index]`, which a probe will write soon.
+# Asks the processor to fetch `array[index]`, which will soon be read or written.
 prefetch: Any = _parts.prefetch
 
-# The 128-bit product of two unsigned words: its upper half (which maps a hash to a range), and both halves XORed
-# (which mixes, as in wyhash). Arguments and results are int64.
+# The 128-bit product of two unsigned words: `multiply_high` gives the upper half (maps a hash to a range),
+# `multiply_fold` both halves XORed (mixes bits, as in wyhash). Arguments and results are int64.
 multiply_high: Any = _parts.multiply_high
 multiply_fold: Any = _parts.multiply_fold
 
 trailing_zeros: Any = _parts.trailing_zeros
 
-# Calls the C function at `address`, f(context, target + j, room, source + i, size), whose result is a size_t (here an
-# int64: ZSTD's errors are negative). `target[j:j + room]` and `source[i:i + size]` must lie inside their buffers.
+# Calls the C function at `address` as f(context, target + j, room, source + i, size). Its result is a size_t, here an
+# int64, so that zstd's error codes are negative. `target[j:j + room]` and `source[i:i + size]` must lie inside their
+# buffers.
 call_codec: Any = _parts.call_codec
 
-# Integers at byte `i` of a contiguous uint8 buffer, as int64. Unlike `data[i]` a load neither counts negative
-# indices from the end nor checks anything: one machine instruction (and a byte swap), bounds are the kernel's.
+# Integers at byte `i` of a contiguous uint8 buffer, as int64. Unlike `data[i]`, a load neither counts negative indices
+# from the end nor checks a bound: it is one machine instruction (and a byte swap). The kernel checks the bounds.
 load_byte: Any = _parts.load_byte
 load_int8: Any = _parts.load_int8
 load_int16: Any = _parts.load_int16
@@ -90,11 +91,11 @@ load_uint32: Any = _parts.load_uint32
 load_int64: Any = _parts.load_int64
 load_little_int64: Any = _parts.load_little_int64
 
-# Big-endian stores of the low bits of an integer, and memcpy between two different buffers; unchecked as loads are.
+# Big-endian stores of the low bits of an integer, and memcpy between two different buffers. Unchecked, like the loads.
 store_byte: Any = _parts.store_byte
 store_int16: Any = _parts.store_int16
 store_int32: Any = _parts.store_int32
 store_int64: Any = _parts.store_int64
 copy_bytes: Any = _parts.copy_bytes
-# memmove: the two places may overlap.
+# memmove: the two ranges may overlap.
 move_bytes: Any = _parts.move_bytes

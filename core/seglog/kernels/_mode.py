@@ -1,13 +1,13 @@
-"""How kernels run, chosen once, when the first of them is imported.
+"""The choice of how kernels run, made once, when the first of them is imported.
 
 1. `native`: the library `_native` beside this module, which `core/native` builds from these sources ahead of time. It
-   is used only where it carries the digest of these very sources and the processor has the instructions it needs.
-2. `jit`: without such a library, numba compiles each kernel when it is first called (extra `jit`). What it compiles
-   stays in memory: machine code kept in a directory would be run by whoever inherits that directory.
+   is used only if it carries the digest of exactly these sources and the processor has the instructions it needs.
+2. `jit`: without such a library, numba compiles each kernel when it is first called (extra `jit`). The machine code
+   stays in memory: kept in a directory, it would be run by anybody who later uses that directory.
 3. `interpreted`: without numba, plain Python, some hundred times slower.
 
-SEGLOG_KERNELS names one of the three, which then must be had; SEGLOG_JIT=0 is an older way to ask for `interpreted`.
-What nobody asked for is announced.
+SEGLOG_KERNELS requires one of the three; SEGLOG_JIT=0 is an older way to require `interpreted`. A fallback that the
+user did not ask for is logged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Mode(NamedTuple):
-    """`detail` says where the kernels come from; `library` is the module `_native` in that mode, else None."""
+    """A mode: `detail` says where the kernels come from; `library` is the module `_native`, or None in other modes."""
 
     name: str
     detail: str
@@ -57,7 +57,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def _library() -> tuple[Any, str]:
-    """(the native library or None, where it lies or why it is not used)."""
+    """Returns (the native library or None, its path or the reason for not using it)."""
     try:
         library = importlib.import_module("seglog.kernels._native")
     except ModuleNotFoundError:
@@ -71,7 +71,7 @@ def _library() -> tuple[Any, str]:
 
 
 def _numba() -> str | None:
-    """Why numba cannot be used, or None."""
+    """Returns the reason why numba cannot be used, or None."""
     try:
         importlib.import_module("numba")
     except ImportError as error:
@@ -99,7 +99,7 @@ def _choose() -> Mode:
         _logger.warning(
             "kernels run interpreted, some hundred times slower: %s (pip install 'seglog[jit]' helps)", reason
         )
-    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"seglog\.kernels\.")  # numbers may wrap
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"seglog\.kernels\.")  # integers may wrap
     return Mode(INTERPRETED, reason)
 
 

@@ -1,7 +1,7 @@
-"""What kernels are made of, as LLVM's instructions: for numba's JIT and for the builder of the native library.
+"""The building blocks of kernels as LLVM instructions, for numba's JIT and for the builder of the native library.
 
-This is the only module of the package that imports numba. Loads and stores check nothing, so every bound is the
-kernel's.
+This is the only module of the package that imports numba. Loads and stores check nothing; the kernel checks every
+bound.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def _crc32c_instruction() -> str | None:
     return name if feature and binding.get_host_cpu_features().get(feature) else None
 
 
-# LLVM's name of this processor's instruction, or None. The builder puts a function of its own here, which each target
-# defines: an instruction of another architecture than the target's would end LLVM.
+# LLVM's name of this processor's CRC-32C instruction, or None. The builder replaces it with a function that each target
+# defines, because LLVM aborts on an instruction of another architecture than the target's.
 CRC32C_FUNCTION = _crc32c_instruction()
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, kind: Any) -> Any:
-    # only contiguous uint8 buffers enter a kernel: the address is base + index
+    # kernels take only contiguous uint8 buffers, so the address is base + index
     view = context.make_array(array_type)(context, builder, array)
     return builder.bitcast(builder.gep(view.data, [index]), kind.as_pointer())
 
 
 @intrinsic
 def crc32c_word(typing_context: Any, crc: Any, word: Any) -> Any:
-    """By the instruction; only meaningful where the processor has it."""
+    """Uses the instruction; only meaningful on a processor that has it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if CRC32C_FUNCTION != _AARCH64_CRC32C:
@@ -58,7 +58,7 @@ def crc32c_word(typing_context: Any, crc: Any, word: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """LLVM's prefetch."""
+    """Uses LLVM's prefetch."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array_type, _ = signature.args
@@ -75,7 +75,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """LLVM's cttz."""
+    """Uses LLVM's cttz."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(_I1, 1))
@@ -133,7 +133,7 @@ def _make_store(size: int) -> Any:
 
 
 def _make_copy(write: Any) -> Any:
-    """By `cgutils.raw_memcpy` or `cgutils.raw_memmove`."""
+    """`write` is `cgutils.raw_memcpy` or `cgutils.raw_memmove`."""
 
     @intrinsic
     def copy(typing_context: Any, source: Any, i: Any, target: Any, j: Any, size: Any) -> Any:
@@ -156,7 +156,7 @@ move_bytes = _make_copy(cgutils.raw_memmove)
 def call_codec(
     typing_context: Any, address: Any, context: Any, target: Any, j: Any, room: Any, source: Any, i: Any, size: Any
 ) -> Any:
-    """A call through a pointer."""
+    """Calls through a pointer."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function_type = ir.FunctionType(_I64, [_POINTER, _POINTER, _I64, _POINTER, _I64])

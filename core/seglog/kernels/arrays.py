@@ -1,8 +1,8 @@
-"""What kernels take: an alias for each kind of array, which says its items, its shape and whether the kernel writes it.
+"""Aliases for the arrays that kernels take: each states the items, the shape, and whether the kernel writes the array.
 
-To a type checker every alias is `np.ndarray`. The builder of the native library (`core/native`) reads them: they become
-the types that a kernel is compiled for, and what the library checks before a kernel sees a buffer. Whole numbers are
-`int` (64 bits), truth values `bool`; a tuple of arrays is an alias of the aliases.
+To a type checker every alias is `np.ndarray`. The builder of the native library (`core/native`) reads them: they give
+the types that a kernel is compiled for, and what the library checks before a kernel sees a buffer. Integers are
+`int` (64 bits), truth values `bool`; a tuple of arrays is an alias of a tuple of these aliases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROW = "row"  # one row of a table, as `table[i]` gives it
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array as a parameter: `items` is the name of a NumPy type, or of a table's dtype in `seglog.layout`."""
+    """An array parameter; `items` names a NumPy type, or a table's dtype in `seglog.layout`."""
 
     items: str
     writable: bool = False

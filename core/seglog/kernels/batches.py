@@ -1,8 +1,8 @@
-"""Walking log entries of every magic in a buffer.
+"""Walks the log entries of every magic in a buffer.
 
-Mirrors what Kafka's FileLogInputStream and RecordBatchIterator take as an entry (specification §2.3): the
-size field decides the framing, magic below 2 (also negative) is read as a message, anything else as a record
-batch. The checksum is not looked at here.
+Follows Kafka's FileLogInputStream and RecordBatchIterator (specification §2.3): the size field decides the framing,
+an entry of magic below 2 (negative included) is read as a message, any other as a record batch. Checksums are not
+checked here.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ import numpy as np
 from seglog import layout
 from seglog.kernels._jit import inlined, kernel, load_byte, load_int8, load_int16, load_int32, load_int64, load_uint32
 from seglog.kernels.arrays import Bytes, WritableBatches, WritableBatchRow
+from seglog.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 # Why a walk stopped.
-WALK_COMPLETE = 0  # at `end` exactly
+WALK_COMPLETE = 0  # exactly at `end`
 WALK_FULL = 1  # no room for another row
-WALK_PARTIAL = 2  # what remains is shorter than a header, or than the entry it declares
-WALK_BAD_SIZE = 3  # a size field no entry can have
-WALK_BAD_HEADER = 4  # an entry too small for a record batch's header, or one that no offset could follow
+WALK_PARTIAL = 2  # the rest is shorter than a header, or than the entry it declares
+WALK_BAD_SIZE = 3  # a size that no entry can have
+WALK_BAD_HEADER = 4  # an entry too small for a batch header, or with an offset that no other can follow
 
 _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _LEAST_ENTRY_SIZE = layout.LEAST_ENTRY_SIZE
 _RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _HEADER_UP_TO_MAGIC = layout.HEADER_UP_TO_MAGIC
-_MOST_OFFSET = (1 << 63) - 2  # the offset after it must be an int64 as well
+_MOST_OFFSET = (1 << 63) - 2  # the next offset must be an int64 as well
 
 
 @kernel
@@ -49,10 +50,10 @@ def read_batch_row(data: Bytes, p: int, size: int, file_position: int, row: Writ
 
 @kernel
 def read_message_row(data: Bytes, p: int, size: int, file_position: int, row: WritableBatchRow) -> None:
-    """Fills `row` (layout.BATCH) from the log entry of `size` bytes at `p`, of magic 0, 1 or negative (as 1)."""
+    """Fills `row` (layout.BATCH) from the entry of `size` bytes at `p`, of magic 0, 1, or negative (read as 1)."""
     offset = load_int64(data, p + layout.OFFSET_OFFSET)
     magic = load_int8(data, p + layout.MESSAGE_MAGIC_OFFSET)
-    timestamp = np.int64(-1)
+    timestamp = np.int64(NO_TIMESTAMP)
     if magic != 0:
         timestamp = load_int64(data, p + layout.MESSAGE_TIMESTAMP_OFFSET)
     row["position"] = file_position
@@ -60,30 +61,28 @@ def read_message_row(data: Bytes, p: int, size: int, file_position: int, row: Wr
     row["last_offset"] = offset
     row["base_timestamp"] = timestamp
     row["max_timestamp"] = timestamp
-    row["producer_id"] = -1
+    row["producer_id"] = NO_PRODUCER_ID
     row["crc"] = load_uint32(data, p + layout.MESSAGE_CRC_OFFSET)
     row["size"] = size
-    row["count"] = -1
-    row["leader_epoch"] = -1
-    row["base_sequence"] = -1
-    row["producer_epoch"] = -1
+    row["count"] = layout.COUNT_UNKNOWN
+    row["leader_epoch"] = NO_LEADER_EPOCH
+    row["base_sequence"] = NO_SEQUENCE
+    row["producer_epoch"] = NO_PRODUCER_EPOCH
     row["attributes"] = load_byte(data, p + layout.MESSAGE_ATTRIBUTES_OFFSET)
     row["magic"] = magic
 
 
 @kernel
 def _last_offset_exists(data: Bytes, p: int) -> bool:
-    """Whether base offset plus delta of the record batch at `p` is an offset, and so is the one after it."""
-    base_offset, delta = (
-        load_int64(data, p + layout.BASE_OFFSET_OFFSET),
-        load_int32(data, p + layout.LAST_OFFSET_DELTA_OFFSET),
-    )
+    """True if the last offset of the record batch at `p`, and the offset after it, fit an int64."""
+    base_offset = load_int64(data, p + layout.BASE_OFFSET_OFFSET)
+    delta = load_int32(data, p + layout.LAST_OFFSET_DELTA_OFFSET)
     return base_offset <= _MOST_OFFSET - delta if delta >= 0 else base_offset >= -_MOST_OFFSET - delta
 
 
 @inlined
 def header_valid(data: Bytes, p: int, size: int) -> bool:
-    """Whether the entry of `size` bytes at `p` has room for its header, and an offset that another can follow."""
+    """True if the entry of `size` bytes at `p` has room for its header, and an offset that another can follow."""
     if load_int8(data, p + layout.MAGIC_OFFSET) >= 2:
         return size >= _RECORD_BATCH_OVERHEAD and _last_offset_exists(data, p)
     return bool(load_int64(data, p + layout.OFFSET_OFFSET) <= _MOST_OFFSET)
@@ -91,7 +90,7 @@ def header_valid(data: Bytes, p: int, size: int) -> bool:
 
 @kernel
 def walk_batches(data: Bytes, start: int, end: int, file_position: int, out: WritableBatches) -> tuple[int, int, int]:
-    """Fills `out` (layout.BATCH) with the entries of `data[start:end]`, whose first byte is at `file_position`.
+    """Fills `out` (layout.BATCH) with the entries of `data[start:end]`; `data[start]` lies at `file_position`.
 
     Returns (rows filled, index in `data` after the last whole entry, WALK_* status).
     """

@@ -1,4 +1,4 @@
-"""Bits in a uint8 array, the lowest of each byte first."""
+"""Bits in a uint8 array, lowest bit of each byte first."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from seglog.kernels.arrays import Bytes, WritableBytes
 
 @inlined
 def get_bit(bits: Bytes, i: int) -> int:
-    """Bit `i`."""
+    """Returns bit `i`."""
     bit: int = load_byte(bits, i >> 3) >> (i & 7) & 1
     return bit
 
 
 @inlined
 def any_bit(bits: Bytes, first: int, count: int) -> bool:
-    """Whether one of the bits [`first`, `first + count`) is set; `count` is 1 or more."""
+    """True if one of the bits [`first`, `first + count`) is set; `count` is at least 1."""
     last = first + count - 1
     from_first = 0xFF << (first & 7) & 0xFF
     to_last = 0xFF >> (7 - (last & 7))

@@ -1,10 +1,10 @@
-"""CRC-32C of many batches in one call, by the processor's own instruction (module checksum of every v2 batch).
+"""CRC-32C, the checksum of every v2 batch, of many batches in one call, by the processor's own instruction.
 
-The instruction takes three cycles but one can start every cycle, so three blocks run side by side and their
-registers are joined: advancing a register over n zero bytes is a linear map over GF(2), tabulated for the two
-block lengths used here (M. Adler, crc32c.c; V. Gopal et al., Intel 2011). One call a chunk keeps Python out
-of the loop, which costs more than the checksum of a 16 KiB batch. Without the instruction the caller uses
-the crc32c library instead (`HARDWARE` says which).
+The instruction takes three cycles, but one can start every cycle. So three blocks run side by side and their registers
+are joined: advancing a register over n zero bytes is a linear map over GF(2), tabulated for the two block lengths used
+here (M. Adler, crc32c.c; V. Gopal et al., Intel 2011). One call per chunk keeps Python out of the loop: a Python call
+costs more than the checksum of a 16 KiB batch. Without the instruction (`HARDWARE` is False), callers use the crc32c
+library.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _ATTRIBUTES_OFFSET = layout.ATTRIBUTES_OFFSET
 
 
 def _times(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """The product of a matrix over GF(2), a column for each bit of a vector, and each of `vectors`."""
+    """Returns the products of a matrix over GF(2), with one column per bit of a vector, and each of `vectors`."""
     bits = vectors[:, None] >> np.arange(len(matrix)) & 1
     products: np.ndarray = np.bitwise_xor.reduce(bits * matrix, axis=1)
     return products
 
 
 def _zeros_table(length: int) -> np.ndarray:
-    """(4, 256) int64: the register's map over `length` zero bytes (a power of two), a table per byte of it.
+    """Returns the register's map over `length` zero bytes (a power of two): int64 (4, 256), one table per byte.
 
-    Every start of a command computes it: as array operations it takes half a millisecond.
+    Every command computes it at start. As array operations it takes half a millisecond.
     """
     matrix = np.array([_POLYNOMIAL, *(1 << bit for bit in range(31))], dtype=np.int64)  # one zero bit
     for _ in range((length * 8).bit_length() - 1):
@@ -43,7 +43,7 @@ def _zeros_table(length: int) -> np.ndarray:
 
 
 def _byte_table() -> np.ndarray:
-    """(256,) int64: the register after one byte, for the ends that fill no word."""
+    """Returns the register after one byte, int64 (256,), for the bytes at the end that do not fill a word."""
     table = np.arange(256, dtype=np.int64)
     for _ in range(8):
         table = (table >> 1) ^ np.where(table & 1, _POLYNOMIAL, 0)
@@ -64,7 +64,7 @@ def _advance(zeros: ByteTables, crc: int) -> int:
 
 @kernel
 def _three_blocks(data: Bytes, p: int, block: int, zeros: ByteTables, crc: int) -> int:
-    """The register after `3 * block` bytes at `p`."""
+    """Returns the register after `3 * block` bytes at `p`."""
     first = crc
     second = np.int64(0)
     third = np.int64(0)
@@ -77,7 +77,7 @@ def _three_blocks(data: Bytes, p: int, block: int, zeros: ByteTables, crc: int) 
 
 @kernel
 def crc32c(data: Bytes, start: int, end: int) -> int:
-    """CRC-32C of `data[start:end]` (uint8), as an unsigned number. The caller checks the bounds."""
+    """Returns the CRC-32C of `data[start:end]`, unsigned. The caller checks the bounds."""
     crc = np.int64(0xFFFFFFFF)
     p = start
     while end - p >= 3 * _LONG:
@@ -97,9 +97,9 @@ def crc32c(data: Bytes, start: int, end: int) -> int:
 
 @kernel
 def batch_checksums(data: Bytes, batches: Batches, file_position: int, out: WritableInt64s) -> None:
-    """Fills `out` (int64) with the CRC-32C of each record batch; `data[0]` is at `file_position`.
+    """Fills `out` (int64) with the CRC-32C of each record batch; `data[0]` lies at `file_position`.
 
-    Rows whose bytes are not all in `data`, and legacy rows, get -1.
+    Legacy rows, and rows whose bytes are not all in `data`, get -1.
     """
     for i in range(len(batches)):
         start = batches[i]["position"] - file_position

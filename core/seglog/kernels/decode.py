@@ -1,4 +1,4 @@
-"""Over a whole table of batches: where the records lie, how many rows they may need, and decoding them all."""
+"""Kernels over a whole table of batches: find the payloads, bound the number of rows, decode the records."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def payload_spans(
     ends: WritableInt64s,
     status: WritableInt8s,
 ) -> bool:
-    """Fills `starts` and `ends` with the span of each batch's payload in `data` (first byte at `file_position`).
+    """Fills `starts` and `ends` with the span of each batch's payload in `data`; `data[0]` lies at `file_position`.
 
-    v2: what follows the header. Legacy: the value of a wrapper, or the whole entry of a plain message. A batch
-    that does not lie in `data`, or a wrapper without a value, gets status ENTRY_INVALID and an empty span.
-    Returns whether any says that it is compressed.
+    The payload of a v2 batch follows its header. That of a legacy entry is the value of a wrapper, or the whole entry
+    of a plain message. A batch that does not lie in `data`, or a wrapper without a value, gets status ENTRY_INVALID and
+    an empty span. Returns True if any batch is marked as compressed.
     """
     codecs = 0
     for i in range(len(batches)):
@@ -54,7 +54,7 @@ def payload_spans(
 
 @kernel
 def rows_needed(batches: Batches, starts: Int64s, ends: Int64s) -> int:
-    """An upper bound of the rows that `decode_batches` fills, whatever the counts claim."""
+    """Returns an upper bound of the rows that `decode_batches` fills, whatever the headers' counts claim."""
     total = 0
     for i in range(len(batches)):
         if batches[i]["magic"] >= 2:
@@ -74,10 +74,9 @@ def decode_batches(
     out: WritableRecords,
     status: WritableInt8s,
 ) -> int:
-    """Decodes every batch whose payload is `data[starts[i]:ends[i]]`, in order; returns the rows filled.
+    """Decodes every batch, whose payload is `data[starts[i]:ends[i]]`, in order; returns the number of rows filled.
 
-    A batch whose `status` is set already (the decoder's own finding) is passed over. `out` must have room for
-    `rows_needed`.
+    Skips a batch whose `status` the decoder has already set. `out` must have room for `rows_needed` rows.
     """
     n = 0
     for i in range(len(batches)):

@@ -1,13 +1,14 @@
-"""Encoding record rows into v2 batches (Kafka: DefaultRecord.writeTo, MemoryRecordsBuilder).
+"""Encodes record rows into v2 batches (Kafka: DefaultRecord.writeTo, MemoryRecordsBuilder).
 
-One pass over the rows: each record is measured (varints in their shortest form), the batch is closed when the
-next record would not fit its limits. Its 61-byte header, which lies before the records, is written last.
+One pass over the rows. For each record:
 
-1. measure the record; check its spans against the arena and its offset and timestamp against Kafka's rules;
-2. close the batch if it is full (records, bytes) and begin another, or stop when `out` is;
-3. write length, deltas and spans; headers are copied as they stand, from `headers_position` to the record's
-   end;
-4. at the end of a batch: header, checksum if asked for, and a row of `layout.BATCH`.
+1. measure it (varints in their shortest form); check its spans against the arena, and its offset and timestamp against
+   Kafka's rules;
+2. if the batch is full (records or bytes), close it and begin another; if `out` is full, stop;
+3. write length, deltas and spans; copy the encoded headers, which go from `headers_position` to the record's end.
+
+Closing a batch writes its 61-byte header in front of the records, the checksum if asked for, and a row of
+`layout.BATCH`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from seglog.kernels.arrays import (
 )
 from seglog.kernels.crc32c import crc32c
 from seglog.kernels.varint import varint_size, write_varint
+from seglog.model import NO_SEQUENCE, NO_TIMESTAMP
 
 # Why encoding stopped.
 ENCODE_COMPLETE = 0
-ENCODE_FULL = 1  # no room in `out` or `batches` for what comes next
+ENCODE_FULL = 1  # no room in `out` or `batches` for the next batch
 SPAN_INVALID = 2  # a key, value or header span that leaves the arena
 TIMESTAMP_INVALID = 3  # a negative timestamp other than -1
-OFFSET_INVALID = 4  # offsets that do not ascend, or lie too far from the base offset
+OFFSET_INVALID = 4  # offsets that do not ascend, or are too far from the base offset
 KEY_MISSING = 5
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
@@ -42,6 +44,10 @@ _ATTRIBUTES = layout.ATTRIBUTES_OFFSET
 _INT32_MAX = layout.INT32_MAX
 _INT64_MAX = layout.INT64_MAX
 
+# Most bytes of a record's varints and attributes: length, timestamp delta, offset delta, key size, value size, header
+# count; all but the timestamp delta are of 32 bits.
+_MOST_RECORD_OVERHEAD = 5 * layout.MAX_VARINT_BYTES + layout.MAX_VARLONG_BYTES + layout.RECORD_ATTRIBUTES_BYTES
+
 
 @kernel
 def _span_valid(position: int, size: int, end: int) -> bool:
@@ -50,7 +56,7 @@ def _span_valid(position: int, size: int, end: int) -> bool:
 
 @kernel
 def _headers_size(row: RecordRow) -> int:
-    """Bytes of the encoded headers, which end where the record does; negative when that cannot be."""
+    """Returns the bytes of the encoded headers, which end where the record does; negative if the row is invalid."""
     if row["header_count"] <= 0:
         return 0
     return int(row["position"]) + int(row["size"]) - int(row["headers_position"])
@@ -58,7 +64,7 @@ def _headers_size(row: RecordRow) -> int:
 
 @inlined
 def _body_size(row: RecordRow, timestamp_delta: int, offset_delta: int, end: int) -> int:
-    """Bytes of the record after its length varint, or -1 when a span leaves the arena of `end` bytes."""
+    """Returns the bytes of the record after its length varint, or -1 if a span leaves the arena of `end` bytes."""
     key_size = int(row["key_size"])
     value_size = int(row["value_size"])
     header_count = int(row["header_count"])
@@ -73,7 +79,7 @@ def _body_size(row: RecordRow, timestamp_delta: int, offset_delta: int, end: int
         return -1
     sizes = varint_size(key_size) + varint_size(value_size) + varint_size(header_count)
     deltas = varint_size(timestamp_delta) + varint_size(offset_delta)
-    return 1 + deltas + sizes + max(key_size, 0) + max(value_size, 0) + headers_size
+    return layout.RECORD_ATTRIBUTES_BYTES + deltas + sizes + max(key_size, 0) + max(value_size, 0) + headers_size
 
 
 @kernel
@@ -89,7 +95,7 @@ def _write_record(
     """Writes one measured record at `p`; returns the index after it."""
     p = write_varint(out, p, body_size)
     store_byte(out, p, 0)  # attributes: unused
-    p = write_varint(out, p + 1, timestamp_delta)
+    p = write_varint(out, p + layout.RECORD_ATTRIBUTES_BYTES, timestamp_delta)
     p = write_varint(out, p, offset_delta)
     key_size = int(row["key_size"])
     p = write_varint(out, p, key_size)
@@ -111,9 +117,7 @@ def _write_record(
 
 @kernel
 def write_batch_header(out: WritableBytes, p: int, row: BatchRow) -> None:
-    """Writes the 61 bytes that `row` (layout.BATCH, magic 2) describes at `p`; the caller checked the
-    bounds.
-    """
+    """Writes the 61-byte header that `row` (layout.BATCH, magic 2) describes at `p`. The caller checks the bounds."""
     store_int64(out, p + layout.BASE_OFFSET_OFFSET, row["base_offset"])
     store_int32(out, p + layout.LENGTH_OFFSET, int(row["size"]) - _LOG_OVERHEAD)
     store_int32(out, p + layout.PARTITION_LEADER_EPOCH_OFFSET, int(row["leader_epoch"]))
@@ -131,9 +135,7 @@ def write_batch_header(out: WritableBytes, p: int, row: BatchRow) -> None:
 
 @kernel
 def seal_batch(out: WritableBytes, p: int, row: WritableBatchRow, checksum: bool) -> None:
-    """Writes the header of the batch whose records already lie after it; with `checksum` also its
-    CRC-32C.
-    """
+    """Writes the header in front of a batch's records; with `checksum`, also the CRC-32C."""
     row["crc"] = 0
     write_batch_header(out, p, row)
     if checksum:
@@ -144,26 +146,26 @@ def seal_batch(out: WritableBytes, p: int, row: WritableBatchRow, checksum: bool
 
 @kernel
 def seal_batches(out: WritableBytes, batches: WritableBatches, checksum: bool) -> None:
-    """`seal_batch` for every row; positions are indexes in `out`, which the caller made large enough."""
+    """Calls `seal_batch` for every row; positions are indexes in `out`, which is large enough."""
     for i in range(len(batches)):
         seal_batch(out, int(batches[i]["position"]), batches[i], checksum)
 
 
 @kernel
 def _begin_batch(row: WritableBatchRow, template: BatchRow, position: int, done: int, base_offset: int) -> None:
-    """Opens a batch row; `done` records of this append came before it, which moves the sequence on."""
+    """Opens a batch row; its sequence comes after the `done` records of this append that precede it."""
     row["position"] = position
     row["base_offset"] = base_offset
     row["last_offset"] = base_offset
-    row["base_timestamp"] = -1
-    row["max_timestamp"] = -1
+    row["base_timestamp"] = NO_TIMESTAMP
+    row["max_timestamp"] = NO_TIMESTAMP
     row["producer_id"] = template["producer_id"]
     row["crc"] = 0
     row["size"] = _OVERHEAD
     row["count"] = 0
     row["leader_epoch"] = template["leader_epoch"]
     sequence = int(template["base_sequence"])
-    row["base_sequence"] = -1 if sequence < 0 else (sequence + done) & _INT32_MAX
+    row["base_sequence"] = NO_SEQUENCE if sequence < 0 else (sequence + done) & _INT32_MAX
     row["producer_epoch"] = template["producer_epoch"]
     row["attributes"] = template["attributes"]
     row["magic"] = 2
@@ -193,11 +195,11 @@ def encode_batches(
     """Encodes `rows[first:]` into as many batches as fit `out` (uint8) and `batches` (layout.BATCH).
 
     `template` (one row) gives base offset, leader epoch, producer, sequence, attributes and, for append time,
-    the max timestamp. `consecutive` numbers records from the template's base offset on; otherwise the rows'
-    own offsets count, and the first batch starts at the template's base offset, each later one at its first
-    record. `most_bytes` limits a batch as it is here, uncompressed and with its header; one record always
-    fits. Positions in `batches` are indexes in `out`. A batch that `out` cannot hold whole is left for the
-    next call. Returns (row after the last one encoded, bytes, batches, status).
+    the max timestamp. With `consecutive`, records are numbered from the template's base offset; otherwise they keep the
+    rows' offsets: the first batch then starts at the template's base offset, each later one at its first record.
+    `most_bytes` limits a batch before compression, header included, but every batch takes at least one record.
+    Positions in `batches` are indexes in `out`. A batch that does not fit `out` whole is left for the next call.
+    Returns (row after the last one encoded, bytes, batches, status).
     """
     end = len(arena)
     head = template[0]
@@ -251,21 +253,21 @@ def encode_batches(
 
 @kernel
 def encoded_bound(rows: Records, first: int, last: int) -> int:
-    """An upper bound of the bytes that `rows[first:last]` take encoded, without batch headers."""
+    """Returns an upper bound of the bytes of `rows[first:last]` encoded, without batch headers."""
     total = 0
     for i in range(first, last):
         row = rows[i]
         spans = max(int(row["key_size"]), 0) + max(int(row["value_size"]), 0) + max(_headers_size(row), 0)
-        total += spans + 31  # length 5, attributes 1, deltas 10 + 5, sizes 5 + 5
-    return total + 5 * (last - first)  # header count
+        total += spans + _MOST_RECORD_OVERHEAD
+    return total
 
 
 @kernel
 def check_rows(arena_size: int, rows: Records, key_required: bool) -> tuple[int, int, int, int, int]:
-    """Looks over rows before any of them is encoded, so that an append is refused as a whole.
+    """Checks rows before any of them is encoded, so that an append is refused as a whole.
 
-    Returns (status, row it is about, smallest timestamp that is not -1, largest timestamp, largest batch of a
-    single record in bytes); the timestamps are -1 when no row has one. KEY_MISSING only with `key_required`.
+    Returns (status, row it is about, smallest timestamp other than -1, largest timestamp, bytes of the largest batch
+    that holds one record). The timestamps are -1 if no row has one. KEY_MISSING comes only with `key_required`.
     """
     smallest = _INT64_MAX
     largest = -1

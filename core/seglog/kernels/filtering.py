@@ -1,16 +1,18 @@
-"""Which records of a v2 batch survive, and the batch without the others (Kafka: MemoryRecords.filterTo, Cleaner).
+"""Decides which records of v2 batches survive, and writes the batches without the others.
 
-For each batch, in order, under flags that the caller has worked out (transactions, producers, tombstones):
+Kafka: MemoryRecords.filterTo, Cleaner. For each batch, in order, with flags that the caller has computed from
+transactions, producers and tombstones:
 
-1. DELETE or DEAD: the batch goes unread; only the ordinals of its records are counted.
-2. Otherwise its records are read. Each is dropped (its transaction was aborted, no key, superseded, an expired
-   tombstone) or kept. Records at or after the first dirty offset ask the survivors' bits, older ones the map.
-3. All kept and nothing to stamp: the batch stays as its bytes are.
-4. Some kept: a new batch. Base timestamp = delete horizon, or the first kept record's timestamp; each record's bytes
-   are copied, and only where its timestamp delta changes are length and delta written anew.
-5. None kept: nothing, or under RETAIN_EMPTY a header without records.
+1. DELETE or DEAD: the batch is dropped unread; only the ordinals of its records are counted.
+2. Otherwise its records are read. A record is dropped if its transaction was aborted, it has no key, it is superseded,
+   or it is an expired tombstone; all others are kept. For a record at or after the first dirty offset, the survivors'
+   bits tell whether it is superseded; for an older one, the map.
+3. All kept and nothing to stamp: the batch's bytes stay as they are.
+4. Some kept: a new batch. Its base timestamp is the delete horizon, or the first kept record's timestamp. Records are
+   copied; only where a timestamp delta changes are length and delta written anew.
+5. None kept: no output, or with RETAIN_EMPTY a header without records.
 
-Rebuilt batches of a compressed source come out as bare payloads, which the caller compresses and seals.
+Rebuilt batches of a compressed source are output as bare payloads, which the caller compresses and seals.
 """
 
 from __future__ import annotations
@@ -66,11 +68,11 @@ from seglog.kernels.spans import read_record
 from seglog.kernels.superseding import is_superseded
 from seglog.kernels.varint import read_varint
 
-# What `filter_batches` returns besides a record status.
+# What `filter_batches` returns, unless it is the status of a bad record.
 FILTER_COMPLETE = 0
 FILTER_FULL = -1  # no room in `out` for the next batch
 
-# What tells which record is the latest: survivors, superseded, slots, store, seeds, settings.
+# The data that tells which record of a key is the latest: survivors, superseded, slots, store, seeds, settings.
 Place: TypeAlias = tuple[Bytes, Bytes, Bytes, Bytes, Int64s, Int64s]
 
 _CONTROL = layout.CONTROL_MASK
@@ -87,16 +89,15 @@ def _is_latest(
     ordinals: Int64s,
     place: Place,
 ) -> bool:
-    """Whether no record that survives has the same key."""
+    """True if no later record has the same key."""
     survivors, superseded, slots, store, seeds, settings = place
     if flags & KEEP_ALL != 0 or offset == settings[LAST_KEPT]:
         return True
     if offset >= settings[FIRST_DIRTY]:
         return flags & DIRTY == 0 or get_bit(survivors, ordinals[DIRTY_ORDINAL]) != 0
     if settings[CLEAN_BITS] != 0:
-        return (
-            get_bit(superseded, ordinals[CLEAN_ORDINAL] + ordinals[DIRTY_ORDINAL]) == 0
-        )  # the first dirty batch may begin clean
+        # both ordinals: the first dirty batch may begin with clean records
+        return get_bit(superseded, ordinals[CLEAN_ORDINAL] + ordinals[DIRTY_ORDINAL]) == 0
     if settings[SLOTS] == 0:
         return True
     return not is_superseded(arena, key_position, key_size, slots, store, seeds, settings)
@@ -114,7 +115,7 @@ def _choose(
     kept: WritableBytes,
     counters: WritableInt64s,
 ) -> tuple[int, int, int]:
-    """Puts the records to keep into `kept`; returns (status, how many, how many of them without a value)."""
+    """Puts the records to keep into `kept`; returns (status, records kept, tombstones among them)."""
     _, _, _, _, _, settings = place
     count = int(row["count"])
     base_offset = int(row["base_offset"])
@@ -135,9 +136,8 @@ def _choose(
             keep = True
             counters[CONTROL_RECORDS_KEPT] += 1
         elif key_size < 0:
-            counters[RECORDS_SUPERSEDED if indexed else RECORDS_WITHOUT_KEY] += (
-                1  # the index has counted those without a key already
-            )
+            # the index has already counted the keyless records that it read
+            counters[RECORDS_SUPERSEDED if indexed else RECORDS_WITHOUT_KEY] += 1
         elif not _is_latest(arena, key_position, key_size, base_offset + offset_delta, flags, ordinals, place):
             counters[RECORDS_SUPERSEDED] += 1
         elif value_size < 0 and flags & EXPIRED != 0:
@@ -170,9 +170,9 @@ def _choose_indexed(
     kept: WritableBytes,
     counters: WritableInt64s,
 ) -> tuple[int, int, int]:
-    """The same for a batch whose every record has been indexed, so that its bits say all there is to say.
+    """Does the same for a batch all of whose records were indexed, so that their bits decide.
 
-    What the index has read is known to be sound: of a record that goes only the length is read again.
+    The index has already checked these records, so of a dropped one only the length is read again.
     """
     count = int(row["count"])
     n = 0
@@ -207,7 +207,7 @@ def _choose_indexed(
 
 @inlined
 def _bits_decide(row: BatchRow, flags: int, settings: Int64s) -> bool:
-    """Whether the survivors' bits say all there is to say of every record of a batch."""
+    """True if the survivors' bits alone decide on every record of a batch."""
     base_offset = int(row["base_offset"])
     return (
         flags & FATE_MASK == DIRTY
@@ -219,9 +219,9 @@ def _bits_decide(row: BatchRow, flags: int, settings: Int64s) -> bool:
 
 @kernel
 def flag_dead_batches(batches: Batches, ordinal: int, place: Place, flags: WritableBytes) -> None:
-    """Sets DEAD on the v2 batches of which no record survives, and no header is to stay either.
+    """Sets DEAD on the v2 batches of which neither a record nor the header is to stay.
 
-    `ordinal` is that of the first dirty record in them. No byte of a batch is looked at.
+    `ordinal` is that of the first dirty record in them. Reads no byte of a batch.
     """
     survivors, _, _, _, _, settings = place
     for i in range(len(batches)):
@@ -256,12 +256,12 @@ def filter_batches(
     actions: WritableInt8s,
     counters: WritableInt64s,
 ) -> tuple[int, int, int, int]:
-    """Filters v2 batches from `first` on into `out` (uint8), one row of `targets` (layout.BATCH) a batch written.
+    """Filters the v2 batches from `first` on into `out`, with one row of `targets` (layout.BATCH) per batch written.
 
-    `data[0]` is at `file_position`; `arena[starts[i]:ends[i]]` is a payload. Under IN_PLACE `out` is the
-    arena, which has one batch. `kept` needs KEPT_ROW_BYTES for each
-    record of the largest batch. `sources` and `actions` tell of each row which batch it was and what was done.
-    Returns (batches done, bytes in `out`, rows, FILTER_* or the status of a bad record in batch `done`).
+    `data[0]` lies at `file_position`; `arena[starts[i]:ends[i]]` is a payload. With IN_PLACE, `out` is the arena, which
+    holds a single batch. `kept` needs KEPT_ROW_BYTES for each record of the largest batch. For each row, `sources` is
+    the batch it came from and `actions` what was done with it. Returns (batches done, bytes in `out`, rows, FILTER_* or
+    the status of a bad record in the first batch not done).
     """
     survivors, _, slots, _, seeds, settings = place
     at = rows = 0
@@ -325,7 +325,7 @@ def choose_rows(
     keep: WritableBytes,
     counters: WritableInt64s,
 ) -> None:
-    """The same choice for the messages of magic 0 and 1 in `rows` (layout.RECORD): fills `keep` (uint8)."""
+    """Makes the same choice for the messages of magic 0 and 1 in `rows` (layout.RECORD); fills `keep` (uint8)."""
     flags = DIRTY if dirty else 0
     for i in range(len(rows)):
         row = rows[i]
@@ -358,9 +358,10 @@ def choose_rows(
 def flag_last_batches(
     batches: Batches, producer_ids: Int64s, offsets: Int64s, epochs: Int64s, flags: WritableBytes
 ) -> None:
-    """Sets RETAIN_EMPTY on the last batch of each active producer (ascending `producer_ids`; offset -1: none known).
+    """Sets RETAIN_EMPTY on the last batch of each active producer.
 
-    The last data batch where one is known, else the control batches of the producer's current epoch.
+    `producer_ids` ascend; `offsets` are the last offsets of their last data batches, -1 if none is known. Then the
+    flag goes to the control batches of the producer's current epoch.
     """
     for i in range(len(batches)):
         row = batches[i]

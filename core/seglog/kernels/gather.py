@@ -1,8 +1,8 @@
-"""Copying spans out of an arena into Arrow's layout: values side by side, int32 offsets, a validity bitmap.
+"""Copies spans of an arena into Arrow's layout: adjacent values, int32 offsets, a validity bitmap.
 
-Values lie between record headers in a segment, and Arrow's `binary` wants them adjacent: one copy is the least
-that any reader pays. Callers size the outputs with the `measure` kernels or sums of sizes; a span that does not
-fit its arena or its output becomes null and never reads or writes outside.
+In a segment, values lie between record headers, but Arrow's `binary` needs them adjacent: every reader pays for at
+least one copy. Callers size the outputs with `measure_headers` or by summing sizes. A span that does not fit its arena
+or its output becomes null; nothing outside is read or written.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def gather_spans(
     offsets: WritableInt32s,
     validity: WritableBytes,
 ) -> int:
-    """Copies `arena[positions[i]:+sizes[i]]` into `out` back to back; a negative size is null.
+    """Copies the spans of `sizes[i]` bytes at `positions[i]` into `out`, back to back; a negative size is null.
 
     `positions` and `sizes` are int32 (n, any stride), `offsets` int32 (n + 1), `validity` uint8 (at least n / 8
-    bytes, zeroed; bit i is set for a value). Returns how many are null.
+    bytes, zeroed; bit i is set for a value). Returns the number of nulls.
     """
     at = np.int64(0)
     nulls = 0
@@ -47,10 +47,10 @@ def gather_spans(
 
 @kernel
 def measure_headers(arena: Bytes, positions: Int32Column, counts: Int32Column, ends: Int32s) -> tuple[int, int, int]:
-    """(headers, bytes of their keys, bytes of their values) of records that a decoder has passed.
+    """Returns (number of headers, bytes of their keys, bytes of their values) of decoded records.
 
-    `positions`, `counts` and `ends` are the RECORD columns of a run of records: first header, number of headers,
-    where the record ends. A record whose headers are malformed has none.
+    For each record, `positions` is its first header, `counts` its number of headers, `ends` where the record ends.
+    Malformed headers end the count of a record.
     """
     headers = np.int64(0)
     key_bytes = np.int64(0)
@@ -90,7 +90,7 @@ def gather_headers(
     value_offsets: WritableInt32s,
     value_validity: WritableBytes,
 ) -> int:
-    """Copies the headers of a run of records into a list of (key, value); returns how many records have none.
+    """Copies the headers of a run of records into a list of (key, value); returns the number of records without any.
 
     Outputs are sized by `measure_headers`; the bitmaps are zeroed. A record without headers is null, as in
     Spark's kafka source.

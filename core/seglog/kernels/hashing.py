@@ -1,8 +1,8 @@
 """The keyed hash that places keys in the offset map.
 
-A hash of the wyhash family: 64 bits from folded 128-bit products, keyed with words drawn anew for every round, so
-nobody can prepare keys that collide. It only says where to look: the offset map compares the bytes of keys, so
-the strength of the hash decides about speed, never about which record survives.
+It belongs to the wyhash family: 64 bits from folded 128-bit products, keyed with random words drawn for every round,
+so that nobody can prepare keys that collide. The hash only says where to look: the offset map compares the bytes of
+keys, so the quality of the hash affects speed, never which record survives.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ SEED_WORDS = 4
 
 @inlined
 def hash_key(data: Bytes, p: int, size: int, seeds: Int64s) -> int:
-    """A 64-bit hash (int64) of the `size` bytes at `p`; the caller has checked the bounds.
-
-    `seeds` is int64[SEED_WORDS].
-    """
+    """Returns a 64-bit hash of the `size` bytes at `p`. The caller checks the bounds; `seeds` is int64[SEED_WORDS]."""
     state = seeds[0]
     end = p + size
     if size >= 16:

@@ -1,11 +1,11 @@
-"""Keys on their way between tasks: out of an offset map, by reducer, and merged there (`seglog.spark.cleaning`).
+"""Exchanges keys between the tasks of a distributed cleaning (`seglog.spark.cleaning`).
 
-1. `live_entries` lists an offset map: each key's place in its store, and the ordinal of its newest record.
-2. `assign` says which reducer each key goes to, by its hash; `scatter` lays ordinals, sizes and keys out by reducer.
-3. `merge` finds, among the entries of all splits, the newest of each key; `look_up` the clean records that one
-   supersedes.
+1. `live_entries` lists an offset map: each key's place in the key store, and the ordinal of its newest record.
+2. `assign` chooses a reducer for each key by its hash; `scatter` lays out ordinals, sizes and keys by reducer.
+3. On a reducer, `merge` finds the newest entry of each key among those of all splits, and `look_up` the clean records
+   that such an entry supersedes.
 
-A hash decides only about the reducer and the slot. Keys are compared by their bytes, so equal hashes lose no record.
+The hash only chooses the reducer and the slot. Keys are compared by their bytes, so equal hashes lose no record.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from seglog.kernels.arrays import Bytes, Int32s, Int64s, WritableBytes, Writable
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.offset_map import ORDINAL_AT, entry_bytes, same_bytes
 
-AHEAD = 16
+AHEAD = 16  # entries whose memory is prefetched
 
 
 @kernel
 def live_entries(
     store: Bytes, overhead: int, positions: WritableInt64s, sizes: WritableInt64s, ordinals: WritableInt64s
 ) -> int:
-    """The entries of an offset map by offset, which its key store holds side by side (`kernels.offset_map`).
+    """Lists the entries of an offset map under the offset strategy, which lie side by side in its key store.
 
-    Fills key positions in `store`, key sizes and ordinals (int64), as many as there is room for; returns how many.
+    Fills key positions in `store`, key sizes and ordinals (int64), as many as there is room for; returns their number.
     """
     q = 0
     for n in range(len(positions)):
@@ -52,7 +52,7 @@ def assign(
     counts: WritableInt64s,
     key_bytes: WritableInt64s,
 ) -> None:
-    """Fills `targets` (int32, one a key), and adds up keys and their bytes a reducer (int64)."""
+    """Fills `targets` (int32, one per key) with reducers, and adds up keys and key bytes per reducer (int64)."""
     for i in range(len(positions)):
         if i + AHEAD < len(positions):
             prefetch(arena, positions[i + AHEAD])
@@ -76,7 +76,7 @@ def scatter(
     out_sizes: WritableUInt32s,
     out_keys: WritableBytes,
 ) -> None:
-    """Lays entries out by target. The places (int64, one a target) are where a target's next one goes; they advance."""
+    """Lays out entries by target. The places (int64, one per target) tell where the next entry goes, and advance."""
     for i in range(len(positions)):
         target = targets[i]
         place = entry_places[target]
@@ -100,7 +100,10 @@ def _find(
     size: int,
     key_hash: int,
 ) -> int:
-    """The slot (of a power of two) that holds the key at `position` of `others`, or the empty one where it belongs."""
+    """Returns the slot that holds the key at `position` of `others`, or the empty slot where it belongs.
+
+    The number of slots is a power of two.
+    """
     last = len(slots) - 1
     slot = key_hash & last
     while True:
@@ -124,10 +127,10 @@ def merge(
     slots: WritableInt64s,
     newest: WritableBytes,
 ) -> None:
-    """Fills `newest` (uint8): 1 for the entry of each key with the highest rank (int64).
+    """Fills `newest` (uint8) with 1 for the entry of each key that has the highest rank (int64).
 
-    `slots` (int64, a power of two above the number of entries) holds -1 before the call, and the newest entries
-    after it; `hashes` (int64) are filled in.
+    `slots` (int64, a power of two above the number of entries) holds -1 before the call and the newest entries
+    after it; `hashes` (int64) is filled in.
     """
     count = len(positions)
     for i in range(count):
@@ -160,7 +163,7 @@ def look_up(
     mask: int,
     found: WritableBytes,
 ) -> None:
-    """Fills `found` (uint8): 1 for each of the other keys that is among those that `merge` has put into the table."""
+    """Fills `found` (uint8) with 1 for each of the other keys that `merge` has put into the table."""
     for i in range(len(other_positions)):
         position, size = other_positions[i], other_sizes[i]
         key_hash = hash_key(others, position, size, seeds) & mask

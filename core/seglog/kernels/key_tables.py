@@ -1,11 +1,11 @@
-"""Laying out the keys of records for the offset map: what can be done with a record before its turn to be put.
+"""Tables of keys for the offset map: the work on records that does not depend on their order.
 
-A table holds, for each record that has a key and lies at or after the first dirty offset: the hash of the key
-(int64), its size and the record's ordinal, counted from the table's first record (int32 each), under a strategy other
-than offset its version (int64) and whether it has one (int8); and the keys' bytes side by side. So a table needs no
-record any more, and several threads can fill tables while one puts them, in order, into the map.
+A table holds, for each record that has a key and lies at or after the first dirty offset: the hash of the key (int64),
+the key's size and the record's ordinal within the table (int32 each), and under a strategy other than offset its
+version (int64) and whether it has one (int8). The keys' bytes follow, side by side. With its table, a record is no
+longer needed: several threads fill tables while one puts them, in order, into the map.
 
-The work goes on from the cursor where an earlier call stopped, into an empty table.
+Each call fills an empty table, starting at the cursor where the last call stopped.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from seglog.kernels.hashing import hash_key
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID, TRAILING_BYTES
 from seglog.kernels.spans import header_as_int64, read_record
 
-# hashes, sizes, ordinals, versions, presence (empty both without a strategy that needs them), keys
+# A table: hashes, sizes, ordinals, versions, presence (both empty under the offset strategy), keys
 Columns: TypeAlias = tuple[WritableInt64s, WritableInt32s, WritableInt32s, WritableInt64s, WritableInt8s, WritableBytes]
 
-# What `gather_batches` and `gather_rows` return besides a record status.
+# What `gather_batches` and `gather_rows` return, unless it is the status of a bad record.
 GATHER_COMPLETE = 0
 TABLE_FULL = -1
 
-# Cursor (int64). The first three go from call to call, the others tell of the table that a call has filled.
+# Cursor (int64). The first three slots are passed from call to call; the others describe the table just filled.
 BATCH = 0  # batch (or row) to read next
-POSITION = 1  # of the next record in that batch; -1 before its first
+POSITION = 1  # of the next record in that batch; -1 before its first one
 RECORDS_DONE = 2  # in that batch
-RECORDS = 3  # that the table covers, with those that are not in it
+RECORDS = 3  # that the table covers, including those that have no row
 ROWS = 4
 KEY_BYTES = 5
-WITHOUT_KEY = 6  # records without key in batches that are dirty as a whole
-NEXT_KEY_BYTES = 7  # what the record that found no room wants
+WITHOUT_KEY = 6  # records without a key in batches that are dirty as a whole
+NEXT_KEY_BYTES = 7  # key size of the record that did not fit
 CURSOR_SLOTS = 8
 
 # Settings (int64).
 FIRST_DIRTY = 0
-HASH_MASK = 1  # -1; tests weaken the hash with it
+HASH_MASK = 1  # -1; tests use it to weaken the hash
 VERSION = 2  # BY_*
 SETTINGS_SLOTS = 3
 
-# Which record of a key is the latest (`cleaner.round.StrategyKind`).
+# How the latest record of a key is chosen (`cleaner.round.StrategyKind`).
 BY_OFFSET = 0
 BY_TIMESTAMP = 1
 BY_HEADER = 2
@@ -73,12 +73,12 @@ def _version_of(
     version: int,
     header: Bytes,
 ) -> tuple[int, int]:
-    """(presence, version) of a v2 record under the strategies BY_TIMESTAMP and BY_HEADER."""
+    """Returns (presence, version) of a v2 record under the strategies BY_TIMESTAMP and BY_HEADER."""
     if version == BY_HEADER:
         return header_as_int64(arena, count_position, stop, header)
     if int(row["attributes"]) & _APPEND_TIME != 0:
         return 1, np.int64(row["max_timestamp"])
-    return 1, np.int64(row["base_timestamp"]) + timestamp_delta  # wraps, as Kafka's
+    return 1, np.int64(row["base_timestamp"]) + timestamp_delta  # wraps, as in Kafka
 
 
 @inlined
@@ -106,7 +106,7 @@ def gather_batches(
     header: Bytes,
     table: Columns,
 ) -> int:
-    """Fills a table from the v2 batches whose payloads are `arena[starts[i]:ends[i]]` and `skipped[i]` is 0.
+    """Fills a table from the v2 batches, with payloads `arena[starts[i]:ends[i]]`, whose `skipped[i]` is 0.
 
     Returns GATHER_COMPLETE, TABLE_FULL, or the status of a bad record in batch `cursor[BATCH]`.
     """
@@ -176,7 +176,7 @@ def gather_rows(
     seeds: Int64s,
     table: Columns,
 ) -> int:
-    """The same from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""
+    """Does the same from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""
     hashes, _, _, versions, presence, keys = table
     first_dirty, mask, version = settings[FIRST_DIRTY], settings[HASH_MASK], settings[VERSION]
     first = cursor[BATCH]

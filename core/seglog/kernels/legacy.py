@@ -1,10 +1,10 @@
-"""Decoding messages of magic 0 and 1 into rows of `layout.RECORD`, and their CRC-32.
+"""Decodes messages of magic 0 and 1 into rows of `layout.RECORD`, and computes their CRC-32.
 
-Mirrors Kafka's LegacyRecord and AbstractLegacyRecordBatch. A log entry holds one message, or one whose value is
-a compressed run of entries (a *wrapper*). Inner offsets of a magic 1 wrapper count from its first inner
-message: the wrapper's own offset is that of the last one, which gives the base.
+Follows Kafka's LegacyRecord and AbstractLegacyRecordBatch. A log entry holds a message, or a *wrapper*: a message whose
+value is a compressed run of entries. In a wrapper of magic 1, inner offsets count from its first inner message; the
+wrapper has the offset of its last one, which gives the base.
 
-As there, a message of any magic but 0 has the fields of magic 1, and only a wrapper must be of magic 0 or 1.
+As in Kafka, a message of any magic but 0 has the fields of magic 1, and only a wrapper must be of magic 0 or 1.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from seglog.kernels.records import (
     OFFSET_INVALID,
     RECORDS_VALID,
 )
+from seglog.model import NO_SEQUENCE, NO_TIMESTAMP
 
 LEAST_ENTRY = layout.LOG_OVERHEAD + layout.LEAST_ENTRY_SIZE
-OUT_OF_BOUNDS = -2  # a size, where a null's is -1
+OUT_OF_BOUNDS = -2  # as a size; that of a null is -1
 
 _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _SIZE_BYTES = layout.MESSAGE_SIZE_BYTES
@@ -31,7 +32,7 @@ _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
 
 
 def _crc32_tables() -> np.ndarray:
-    """(8, 256) int64: the register after a byte and k zero bytes, for eight bytes at a time."""
+    """Returns the register after a byte and k zero bytes, int64 (8, 256), for eight bytes at a time."""
     tables = np.zeros((8, 256), dtype=np.int64)
     tables[0] = np.arange(256)
     for _ in range(8):
@@ -46,7 +47,7 @@ _CRC32 = _crc32_tables()
 
 @kernel
 def crc32(data: Bytes, start: int, end: int) -> int:
-    """CRC-32 (zlib's) of `data[start:end]`, eight bytes a step. The caller checks the bounds."""
+    """Returns the CRC-32 (zlib's) of `data[start:end]`, eight bytes per step. The caller checks the bounds."""
     crc = np.int64(0xFFFFFFFF)
     p = start
     while end - p >= 8:
@@ -69,9 +70,9 @@ def crc32(data: Bytes, start: int, end: int) -> int:
 
 @kernel
 def message_checksums(data: Bytes, batches: Batches, file_position: int, out: WritableInt64s) -> None:
-    """Fills `out` (int64) with the CRC-32 of each legacy entry; other rows are left alone.
+    """Fills `out` (int64) with the CRC-32 of each legacy entry and leaves other rows alone.
 
-    Rows whose bytes are not all in `data` get -1. `data[0]` is at `file_position`.
+    Rows whose bytes are not all in `data` get -1. `data[0]` lies at `file_position`.
     """
     for i in range(len(batches)):
         if batches[i]["magic"] < 2:
@@ -85,7 +86,7 @@ def message_checksums(data: Bytes, batches: Batches, file_position: int, out: Wr
 
 @inlined
 def _key_at(data: Bytes, p: int) -> int:
-    """Where the key's size lies in the entry at `p`: after the timestamp, which only magic 0 has not."""
+    """Returns the position of the key's size in the entry at `p`: after the timestamp, which only magic 0 lacks."""
     if load_byte(data, p + layout.MESSAGE_MAGIC_OFFSET) == 0:
         return p + layout.MESSAGE_V0_KEY_SIZE_OFFSET
     return p + layout.MESSAGE_V1_KEY_SIZE_OFFSET
@@ -93,7 +94,10 @@ def _key_at(data: Bytes, p: int) -> int:
 
 @kernel
 def value_span(data: Bytes, p: int, end: int) -> tuple[int, int]:
-    """(position, size) of the value of the entry `data[p:end]`; size -1: null, OUT_OF_BOUNDS: a field leaves it."""
+    """Returns (position, size) of the value of the entry `data[p:end]`.
+
+    A size of -1 is null; OUT_OF_BOUNDS means that a field leaves the entry.
+    """
     key_at = _key_at(data, p)
     if end - key_at < 2 * _SIZE_BYTES:
         return 0, OUT_OF_BOUNDS
@@ -116,7 +120,7 @@ def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> in
     key_at = _key_at(data, p)
     row["offset"] = load_int64(data, p + layout.OFFSET_OFFSET)
     has_timestamp = load_byte(data, p + layout.MESSAGE_MAGIC_OFFSET) != 0
-    row["timestamp"] = load_int64(data, p + layout.MESSAGE_TIMESTAMP_OFFSET) if has_timestamp else -1
+    row["timestamp"] = load_int64(data, p + layout.MESSAGE_TIMESTAMP_OFFSET) if has_timestamp else NO_TIMESTAMP
     row["position"] = p
     row["size"] = end - p
     row["key_position"] = key_at + _SIZE_BYTES
@@ -125,7 +129,7 @@ def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> in
     row["value_size"] = value_size
     row["headers_position"] = end
     row["header_count"] = 0
-    row["sequence"] = -1
+    row["sequence"] = NO_SEQUENCE
     return RECORDS_VALID
 
 
@@ -133,14 +137,14 @@ def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> in
 def _decode_inner(
     data: Bytes, start: int, end: int, append_time: int, number: int, out: WritableRecords, n: int
 ) -> tuple[int, int]:
-    """Decodes the entries in `data[start:end]`; `append_time` above -1 replaces the timestamps of magic 1."""
+    """Decodes the entries in `data[start:end]`; an `append_time` above -1 replaces the timestamps of magic 1."""
     p = start
     while end - p >= LEAST_ENTRY:
         length = load_int32(data, p + layout.SIZE_OFFSET)
         if length < layout.LEAST_ENTRY_SIZE:
             return n, ENTRY_INVALID
         if length > end - p - _LOG_OVERHEAD:
-            return n, RECORDS_VALID  # Kafka drops a truncated last entry in silence
+            return n, RECORDS_VALID  # Kafka silently drops a truncated last entry
         if load_byte(data, p + layout.MESSAGE_ATTRIBUTES_OFFSET) & _CODEC_MASK != 0:
             return n, COMPRESSED_INSIDE
         row = out[n]
@@ -157,9 +161,9 @@ def _decode_inner(
 
 @kernel
 def whole_entries(data: Bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
-    """At most `most` messages that lie whole in `data[start:end]`; as `records.whole_records`.
+    """Finds at most `most` messages that lie whole in `data[start:end]`; returns the same as `records.whole_records`.
 
-    What is shorter than any message counts as nothing: Kafka drops a truncated last one in silence.
+    A rest that is shorter than any message counts as nothing: Kafka silently drops a truncated last one.
     """
     p = start
     for n in range(most):
@@ -178,9 +182,9 @@ def whole_entries(data: Bytes, start: int, end: int, most: int) -> tuple[int, in
 def decode_entry(
     data: Bytes, start: int, end: int, batch: BatchRow, number: int, out: WritableRecords, n: int
 ) -> tuple[int, int]:
-    """Decodes one log entry: the entry itself when it is not compressed, else its decompressed value.
+    """Decodes one log entry. `data[start:end]` is the entry itself, or a wrapper's decompressed value.
 
-    `data[start:end]` is the one or the other. Returns (n after the last row, status).
+    Returns (n after the last row, status).
     """
     attributes = np.int64(batch["attributes"])
     magic = np.int64(batch["magic"])
@@ -198,7 +202,7 @@ def decode_entry(
     first = n
     n, status = _decode_inner(data, start, end, append_time, number, out, n)
     if status != RECORDS_VALID:
-        return first if magic == 1 else n, status  # the last message's offset would tell those of the others
+        return first if magic == 1 else n, status  # without the last message, the offsets of the others are unknown
     if n == first:
         return n, ENTRY_INVALID
     if magic == 1:
@@ -206,7 +210,7 @@ def decode_entry(
         last = np.int64(out[n - 1]["offset"])
         base = wrapper_offset - last
         if wrapper_offset == 0:
-            base = np.int64(0)  # an old librdkafka left the wrapper's offset at 0
+            base = np.int64(0)  # old versions of librdkafka left the wrapper's offset at 0
         elif wrapper_offset < last:
             return first, OFFSET_INVALID
         for k in range(first, n):

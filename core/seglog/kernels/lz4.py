@@ -1,9 +1,9 @@
 """LZ4 frames as Kafka writes and reads them.
 
-Formats: LZ4 Frame Format 1.6 and LZ4 Block Format (Y. Collet). Kafka: Lz4BlockInputStream, whose limits hold here
-too: version 1, independent blocks, no dictionary, blocks of 64 KiB to 4 MiB; block checksums are verified, the
-content checksum is not read, bytes after the end mark are ignored. A frame of magic 0 has a wrong header
-checksum (KAFKA-3160), which is not looked at.
+Formats: LZ4 Frame Format 1.6 and LZ4 Block Format (Y. Collet). Kafka: Lz4BlockInputStream, whose limits apply here
+too: version 1, independent blocks, no dictionary, blocks of 64 KiB to 4 MiB. Block checksums are verified. A content
+checksum must be present, but is not verified. A size of 0 ends the frame, also with the bit of a stored block set; the
+bytes after the end are ignored. In magic 0 the header checksum is wrong (KAFKA-3160), and not checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seglog.kernels._jit import (
 from seglog.kernels.arrays import Bytes, WritableBytes, WritableUInt16s
 from seglog.kernels.xxhash import xxh32
 
-# What a negative result means.
+# Negative results.
 MALFORMED = -1
 NO_ROOM = -2
 NO_MAGIC = -3
@@ -32,44 +32,53 @@ HEADER_CHECKSUM_WRONG = -5
 BLOCK_SIZE_WRONG = -6
 BLOCK_CHECKSUM_WRONG = -7
 NO_END_MARK = -8
+NO_CONTENT_CHECKSUM = -9
 
 REASONS = {
     MALFORMED: "a block is malformed",
     NO_MAGIC: "the frame has no magic number",
-    HEADER_UNSUPPORTED: "the frame is of another version, or has linked blocks, a dictionary or an unknown block size",
+    HEADER_UNSUPPORTED: "the frame has another version, linked blocks, a dictionary or an unknown block size",
     HEADER_CHECKSUM_WRONG: "the frame header's checksum is wrong",
-    BLOCK_SIZE_WRONG: "a block of more bytes than the frame allows or holds",
+    BLOCK_SIZE_WRONG: "a block is larger than the frame allows, or than the bytes that follow",
     BLOCK_CHECKSUM_WRONG: "a block's checksum is wrong",
     NO_END_MARK: "the frame ends without its end mark",
+    NO_CONTENT_CHECKSUM: "the frame ends without its content checksum",
 }
 
-# A frame: its magic number, flags, a descriptor of its blocks, a content size where the flags say so, a checksum.
-_MAGIC = 0x184D2204
-_FLAGS_AT = 4
-_DESCRIPTOR_AT = 5
+# A frame begins with its magic number, flags, a block descriptor, a content size if the flags say so, and a checksum.
+MAGIC = 0x184D2204
+FLAGS_AT = 4
+DESCRIPTOR_AT = 5
 _HEADER_BYTES = 6  # up to the content size, or the checksum
+LEAST_HEADER_BYTES = _HEADER_BYTES + 1  # with the checksum, without a content size
+CONTENT_SIZE_BYTES = 8
 
 # Flags.
 _VERSION_SHIFT = 6
 _INDEPENDENT_BLOCKS = 0x20
-_BLOCK_CHECKSUMS = 0x10
-_CONTENT_SIZE = 0x08
+BLOCK_CHECKSUMS = 0x10
+CONTENT_SIZE = 0x08
+CONTENT_CHECKSUM = 0x04
 _RESERVED_OR_DICTIONARY = 0x03
-_FLAGS_WRITTEN = 1 << _VERSION_SHIFT | _INDEPENDENT_BLOCKS
+FLAGS_WRITTEN = 1 << _VERSION_SHIFT | _INDEPENDENT_BLOCKS
 
-# The descriptor: the size of blocks as a number from 4 (64 KiB) to 7 (4 MiB).
+# The descriptor holds the block size as a number from 4 (64 KiB) to 7 (4 MiB).
 _BLOCK_SIZE_SHIFT = 4
 _LEAST_BLOCK_SIZE = 4
 _DESCRIPTOR_RESERVED = 0x8F
+DESCRIPTOR_MASK = 0xFF & ~_DESCRIPTOR_RESERVED
+DESCRIPTOR_WRITTEN = _LEAST_BLOCK_SIZE << _BLOCK_SIZE_SHIFT
 
-# Before each block: its size, or the end mark.
-_BLOCK_SIZE_BYTES = 4
-_END_MARK = 0
-_CHECKSUM_BYTES = 4  # after each block, where the flags say so
-_LONG = 15  # a length's nibble when bytes follow that add to it
-_LEAST_MATCH = 4  # a sequence says by how much its match is longer
-_STORED = 0x80000000  # set in it: the block is not compressed
-_SIZE_MASK = 0x7FFFFFFF
+# Each block follows its size; a size of 0 ends the frame.
+BLOCK_SIZE_BYTES = 4
+END_MARK = 0
+STORED = 0x80000000  # bit of the size field: the block is not compressed
+SIZE_MASK = 0x7FFFFFFF
+CHECKSUM_BYTES = 4  # after each block, and after the end, if the flags say so
+
+# A block is a run of sequences: a token of two nibbles, literals, and a match of at least four bytes.
+_LONG = 15  # nibble of a length to which the following bytes add
+_LEAST_MATCH = 4  # the token holds the match's length less this
 
 
 @inlined
@@ -81,7 +90,7 @@ def _little_uint32(data: Bytes, p: int) -> int:
 
 @inlined
 def _length(data: Bytes, p: int, end: int, nibble: int) -> tuple[int, int]:
-    """(a length that starts with `nibble`, index after its extra bytes, or -1 where they do not end)."""
+    """Returns (length that begins with `nibble`, index after its extra bytes, or -1 if they do not end)."""
     if nibble < _LONG:
         return nibble, p
     total = nibble
@@ -96,10 +105,10 @@ def _length(data: Bytes, p: int, end: int, nibble: int) -> tuple[int, int]:
 
 @inlined
 def _copy_match(out: WritableBytes, o: int, distance: int, length: int, room: int) -> None:
-    """Copies `length` bytes from `distance` behind `o` to `o`; may write up to 15 bytes more inside `room`."""
+    """Copies `length` bytes from `o - distance` to `o`; may write up to 15 more bytes inside `room`."""
     if distance >= 8 and length + 16 <= room - o:
         end = o + length
-        while o < end:  # of a loop over a range LLVM makes vectors: preparing them takes longer than most matches
+        while o < end:  # LLVM would vectorise a loop over a range, whose set-up takes longer than most matches
             store_int64(out, o, load_int64(out, o - distance))
             store_int64(out, o + 8, load_int64(out, o + 8 - distance))
             o += 16
@@ -108,14 +117,14 @@ def _copy_match(out: WritableBytes, o: int, distance: int, length: int, room: in
         store_byte(out, o + k, load_byte(out, o + k - distance))
 
 
-@apart  # within the run's kernel it took 1.4 times as long
+@apart  # inlined into the kernel of a run it took 1.4 times as long
 def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: int, room: int) -> int:
-    """Decompresses the block `data[start:end]` to `out[o:room]`; the index after the result, or a negative status."""
+    """Decompresses the block `data[start:end]` to `out[o:room]`; returns the index after it, or a negative status."""
     first = o
     p = start
     while p < end:
         token = load_byte(data, p)
-        # The common sequence, short literals and a short match far from both ends, moves whole words unchecked.
+        # The common sequence has short literals and a short match, far from both ends: it moves whole words unchecked.
         if token < 0xF0 and end - p > 20 and room - o >= 48:
             store_int64(out, o, load_int64(data, p + 1))
             store_int64(out, o + 8, load_int64(data, p + 9))
@@ -140,7 +149,7 @@ def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: i
             copy_bytes(data, p, out, o, literals)
             p += literals
             o += literals
-            if p == end:  # the last sequence has literals only
+            if p == end:  # the last sequence has only literals
                 return o
             if end - p < 2:
                 return MALFORMED
@@ -156,21 +165,33 @@ def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: i
     return MALFORMED
 
 
+@inlined
+def header_checksum(data: Bytes, start: int, end: int) -> int:
+    """Returns the checksum of a frame header's fields: the second byte of their hash."""
+    return (xxh32(data, start, end) >> 8) & 0xFF
+
+
+@inlined
+def largest_block(descriptor: int) -> int:
+    """Returns the most bytes of a block, compressed or expanded."""
+    return 1 << (2 * (descriptor >> _BLOCK_SIZE_SHIFT) + 8)
+
+
 @kernel
 def _first_block(data: Bytes, start: int, end: int, check_header: bool) -> int:
-    """The index of the first block after a valid frame header, or a negative status."""
-    if end - start < _HEADER_BYTES + 1 or _little_uint32(data, start) != _MAGIC:
+    """Returns the index of the first block after a valid frame header, or a negative status."""
+    if end - start < LEAST_HEADER_BYTES or _little_uint32(data, start) != MAGIC:
         return NO_MAGIC
-    flags = load_byte(data, start + _FLAGS_AT)
-    descriptor = load_byte(data, start + _DESCRIPTOR_AT)
+    flags = load_byte(data, start + FLAGS_AT)
+    descriptor = load_byte(data, start + DESCRIPTOR_AT)
     if flags >> _VERSION_SHIFT != 1 or flags & _RESERVED_OR_DICTIONARY != 0 or flags & _INDEPENDENT_BLOCKS == 0:
         return HEADER_UNSUPPORTED
     if descriptor & _DESCRIPTOR_RESERVED != 0 or descriptor >> _BLOCK_SIZE_SHIFT < _LEAST_BLOCK_SIZE:
         return HEADER_UNSUPPORTED
-    checksum_at = start + _HEADER_BYTES + (8 if flags & _CONTENT_SIZE != 0 else 0)
+    checksum_at = start + _HEADER_BYTES + (CONTENT_SIZE_BYTES if flags & CONTENT_SIZE != 0 else 0)
     if checksum_at >= end:
         return NO_END_MARK
-    if check_header and load_byte(data, checksum_at) != (xxh32(data, start + _FLAGS_AT, checksum_at) >> 8) & 0xFF:
+    if check_header and load_byte(data, checksum_at) != header_checksum(data, start + FLAGS_AT, checksum_at):
         return HEADER_CHECKSUM_WRONG
     return checksum_at + 1
 
@@ -179,23 +200,24 @@ def _first_block(data: Bytes, start: int, end: int, check_header: bool) -> int:
 def decompress_frame(
     data: Bytes, start: int, end: int, check_header: bool, out: WritableBytes, o: int, room: int
 ) -> int:
-    """Decompresses the frame `data[start:end]` to `out[o:room]`; the index after the result, or a negative status."""
+    """Decompresses the frame `data[start:end]` to `out[o:room]`; returns the index after it, or a negative status."""
     p = _first_block(data, start, end, check_header)
     if p < 0:
         return p
-    block_bytes = 1 << (2 * (load_byte(data, start + _DESCRIPTOR_AT) >> _BLOCK_SIZE_SHIFT) + 8)
-    checksum_bytes = _CHECKSUM_BYTES if load_byte(data, start + _FLAGS_AT) & _BLOCK_CHECKSUMS != 0 else 0
-    while end - p >= _BLOCK_SIZE_BYTES:
+    flags = load_byte(data, start + FLAGS_AT)
+    block_bytes = largest_block(load_byte(data, start + DESCRIPTOR_AT))
+    checksum_bytes = CHECKSUM_BYTES if flags & BLOCK_CHECKSUMS != 0 else 0
+    while end - p >= BLOCK_SIZE_BYTES:
         field = _little_uint32(data, p)
-        p += _BLOCK_SIZE_BYTES
-        if field == _END_MARK:
-            return o
-        size = field & _SIZE_MASK
+        p += BLOCK_SIZE_BYTES
+        size = field & SIZE_MASK
+        if size == END_MARK:
+            return NO_CONTENT_CHECKSUM if flags & CONTENT_CHECKSUM != 0 and end - p < CHECKSUM_BYTES else o
         if size > block_bytes or size + checksum_bytes > end - p:
             return BLOCK_SIZE_WRONG
         if checksum_bytes > 0 and _little_uint32(data, p + size) != xxh32(data, p, p + size):
             return BLOCK_CHECKSUM_WRONG
-        if field & _STORED != 0:
+        if field & STORED != 0:
             if size > room - o:
                 return NO_ROOM
             copy_bytes(data, p, out, o, size)
@@ -203,7 +225,7 @@ def decompress_frame(
         else:
             after = decompress_block(data, p, p + size, out, o, min(room, o + block_bytes))
             if after == NO_ROOM and room - o >= block_bytes:
-                return BLOCK_SIZE_WRONG  # the block is larger than its frame allows
+                return BLOCK_SIZE_WRONG  # the block expands to more than its frame allows
             if after < 0:
                 return after
             o = after
@@ -213,11 +235,13 @@ def decompress_frame(
 
 # --- compressing --------------------------------------------------------------------------------------------------
 
-BLOCK_BYTES = 1 << 16  # a block of a frame; positions in it are kept in 16 bits
+BLOCK_BYTES = 1 << 16  # of each block but the last; the table keeps positions in a block in 16 bits
 TABLE_SLOTS = 1 << 13
 
-_HASH_SHIFT = 19  # 32 bits less those of a slot's number
-_LAST_LITERALS = 5  # the format: no match reaches into the last five bytes, none begins in the last twelve
+_HASH_FACTOR = 2654435761  # 2^32 divided by the golden ratio, as in LZ4's own compressor
+_HASH_SHIFT = 19  # 32 less the bits of a slot's number
+# The format's rules: no match reaches into the last five bytes of a block, and none begins in the last twelve.
+_LAST_LITERALS = 5
 _MATCH_LIMIT = 12
 
 
@@ -229,13 +253,13 @@ def _store_little_uint32(out: WritableBytes, p: int, value: int) -> None:
 
 @inlined
 def _slot(word: int) -> int:
-    """Where the table keeps the position of four bytes, the low half of `word`."""
-    return ((word & 0xFFFFFFFF) * 2654435761 & 0xFFFFFFFF) >> _HASH_SHIFT
+    """Returns the table slot for four bytes, the low half of `word`."""
+    return ((word & 0xFFFFFFFF) * _HASH_FACTOR & 0xFFFFFFFF) >> _HASH_SHIFT
 
 
 @inlined
 def _write_length(out: WritableBytes, o: int, rest: int) -> int:
-    """What is left of a length whose nibble is _LONG."""
+    """Writes the rest of a length whose nibble is _LONG."""
     while rest >= 255:
         store_byte(out, o, 255)
         rest -= 255
@@ -255,7 +279,7 @@ def _write_sequence(
     if literals >= _LONG:
         o = _write_length(out, o, literals - _LONG)
     if match > 0 and literals <= 32:
-        for k in range(0, literals, 8):  # up to seven bytes too many, which the match and what follows it hold
+        for k in range(0, literals, 8):  # up to seven bytes too many, overwritten by the match and what follows it
             store_int64(out, o + k, load_int64(data, anchor + k))
     else:
         copy_bytes(data, anchor, out, o, literals)
@@ -272,7 +296,7 @@ def _write_sequence(
 
 @inlined
 def _matching(data: Bytes, p: int, q: int, end: int) -> int:
-    """How many bytes from `p` on equal those from `q` on, up to `end`."""
+    """Returns the number of bytes from `p` on, up to `end`, that equal those from `q` on."""
     first = p
     while end - p >= 8:
         different = load_little_int64(data, p) ^ load_little_int64(data, q)
@@ -290,9 +314,9 @@ def _matching(data: Bytes, p: int, q: int, end: int) -> int:
 def compress_block(
     data: Bytes, start: int, end: int, out: WritableBytes, o: int, room: int, table: WritableUInt16s
 ) -> int:
-    """Compresses at most BLOCK_BYTES of `data[start:end]` to `out[o:room]`; the index after the result, or NO_ROOM.
+    """Compresses `data[start:end]`, at most BLOCK_BYTES, to `out[o:room]`; returns the index after it, or NO_ROOM.
 
-    `table` (uint16[TABLE_SLOTS]) is scratch. Greedy, one candidate a slot, and the longer nothing matches the wider
+    `table` (uint16[TABLE_SLOTS]) is scratch. Greedy, with one candidate per slot; the longer nothing matches, the wider
     the steps, as in LZ4's fast compressor.
     """
     table[:] = 0
@@ -329,29 +353,29 @@ def compress_block(
 
 @kernel
 def compress_frame(data: Bytes, start: int, end: int, out: WritableBytes, o: int, table: WritableUInt16s) -> int:
-    """Writes `data[start:end]` as a frame like Kafka's to `out`, from `o` on: room for the data, 11 bytes, and 4
-    for each block.
+    """Writes `data[start:end]` as a frame like Kafka's to `out`, from `o` on; returns the index after it.
 
-    Independent blocks of 64 KiB without checksums. Returns the index after it. `table` as for `compress_block`.
+    Independent blocks of 64 KiB without checksums. `out` needs room for the data, 11 bytes, and 4 for each block;
+    `table` is as for `compress_block`.
     """
-    _store_little_uint32(out, o, _MAGIC)
-    store_byte(out, o + _FLAGS_AT, _FLAGS_WRITTEN)
-    store_byte(out, o + _DESCRIPTOR_AT, _LEAST_BLOCK_SIZE << _BLOCK_SIZE_SHIFT)
-    store_byte(out, o + _HEADER_BYTES, xxh32(out, o + _FLAGS_AT, o + _HEADER_BYTES) >> 8)
-    o += _HEADER_BYTES + 1
+    _store_little_uint32(out, o, MAGIC)
+    store_byte(out, o + FLAGS_AT, FLAGS_WRITTEN)
+    store_byte(out, o + DESCRIPTOR_AT, DESCRIPTOR_WRITTEN)
+    store_byte(out, o + _HEADER_BYTES, header_checksum(out, o + FLAGS_AT, o + _HEADER_BYTES))
+    o += LEAST_HEADER_BYTES
     p = start
     while p < end:
         block_end = min(p + BLOCK_BYTES, end)
-        stop = compress_block(
-            data, p, block_end, out, o + _BLOCK_SIZE_BYTES, o + _BLOCK_SIZE_BYTES + block_end - p, table
-        )
-        if stop >= 0 and stop - o - _BLOCK_SIZE_BYTES < block_end - p:
-            _store_little_uint32(out, o, stop - o - _BLOCK_SIZE_BYTES)
+        size = block_end - p
+        block_at = o + BLOCK_SIZE_BYTES
+        stop = compress_block(data, p, block_end, out, block_at, block_at + size, table)
+        if stop >= 0 and stop - block_at < size:
+            _store_little_uint32(out, o, stop - block_at)
             o = stop
         else:
-            _store_little_uint32(out, o, (block_end - p) | _STORED)
-            copy_bytes(data, p, out, o + _BLOCK_SIZE_BYTES, block_end - p)
-            o += _BLOCK_SIZE_BYTES + block_end - p
+            _store_little_uint32(out, o, size | STORED)
+            copy_bytes(data, p, out, block_at, size)
+            o = block_at + size
         p = block_end
-    _store_little_uint32(out, o, _END_MARK)
-    return o + _BLOCK_SIZE_BYTES
+    _store_little_uint32(out, o, END_MARK)
+    return o + BLOCK_SIZE_BYTES

@@ -1,22 +1,22 @@
-"""The offset map: which record of each key survives, found in one pass over the records (Kafka: SkimpyOffsetMap).
+"""The offset map finds the surviving record of each key in one pass over the records (Kafka: SkimpyOffsetMap).
 
 Kafka's map keeps a digest of the key and an offset. This one keeps the key's bytes and the record's *ordinal* (its
-number among the records indexed), and a bit for every ordinal that tells whether the record survives:
+number among the indexed records), and for every ordinal a bit that tells whether the record survives:
 
     slot (8 bytes)      place of the key in the key store + 1, in steps of 4 bytes (40 bits) | tag (24 bits)
-    key store           size (4 bytes), ordinal of the key's record that survives so far (8), with a strategy other
+    key store           key size (4 bytes), ordinal of the key's surviving record so far (8), with a strategy other
                         than offset also version (8) and presence (4), key
-    survivors           one bit a record
+    survivors           one bit per record
 
-1. Records come in tables of keys and hashes (`key_tables`). Ahead of the record that is put, slots are prefetched.
-2. Of slots that have come, those whose tag fits have their key prefetched from the store. (So slots are small: half
-   of them are empty, and what a key needs besides lies with the key, which is fetched anyway.)
-3. Each record is put: a new key enters; for a known one, the bytes being equal, the older record's bit is cleared
-   and the newer one's is set. Because keys are compared, a hash collision costs time and never a record.
-4. When no further key fits, records of keys that are not in the map stay *unsettled*; another pass over the
-   records, with an empty map, settles as many more (state FULL).
+1. Records come in tables of keys and hashes (`key_tables`). Slots are prefetched some rows ahead.
+2. Once a slot is there, and its tag fits, its key is prefetched from the store. (So slots are kept small: half of them
+   are empty, and the rest of a key's data lies beside the key, which is fetched anyway.)
+3. A record is put: a new key is added; for a known key, whose bytes must be equal, the older record's bit is cleared
+   and the newer one's is set. Because keys are compared, a hash collision costs time but never a record.
+4. When no further key fits, records of keys that are not in the map stay *unsettled* (state FULL). Another pass over
+   the records, with an empty map, settles as many more.
 
-The copy then asks the bits, in order, and touches the map only for records in front of the first dirty offset.
+The copy then reads the bits in order, and looks up the map only for records before the first dirty offset.
 """
 
 from __future__ import annotations
@@ -46,45 +46,45 @@ _TAG_BITS = 24
 _TAG_MASK = (1 << _TAG_BITS) - 1
 _STORE_STEP = 4
 
-# A key in the store: its size, and from there on
+# A key in the store: its size, and at these distances from it
 ORDINAL_AT = 4
 _VERSION_AT = 12
 _PRESENCE_AT = 20
-OVERHEAD = 12  # the key itself, by offset
-VERSIONED_OVERHEAD = 24  # the key itself, under another strategy
+OVERHEAD = 12  # the key, under the offset strategy
+VERSIONED_OVERHEAD = 24  # the key, under another strategy
 
 # What `put_keys` returns.
 PUT_COMPLETE = 0
-PUT_GROW = 1  # the slots must grow before work goes on
-PUT_STORE = 2  # the key store must grow
-PUT_FULL = 3  # the first record that found no room: the caller provides `settled` and sets TRACKING
+PUT_GROW = 1  # the slots must grow first
+PUT_STORE = 2  # the key store must grow first
+PUT_FULL = 3  # the first record without room: the caller provides `settled` and sets TRACKING
 
-# State (int64) that goes from call to call.
+# State (int64) that is passed from call to call.
 ENTRIES = 0
 STORE_USED = 1
-ROW = 2  # of the table, to put next
+ROW = 2  # row of the table to put next
 KEY_POSITION = 3  # of that row's key
-FULL = 4  # 1 once a record stayed unsettled
+FULL = 4  # 1 once a record has stayed unsettled
 STATE_SLOTS = 5
 
 # Settings (int64), constant during a call.
 SLOTS = 0
 ENTRY_LIMIT = 1  # most keys, ever
-GROW_AT = 2  # most keys in this many slots
+GROW_AT = 2  # most keys in the present number of slots
 STORE_LIMIT = 3
-TRACKING = 4  # 1: `settled` counts
+TRACKING = 4  # 1: `settled` is in use
 VERSION = 5  # BY_*
 SETTINGS_SLOTS = 6
 
-AHEAD = 24  # slots whose keys are asked for before they are moved
-_SLOTS_AHEAD = 48  # rows whose slots are asked for before they are put
-_KEYS_AHEAD = 20  # and whose keys
-_PROBES_AHEAD = 4  # which are looked for in so many slots: an eighth of the keys are not in their first one
+AHEAD = 24  # slots whose keys are prefetched before `rehash` moves them
+_SLOTS_AHEAD = 48  # rows whose slots are prefetched
+_KEYS_AHEAD = 20  # rows whose keys are prefetched
+_PROBES_AHEAD = 4  # slots searched for such a key: an eighth of the keys are not in their first slot
 
 
 @inlined
 def same_bytes(a: Bytes, i: int, b: Bytes, j: int, size: int) -> bool:
-    """Whether `size` bytes of two buffers are equal; the caller has checked the bounds."""
+    """True if `size` bytes of two buffers are equal. The caller checks the bounds."""
     if size >= 8:
         stop = i + size - 8
         while i < stop:
@@ -92,7 +92,7 @@ def same_bytes(a: Bytes, i: int, b: Bytes, j: int, size: int) -> bool:
                 return False
             i += 8
             j += 8
-        back = i - stop  # the last eight bytes, which may overlap those before
+        back = i - stop  # the last eight bytes may overlap those already compared
         same: bool = load_little_int64(a, stop) == load_little_int64(b, j - back)
         return same
     for k in range(size):  # noqa: SIM110 (kernels have no generators)
@@ -112,7 +112,7 @@ def find_key(
     key_size: int,
     key_hash: int,
 ) -> tuple[int, int]:
-    """(slot, its word) of the key, or (the empty slot where it belongs, 0)."""
+    """Returns (slot, its word) of the key, or (the empty slot where it belongs, 0)."""
     tag = key_hash & _TAG_MASK
     i = multiply_high(key_hash, slot_count)
     while True:
@@ -130,13 +130,13 @@ def find_key(
 
 @inlined
 def _place_in_store(word: int) -> int:
-    """Where the key of a slot's word, which is not 0, lies in the key store."""
+    """Returns the position in the key store of the key of a slot's word other than 0."""
     return ((word >> _TAG_BITS) - 1) * _STORE_STEP
 
 
 @inlined
 def entry_bytes(key_size: int, overhead: int) -> int:
-    """Bytes that a key takes in the store, with what lies in front of it."""
+    """Returns the bytes that a key takes in the store, including the fields before it."""
     return (overhead + key_size + _STORE_STEP - 1) & -_STORE_STEP
 
 
@@ -158,7 +158,7 @@ def _prefetch_key(slots: Bytes, slot_count: int, store: Bytes, overhead: int, ke
 
 @inlined
 def _supersedes(store: WritableBytes, q: int, version: int, present: int) -> bool:
-    """Whether a later record with this version takes the place of the one in the store; if so, leaves it there."""
+    """True if a later record with this version supersedes the stored one; its version is then stored instead."""
     older = load_int64(store, q + _VERSION_AT)
     older_present = load_int32(store, q + _PRESENCE_AT)
     wins = present > older_present or (present == older_present and version >= older)
@@ -180,10 +180,10 @@ def put_keys(
     survivors: WritableBytes,
     settled: WritableBytes,
 ) -> int:
-    """Puts the table's first `rows` rows, from the state's on; `base` is the ordinal of the table's first record.
+    """Puts the table's first `rows` rows, from the state's ROW on; `base` is the ordinal of the table's first record.
 
-    `survivors` must have room for all ordinals that the table covers, `settled` too while TRACKING. Returns PUT_*;
-    whatever it asks for, the next call goes on with the same row.
+    `survivors` must have room for all ordinals that the table covers, and so must `settled` while TRACKING. Returns a
+    PUT_* value; after one that asks for more room, the next call goes on with the same row.
     """
     hashes, sizes, ordinals, versions, presence, keys = table
     slot_count = settings[SLOTS]
@@ -219,9 +219,9 @@ def put_keys(
                 set_bit(survivors, ordinal)
                 store_int64(store, q + ORDINAL_AT, ordinal)
         else:
-            used_then = used + entry_bytes(key_size, overhead)
-            if entries >= entry_limit or used_then > len(store):
-                if entries >= settings[ENTRY_LIMIT] or (used_then > settings[STORE_LIMIT] and entries > 0):
+            used_after = used + entry_bytes(key_size, overhead)
+            if entries >= entry_limit or used_after > len(store):
+                if entries >= settings[ENTRY_LIMIT] or (used_after > settings[STORE_LIMIT] and entries > 0):
                     if not tracking:
                         outcome = PUT_FULL
                         break
@@ -241,7 +241,7 @@ def put_keys(
             store_int64(slots, SLOT_BYTES * slot, (used // _STORE_STEP + 1) << _TAG_BITS | (key_hash & _TAG_MASK))
             set_bit(survivors, ordinal)
             entries += 1
-            used = used_then
+            used = used_after
         if tracking:
             set_bit(settled, ordinal)
         key_position += key_size
@@ -261,7 +261,7 @@ def prefetch_slots(
     seeds: Int64s,
     mask: int,
 ) -> None:
-    """Asks for the slots of a batch's keys; a broken record ends it in silence, as the filter will meet it again."""
+    """Prefetches the slots of a batch's keys. Stops silently at a broken record, which the filter will report."""
     for _ in range(count):
         status, stop, _, _, _, key_position, key_size, _, _ = read_record(arena, p, end)
         if status != RECORDS_VALID:
@@ -283,7 +283,7 @@ def rehash(
     seeds: Int64s,
     mask: int,
 ) -> None:
-    """Moves every slot into `larger` (zeros before). Both are filled in the order of hashes, so only keys are far."""
+    """Moves every slot into `larger`, which is all zeros. Both are in hash order, so only keys need prefetching."""
     for i in range(slot_count):
         if i + AHEAD < slot_count:
             ahead = load_int64(slots, SLOT_BYTES * (i + AHEAD))

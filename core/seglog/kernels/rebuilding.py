@@ -1,8 +1,8 @@
-"""Writing what is left of a v2 batch (Kafka: MemoryRecords.filterTo, buildRetainedRecordsInto, writeEmptyHeader).
+"""Writes the rest of a v2 batch (Kafka: MemoryRecords.filterTo, buildRetainedRecordsInto, writeEmptyHeader).
 
-The records to keep come as rows of `kept`: where each begins. Base timestamp is the delete horizon if there is one,
-else the first kept record's timestamp; a record's bytes are copied as they are, and only where its timestamp delta
-changes are length and delta written anew.
+The rows of `kept` say where each record to keep begins. The base timestamp is the delete horizon if there is one, else
+the first kept record's timestamp. Records are copied; only where a timestamp delta changes are length and delta written
+anew.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from seglog.kernels.filter_slots import (
 from seglog.kernels.records import RECORDS_VALID
 from seglog.kernels.spans import read_record
 from seglog.kernels.varint import read_varint, read_varlong, varint_size, write_varint
+from seglog.model import NO_TIMESTAMP
 
-# What became of a batch in the output (column of the caller's `actions`).
+# How a batch was written (values of the caller's `actions`).
 VERBATIM = 0
 EMPTY = 1
 REBUILT = 2
 
-# A row of `kept` (bytes) is the int32 where a record begins. The record's own bytes tell the rest, once more: a large
-# batch has a row for each record beside its payload, so they are small. No arena has 2 GiB.
+# A row of `kept` is an int32: where a record begins. The rest is read from the record once more. Rows must be small: a
+# large batch has one for each record in addition to its payload. No arena has 2 GiB.
 KEPT_ROW_BYTES = 4
 
-# Most bytes that a new timestamp delta and the longer length add to a record. Where records are rebuilt in place, as
-# many are free in front of them for each.
+# Most bytes that a new timestamp delta and the longer length add to a record. Where records are rebuilt in place, this
+# many bytes per record are free in front of them.
 MOST_GROWTH = 12
 
 _APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
@@ -59,13 +60,13 @@ _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 
 @inlined
 def keep_row(kept: WritableBytes, n: int, start: int) -> None:
-    """Fills row `n` of the records to keep with the one that begins at `start`, which `read_record` has passed."""
+    """Fills row `n` of the records to keep with the one at `start`, which `read_record` has accepted."""
     store_int32(kept, n * KEPT_ROW_BYTES, start)
 
 
 @inlined
 def _kept_record(arena: Bytes, kept: Bytes, n: int) -> tuple[int, int, int, int]:
-    """Of the record in row `n`: its start, its end, its timestamp delta, and the position after that."""
+    """Returns (start, end, timestamp delta, position after that delta) of the record in row `n`."""
     start = load_int32(kept, n * KEPT_ROW_BYTES)
     length, body = read_varint(arena, start, len(arena))
     stop = body + length
@@ -75,9 +76,9 @@ def _kept_record(arena: Bytes, kept: Bytes, n: int) -> tuple[int, int, int, int]
 
 @kernel
 def _lead(arena: Bytes, start: int, kept: Bytes, n: int, row: BatchRow, base: int) -> int:
-    """How far in front of `start`, where the first record begins, the kept ones must be written in place.
+    """Returns how far before `start`, where the first record begins, rebuilding in place must begin to write.
 
-    Then none is written over one that is still to be read.
+    No record then overwrites one that is still to be read.
     """
     append_time = int(row["attributes"]) & _APPEND_TIME != 0
     old_base = np.int64(row["base_timestamp"])
@@ -90,7 +91,7 @@ def _lead(arena: Bytes, start: int, kept: Bytes, n: int, row: BatchRow, base: in
         if changed == delta:
             written += stop - begin
         else:
-            length = 1 + varint_size(changed) + stop - rest
+            length = layout.RECORD_ATTRIBUTES_BYTES + varint_size(changed) + stop - rest
             written += varint_size(length) + length
         lead = max(lead, written - (stop - start))
     return lead
@@ -110,11 +111,12 @@ def _rebuild_records(
 ) -> int:
     """Writes the kept records at `p`, and timestamps and count into `rebuilt`; returns the index after them.
 
-    `row` is the source batch, whose records begin at `start`. `rebuilt["base_timestamp"]` is the delete horizon if its
-    attribute says so. `in_place` chooses the position: `out` is the arena, and `rebuilt["position"]` says where.
+    `row` is the source batch, whose records begin at `start`. `rebuilt["base_timestamp"]` holds the delete horizon if
+    the attributes of `rebuilt` say so. With `in_place`, `out` is the arena; the function then chooses the position
+    itself and stores it in `rebuilt["position"]`.
     """
     append_time = int(row["attributes"]) & _APPEND_TIME != 0
-    old_base = np.int64(row["base_timestamp"])  # sums wrap, as Kafka's
+    old_base = np.int64(row["base_timestamp"])  # sums wrap, as in Kafka
     latest = np.int64(row["max_timestamp"])
     if int(rebuilt["attributes"]) & _HORIZON == 0:
         _, _, first_delta, _ = _kept_record(arena, kept, 0)
@@ -123,7 +125,7 @@ def _rebuild_records(
     if in_place:
         p = start - _lead(arena, start, kept, n, row, base)
         rebuilt["position"] = p
-    most = np.int64(-1)
+    most = np.int64(NO_TIMESTAMP)
     for k in range(n):
         begin, stop, delta, rest = _kept_record(arena, kept, k)
         timestamp = latest if append_time else old_base + delta
@@ -132,9 +134,9 @@ def _rebuild_records(
             move_bytes(arena, begin, out, p, stop - begin)
             p += stop - begin
         else:
-            p = write_varint(out, p, 1 + varint_size(timestamp - base) + stop - rest)
+            p = write_varint(out, p, layout.RECORD_ATTRIBUTES_BYTES + varint_size(timestamp - base) + stop - rest)
             store_byte(out, p, 0)
-            p = write_varint(out, p + 1, timestamp - base)
+            p = write_varint(out, p + layout.RECORD_ATTRIBUTES_BYTES, timestamp - base)
             move_bytes(arena, rest, out, p, stop - rest)
             p += stop - rest
     rebuilt["max_timestamp"] = latest if append_time else most
@@ -144,7 +146,7 @@ def _rebuild_records(
 
 @inlined
 def _begin(row: BatchRow, position: int, out: WritableBatchRow) -> None:
-    """A row of the output that takes over what rewriting leaves alone."""
+    """Fills a row of the output with the source batch's fields and the new position."""
     out["position"] = position
     out["base_offset"] = row["base_offset"]
     out["last_offset"] = row["last_offset"]
@@ -178,9 +180,9 @@ def write_batch(
     target: WritableBatchRow,
     counters: WritableInt64s,
 ) -> tuple[int, int]:
-    """Writes what is left of a batch at `at` and its row to `target`; returns (index after it, action).
+    """Writes the rest of a batch at `at`, and its row to `target`; returns (index after it, action).
 
-    Its payload begins at `start`.
+    The batch's payload begins at `start`.
     """
     compressed = settings[COMPRESSED] != 0
     attributes = int(row["attributes"])
@@ -191,7 +193,7 @@ def write_batch(
     counters[TOMBSTONES_KEPT] += tombstones
     if n == 0:
         counters[BATCHES_EMPTIED] += 1
-        target["base_timestamp"] = -1
+        target["base_timestamp"] = NO_TIMESTAMP
         target["size"] = _OVERHEAD
         target["count"] = 0
         target["attributes"] = attributes & _EMPTY_ATTRIBUTES
@@ -204,7 +206,7 @@ def write_batch(
         copy_bytes(data, data_position, out, at, int(row["size"]))
         return at + int(row["size"]), VERBATIM
     counters[BATCHES_REBUILT] += 1
-    stamp = stamp and settings[NEW_HORIZON] >= 0  # a horizon that no clock reaches is not written
+    stamp = stamp and settings[NEW_HORIZON] >= 0  # a horizon that no clock can reach is not written
     if stamp:
         counters[HORIZONS_SET] += 1
         target["base_timestamp"] = settings[NEW_HORIZON]
@@ -223,9 +225,9 @@ def write_batch(
 def stamp_records(
     arena: Bytes, start: int, end: int, row: BatchRow, kept: WritableBytes, out: WritableBytes, target: WritableBatchRow
 ) -> tuple[int, int]:
-    """Rewrites all records of a batch relative to the delete horizon that `target["base_timestamp"]` holds.
+    """Rewrites all records of a batch relative to the delete horizon in `target["base_timestamp"]`.
 
-    `target["attributes"]` says that it holds one. Returns (index after the records in `out`, record status).
+    `target["attributes"]` has the delete horizon bit set. Returns (index after the records in `out`, record status).
     """
     count = int(row["count"])
     p = start

@@ -1,12 +1,12 @@
-"""Decoding the records of a v2 batch into rows of `layout.RECORD` (Kafka: DefaultRecord, DefaultRecordBatch).
+"""Decodes the records of a v2 batch into rows of `layout.RECORD` (Kafka: DefaultRecord, DefaultRecordBatch).
 
-Takes a batch whose records lie uncompressed in an arena, and fills one row a record:
+The records lie uncompressed in an arena. One row is filled per record:
 
-1. the batch's record count is bounded by what its bytes can hold (a record takes at least seven);
-2. each record: length, attributes, timestamp and offset deltas, key, value, headers; the body must be exactly
-   as long as declared, and everything must end where the batch ends;
-   A record of short numbers (`read_short_record`) is read without a look at each bound, any other one number by number;
-3. the first rule broken ends the batch with a status; its rows so far stay, the next batch goes on.
+1. The batch's record count is limited by what its bytes can hold: a record takes at least seven bytes.
+2. Each record has length, attributes, timestamp and offset deltas, key, value and headers. The body must be exactly
+   as long as declared, and the last record must end where the batch ends. A record of short numbers
+   (`read_short_record`) is read without checking each bound; any other one number at a time.
+3. The first broken rule ends the batch with a status. Its rows so far stay, and the next batch is decoded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from seglog import layout
 from seglog.kernels._jit import inlined, kernel, load_byte
 from seglog.kernels.arrays import BatchRow, Bytes, WritableRecordRow, WritableRecords
 from seglog.kernels.varint import read_varint, read_varlong
+from seglog.model import NO_SEQUENCE
 
-# A batch's outcome. Values below DECOMPRESSION_FAILED come from kernels, the others from the decoder.
+# Statuses of a batch. Those below DECOMPRESSION_FAILED come from kernels, the others from the decoder.
 RECORDS_VALID = 0
 COUNT_INVALID = 1  # negative, or more records than the bytes can hold
 LENGTH_INVALID = 2  # a record's length does not fit what remains
@@ -26,8 +27,8 @@ FIELD_INVALID = 3  # a malformed varint, or a key or value that leaves the recor
 HEADERS_INVALID = 4  # header count or a header
 BODY_INVALID = 5  # the body is shorter or longer than the record's length
 TRAILING_BYTES = 6  # bytes after the last record
-ENTRY_INVALID = 7  # legacy: an inner entry that cannot be
-OFFSET_INVALID = 8  # legacy: a relative offset beyond the wrapper's
+ENTRY_INVALID = 7  # legacy: a malformed entry
+OFFSET_INVALID = 8  # legacy: a relative offset above the wrapper's
 COMPRESSED_INSIDE = 9  # legacy: a compressed message inside a compressed one
 DECOMPRESSION_FAILED = 10
 DECOMPRESSION_TOO_LARGE = 11
@@ -36,10 +37,10 @@ RECORD_TOO_LARGE = 13
 
 LEAST_RECORD_SIZE = 7
 
-_SHORT_HEAD = 16
-_MOST_SHORT = (1 << 14) - 1  # of a number of two bytes
-_NO_SHORT_SIZE = ~(_MOST_SHORT - 1)  # bits that a number of two bytes, not below 0, has not set
-_NO_COUNT_OF_A_BYTE = ~126
+_SHORT_HEAD = 16  # bytes that must be there for `read_short_record`
+_MOST_SHORT = (1 << 14) - 1  # the largest raw number of two bytes
+_NO_SHORT_SIZE = ~(_MOST_SHORT - 1)  # bits that are clear in a raw number of two bytes that is not negative
+_NO_COUNT_OF_A_BYTE = ~126  # bits that are clear in a raw number of one byte that is not negative
 _NOT_SHORT = (-1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
@@ -48,7 +49,7 @@ MAX_VARINT_BYTES = layout.MAX_VARINT_BYTES
 
 @kernel
 def _skip_headers(data: Bytes, p: int, end: int, count: int) -> int:
-    """The index after `count` headers, or -1."""
+    """Returns the index after `count` headers, or -1 if one is malformed."""
     for _ in range(count):
         size, p = read_varint(data, p, end)
         if p < 0 or size < 0 or size > end - p:
@@ -66,7 +67,7 @@ def _skip_headers(data: Bytes, p: int, end: int, count: int) -> int:
 
 @inlined
 def _decode_record(data: Bytes, p: int, end: int, row: WritableRecordRow) -> tuple[int, int, int]:
-    """Fills the spans of `row` from the record body in `data[p:end]`; returns (status, timestamp and offset delta)."""
+    """Fills the spans of `row` from the record body `data[p:end]`; returns (status, timestamp delta, offset delta)."""
     p += layout.RECORD_ATTRIBUTES_BYTES
     timestamp_delta, p = read_varlong(data, p, end)
     if p < 0:
@@ -100,12 +101,12 @@ def _decode_record(data: Bytes, p: int, end: int, row: WritableRecordRow) -> tup
 
 @inlined
 def read_short_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """The spans of the record at `p`, which must end by `end`, if its numbers have one or two bytes, as nearly all do.
+    """Reads the record at `p`, which must end by `end`, if its numbers have one or two bytes, as nearly all do.
 
     Returns (end of the record, timestamp delta, position after that delta, offset delta, key position, key size, value
-    position, value size, position of the header count, header count). Sizes of null are -1. An end of -1: the record is
-    not such a one, or not valid, and has to be read number by number. _SHORT_HEAD bytes are there, so no bound is
-    checked before the key's: without loops and bounds, decoding takes 0.68 of the time.
+    position, value size, position of the header count, header count). The size of a null is -1. An end of -1 means that
+    the record has a longer number or is invalid, and must be read number by number. Since _SHORT_HEAD bytes are there,
+    no bound is checked before the key's end: without loops and bounds, decoding takes 0.68 of the time.
     """
     if end - p < _SHORT_HEAD:
         return _NOT_SHORT
@@ -178,10 +179,10 @@ def read_short_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int
 
 @kernel
 def whole_records(data: Bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
-    """At most `most` records that lie whole in `data[start:end]`, by their lengths alone.
+    """Finds at most `most` records that lie whole in `data[start:end]`, by their lengths alone.
 
-    Returns (index after the last one, how many, bytes of the next one as far as they are known: 0 when nothing of it
-    is there, -1 when its length is none that a record can have).
+    Returns (index after the last one, number of records, known bytes of the next record). The last is 0 if nothing of
+    that record is there, and -1 if its length is impossible.
     """
     p = start
     for n in range(most):
@@ -202,7 +203,7 @@ def whole_records(data: Bytes, start: int, end: int, most: int) -> tuple[int, in
 def decode_batch(
     data: Bytes, start: int, end: int, batch: BatchRow, number: int, out: WritableRecords, n: int
 ) -> tuple[int, int]:
-    """Decodes the records of one batch in `data[start:end]` into `out[n:]`; `number` goes into column `batch`.
+    """Decodes the records of one batch in `data[start:end]` into `out[n:]`, with `number` in column `batch`.
 
     Returns (n after the last row, status). `out` must have room for `rows_needed`.
     """
@@ -241,7 +242,7 @@ def decode_batch(
         row["position"] = p
         row["size"] = stop - p
         row["batch"] = number
-        row["sequence"] = -1 if base_sequence < 0 else (base_sequence + delta) & layout.INT32_MAX
+        row["sequence"] = NO_SEQUENCE if base_sequence < 0 else (base_sequence + delta) & layout.INT32_MAX
         n += 1
         p = stop
     if count > 0 and p != end:

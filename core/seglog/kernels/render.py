@@ -1,11 +1,11 @@
-"""Batches and records as lines of text or JSON, a whole chunk in one call (`seglog dump`).
+"""Renders batches and records as lines of text or JSON, a whole chunk in one call (`seglog dump`).
 
-`render` goes on where the state array says and returns when everything is written or the buffer has no room
-for the next line; the caller takes what was written and calls again. The order is that of the log: a batch,
-then its records. Both styles share one course; they differ in the fixed words around the values only.
+`render` continues where the state array says, and returns when everything is written or the next line does not fit the
+buffer; the caller takes the output and calls again. The order is that of the log: a batch, then its records. Text and
+JSON differ only in the fixed words around the values.
 
-A record whose line might be larger than the whole buffer is written in pieces, over as many calls as it takes: no
-record, whatever it holds, makes a buffer grow.
+A record whose line might exceed the whole buffer is written in pieces, over as many calls as needed: no record makes a
+buffer grow.
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ from seglog.kernels.text import (
     text_cut,
 )
 from seglog.kernels.varint import read_varint
+from seglog.model import NO_SEQUENCE
 
 JSON = 0
 TEXT = 1
 
-# Places of the state array (int64): the batch and the row to go on with, 1 when the batch's own line is done,
-# bytes that the next line needs when it did not fit an empty buffer, lines of records written so far.
-STATE_BATCH = 0
-STATE_ROW = 1
-STATE_BATCH_DONE = 2
-STATE_NEEDED = 3
-STATE_RECORDS = 4
-# Of a record in pieces: the part to go on with; bytes of it that are done, and one more (0: not begun); whether it is
-# text; number and position of its header.
-STATE_PART = 5
-STATE_AT = 6
-STATE_IS_TEXT = 7
-STATE_HEADER = 8
-STATE_PLACE = 9
+# State (int64), which is passed from call to call.
+STATE_BATCH = 0  # batch to continue with
+STATE_ROW = 1  # row to continue with
+STATE_BATCH_DONE = 2  # 1 once the batch's own line is written
+STATE_NEEDED = 3  # bytes that the next line needs, if it did not fit an empty buffer
+STATE_RECORDS = 4  # lines of records written so far
+# The rest is for a record in pieces.
+STATE_PART = 5  # part to continue with (…_PART)
+STATE_AT = 6  # 1 + bytes of the part that are done; 0 before it begins
+STATE_IS_TEXT = 7  # 1 if the part is written as text, not as base64
+STATE_HEADER = 8  # number of the header
+STATE_PLACE = 9  # position of the header's key or value
 STATE_SIZE = 10
 
 # Flags of a batch.
@@ -50,10 +49,11 @@ SHOW_BATCH = 1
 VALID = 2
 SHOW_RECORDS = 4
 
-LINE_BYTES = 1024  # a line without key, value and headers takes less, prefix not counted
-HEADER_BYTES = 128  # and so does a header without its bytes
-_WORDS_BYTES = 128  # and so do three words side by side, with what they spoil after them
-_LEAST_PIECE = 12  # bytes of a text that are written at once, at least: a character, and whole steps of base64
+# Upper bounds of bytes written.
+LINE_BYTES = 1024  # for a line without key, value, headers and prefix
+HEADER_BYTES = 128  # for a header without the bytes of its key and value
+_WORDS_BYTES = 128  # for three words side by side, with the bytes they spoil
+_LEAST_PIECE = 12  # least bytes of a part to write at once: room for a character, and whole steps of base64
 
 _JSON_WORDS = [
     *(',"magic":', ',"base_offset":', ',"last_offset":', ',"count":', ',"codec":'),
@@ -83,14 +83,46 @@ assert len(_JSON_WORDS) == len(_TEXT_WORDS)
 _CELLS, _SIZES = make_cells([*_JSON_WORDS, *_TEXT_WORDS])
 _STYLE = len(_JSON_WORDS)
 
-(_MAGIC, _BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CODEC_NAME) = range(6)
-(_TIMESTAMP_TYPE, _TIMESTAMP_TYPE_NAME) = (13, 14)
-(_BASE_TIMESTAMP, _MAX_TIMESTAMP, _DELETE_HORIZON, _PRODUCER_ID, _PRODUCER_EPOCH) = range(17, 22)
-(_BASE_SEQUENCE, _LAST_SEQUENCE, _TRANSACTIONAL, _CONTROL, _LEADER_EPOCH, _CRC, _VALID) = range(22, 29)
-(_FALSE, _TRUE, _NULL, _LINE_END) = range(29, 33)
-(_TIMESTAMP, _SEQUENCE, _HEADERS, _HEADERS_END) = range(33, 37)
-(_UNTRUSTED, _HEADER, _NEXT_HEADER, _HEADER_END, _SIZE, _QUOTE) = range(37, 43)
-(_KEY, _VALUE, _HEADER_KEY) = (43, 46, 49)  # each: as text, as base64, null
+# The numbers of the words.
+_MAGIC = _JSON_WORDS.index(',"magic":')
+_BASE_OFFSET = _JSON_WORDS.index(',"base_offset":')
+_LAST_OFFSET = _JSON_WORDS.index(',"last_offset":')
+_COUNT = _JSON_WORDS.index(',"count":')
+_CODEC = _JSON_WORDS.index(',"codec":')
+_CODEC_NAME = _JSON_WORDS.index('"none"')  # the first of eight, in the order of the codec's number
+_TIMESTAMP_TYPE = _JSON_WORDS.index(',"timestamp_type":')
+_TIMESTAMP_TYPE_NAME = _JSON_WORDS.index('"NoTimestampType"')  # the first of three
+_BASE_TIMESTAMP = _JSON_WORDS.index(',"base_timestamp":')
+_MAX_TIMESTAMP = _JSON_WORDS.index(',"max_timestamp":')
+_DELETE_HORIZON = _JSON_WORDS.index(',"delete_horizon":')
+_PRODUCER_ID = _JSON_WORDS.index(',"producer_id":')
+_PRODUCER_EPOCH = _JSON_WORDS.index(',"producer_epoch":')
+_BASE_SEQUENCE = _JSON_WORDS.index(',"base_sequence":')
+_LAST_SEQUENCE = _JSON_WORDS.index(',"last_sequence":')
+_TRANSACTIONAL = _JSON_WORDS.index(',"transactional":')
+_CONTROL = _JSON_WORDS.index(',"control":')
+_LEADER_EPOCH = _JSON_WORDS.index(',"leader_epoch":')
+_CRC = _JSON_WORDS.index(',"crc":')
+_VALID = _JSON_WORDS.index(',"valid":')
+_FALSE = _JSON_WORDS.index("false")
+_TRUE = _JSON_WORDS.index("true")
+_NULL = _JSON_WORDS.index("null")
+_LINE_END = _JSON_WORDS.index("}\n")
+_TIMESTAMP = _JSON_WORDS.index(',"timestamp":')
+_SEQUENCE = _JSON_WORDS.index(',"sequence":')
+_HEADERS = _JSON_WORDS.index(',"headers":[')
+_HEADERS_END = _JSON_WORDS.index("]")
+_UNTRUSTED = _JSON_WORDS.index(',"trusted":false')
+_HEADER = _JSON_WORDS.index("{")
+_NEXT_HEADER = _JSON_WORDS.index(",{")
+_HEADER_END = _JSON_WORDS.index("}")
+_SIZE = _JSON_WORDS.index(',"size":')
+_QUOTE = _JSON_WORDS.index('"')
+# Each of these is the first of three: as text, as base64, null. The key of a header is never null, nor base64.
+_KEY = _JSON_WORDS.index(',"key":"')
+_VALUE = _JSON_WORDS.index(',"value":"')
+_HEADER_KEY = _JSON_WORDS.index('"key":"')
+_AS_TEXT, _AS_BASE64, _AS_NULL = range(3)
 
 _CODEC_MASK = layout.CODEC_MASK
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
@@ -112,20 +144,20 @@ def _flag(out: WritableBytes, p: int, word: int, style: int, value: bool) -> int
 
 @inlined
 def _bytes(out: WritableBytes, p: int, word: int, style: int, base64: bool, data: Bytes, start: int, size: int) -> int:
-    """A key, value or header part: as text when it is UTF-8, else in base64, or null for a negative size."""
+    """Writes a key, value or part of a header: as text if it is UTF-8, else in base64, or null for a negative size."""
     if size < 0:
-        return put_word(_CELLS, _SIZES, word + 2, out, p)
+        return put_word(_CELLS, _SIZES, word + _AS_NULL, out, p)
     if not base64:
-        end = put_json_text(out, put_word(_CELLS, _SIZES, word, out, p), data, start, start + size)
+        end = put_json_text(out, put_word(_CELLS, _SIZES, word + _AS_TEXT, out, p), data, start, start + size)
         if end >= 0:
             return put_word(_CELLS, _SIZES, style + _QUOTE, out, end)
-    p = put_base64(out, put_word(_CELLS, _SIZES, word + 1, out, p), data, start, start + size)
+    p = put_base64(out, put_word(_CELLS, _SIZES, word + _AS_BASE64, out, p), data, start, start + size)
     return put_word(_CELLS, _SIZES, style + _QUOTE, out, p)
 
 
 @kernel
 def _put_batch(out: WritableBytes, p: int, style: int, prefix: Bytes, batch: BatchRow, valid: bool) -> int:
-    """The line of one batch; `prefix` holds what comes before the position."""
+    """Writes the line of one batch; `prefix` precedes the position."""
     copy_bytes(prefix, 0, out, p, len(prefix))
     p = put_integer(out, p + len(prefix), int(batch["position"]))
     attributes = int(batch["attributes"])
@@ -157,7 +189,8 @@ def _put_batch(out: WritableBytes, p: int, style: int, prefix: Bytes, batch: Bat
     p = _field(out, p, style + _PRODUCER_ID, int(batch["producer_id"]))
     p = _field(out, p, style + _PRODUCER_EPOCH, int(batch["producer_epoch"]))
     p = _field(out, p, style + _BASE_SEQUENCE, sequence)
-    p = _field(out, p, style + _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + delta) & layout.INT32_MAX)
+    last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + delta) & layout.INT32_MAX
+    p = _field(out, p, style + _LAST_SEQUENCE, last_sequence)
     p = _flag(out, p, style + _TRANSACTIONAL, style, magic >= 2 and attributes & _TRANSACTIONAL_MASK != 0)
     p = _flag(out, p, style + _CONTROL, style, magic >= 2 and attributes & _CONTROL_MASK != 0)
     p = _field(out, p, style + _LEADER_EPOCH, int(batch["leader_epoch"]))
@@ -184,7 +217,7 @@ def _put_headers(out: WritableBytes, p: int, style: int, base64: bool, arena: By
 
 @inlined
 def _put_head(out: WritableBytes, p: int, style: int, prefix: Bytes, batch: BatchRow, row: RecordRow) -> int:
-    """A record's line up to its key; `prefix` holds what comes before the offset. JSON says whose record it is."""
+    """Writes a record's line up to its key; `prefix` precedes the offset. JSON includes the producer and epochs."""
     copy_bytes(prefix, 0, out, p, len(prefix))
     p = put_integer(out, p + len(prefix), int(row["offset"]))
     p = _field(out, p, style + _TIMESTAMP, int(row["timestamp"]))
@@ -244,14 +277,14 @@ def _continue_bytes(
     size: int,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
-    """Goes on with what `_bytes` writes at once; (index after it, whether it is done and a word fits then)."""
+    """Continues what `_bytes` writes at once; returns (index after it, True if it is done and a word still fits)."""
     if state[STATE_AT] == 0:
         if len(out) - p < _WORDS_BYTES:
             return p, False
         if size < 0:
-            return put_word(_CELLS, _SIZES, word + 2, out, p), True
+            return put_word(_CELLS, _SIZES, word + _AS_NULL, out, p), True
         state[STATE_IS_TEXT] = 1 if not base64 and is_utf8(arena, start, start + size) else 0
-        p = put_word(_CELLS, _SIZES, word + (0 if state[STATE_IS_TEXT] == 1 else 1), out, p)
+        p = put_word(_CELLS, _SIZES, word + (_AS_TEXT if state[STATE_IS_TEXT] == 1 else _AS_BASE64), out, p)
         state[STATE_AT] = 1
     at = state[STATE_AT] - 1
     while at < size:
@@ -276,7 +309,7 @@ def _continue_bytes(
 def _continue_headers(
     out: WritableBytes, p: int, style: int, base64: bool, arena: Bytes, row: RecordRow, state: WritableInt64s
 ) -> tuple[int, bool]:
-    """Goes on with what `_put_headers` writes at once."""
+    """Continues what `_put_headers` writes at once; returns (index after it, True if it is done)."""
     end = int(row["position"]) + int(row["size"])
     while state[STATE_HEADER] < row["header_count"]:
         size, at = read_varint(arena, state[STATE_PLACE], end)
@@ -313,7 +346,7 @@ def _continue_record(
     row: RecordRow,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
-    """Goes on with what `_put_record` writes at once; (index after it, whether the line is done)."""
+    """Continues what `_put_record` writes at once; returns (index after it, True if the line is done)."""
     if state[STATE_PART] == _HEAD_PART:
         if len(out) - p < LINE_BYTES + SLACK + len(prefix):
             return p, False
@@ -366,10 +399,10 @@ def render(
 ) -> int:
     """Writes lines for `batches` (layout.BATCH) and `rows` (layout.RECORD, ascending by batch) into `out`.
 
-    A batch's line begins with `prefix`, before its position, a record's with `record_prefix`, before its offset.
-    `flags` (uint8, one a batch) says what to show. Returns the bytes written; `state` (int64, STATE_SIZE, zeros
-    at first) says how far it came: all is done when `state[STATE_BATCH] == len(batches)`. When nothing was
-    written, `state[STATE_NEEDED]` is the room that it takes to go on.
+    A batch's line begins with `prefix`, then its position; a record's with `record_prefix`, then its offset. `flags`
+    (uint8, one per batch) says what to show. Returns the number of bytes written. `state` (int64[STATE_SIZE], zeros
+    before the first call) holds the progress: everything is done when `state[STATE_BATCH] == len(batches)`. If nothing
+    was written, `state[STATE_NEEDED]` is the room that the next line needs.
     """
     style *= _STYLE
     p = 0

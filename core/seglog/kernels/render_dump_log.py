@@ -1,8 +1,8 @@
-"""Batches and records in the very text of kafka-dump-log (Kafka: DumpLogSegments), a whole chunk in one call.
+"""Renders batches and records exactly as kafka-dump-log does (Kafka: DumpLogSegments), a whole chunk in one call.
 
-What takes an object decoder (control records, internal topics) comes as ready text: `endings` holds the bytes
-after each row's metadata, where `has_ending` says so. Everything else is written here. A record whose line might be
-larger than the whole buffer is written in pieces, as by `render`.
+Records that need an object decoder (control records, internal topics) come as ready text: if `has_ending` is set for a
+row, `endings` holds the bytes after its metadata. Everything else is written here. A record whose line might exceed
+the whole buffer is written in pieces, as in `render`.
 """
 
 from __future__ import annotations
@@ -27,35 +27,66 @@ from seglog.kernels.render import (
 )
 from seglog.kernels.text import MOST_JAVA_EXPANSION, SLACK, make_cells, put_integer, put_java_text, put_word, text_cut
 from seglog.kernels.varint import read_varint
+from seglog.model import NO_SEQUENCE
 
 # Flags of a run.
 PRINT_DATA = 1  # keys and payloads as text
 SKIP_METADATA = 2
 
-LINE_BYTES = 1024
-HEADER_BYTES = 8
-_LEAST_PIECE = 8  # bytes of a text that are written at once, at least: a character
+LINE_BYTES = 1024  # upper bound of a line without header keys, key and payload
+HEADER_BYTES = 8  # upper bound for a header without the bytes of its key
+_LEAST_PIECE = 8  # least bytes of a text to write at once: room for a character
 
-_CELLS, _SIZES = make_cells(
-    [
-        *("baseOffset: ", " lastOffset: ", " count: ", " baseSequence: ", " lastSequence: ", " producerId: "),
-        *(" producerEpoch: ", " partitionLeaderEpoch: ", " isTransactional: ", " isControl: "),
-        *(" deleteHorizonMs: ", "OptionalLong.empty", "OptionalLong[", "]", " position: "),
-        *(" NoTimestampType: ", " CreateTime: ", " LogAppendTime: ", " size: ", " magic: "),
-        *(" compresscodec: none crc: ", " compresscodec: gzip crc: ", " compresscodec: snappy crc: "),
-        *(" compresscodec: lz4 crc: ", " compresscodec: zstd crc: ", " compresscodec: unknown crc: "),
-        *(" isvalid: ", "false", "true", "offset: ", "| offset: ", " keySize: ", " valueSize: "),
-        *(" sequence: ", " headerKeys: [", ",", " isValid: ", " crc: ", " key: ", " payload: "),
-        *("| key: ", "| payload: "),
-    ]
-)
-(_BASE_OFFSET, _LAST_OFFSET, _COUNT, _BASE_SEQUENCE, _LAST_SEQUENCE, _PRODUCER_ID) = range(6)
-(_PRODUCER_EPOCH, _LEADER_EPOCH, _TRANSACTIONAL, _CONTROL) = range(6, 10)
-(_DELETE_HORIZON, _EMPTY, _PRESENT, _BRACKET, _POSITION) = range(10, 15)
-(_TIMESTAMP_TYPE, _BATCH_SIZE, _MAGIC, _CODEC) = (15, 18, 19, 20)
-(_VALID, _FALSE, _TRUE, _OFFSET, _RECORD_OFFSET, _KEY_SIZE, _VALUE_SIZE) = range(26, 33)
-(_SEQUENCE, _HEADER_KEYS, _COMMA, _RECORD_VALID, _RECORD_CRC, _KEY, _PAYLOAD) = range(33, 40)
-(_FIRST_KEY, _FIRST_PAYLOAD) = (40, 41)
+_WORDS = [
+    *("baseOffset: ", " lastOffset: ", " count: ", " baseSequence: ", " lastSequence: ", " producerId: "),
+    *(" producerEpoch: ", " partitionLeaderEpoch: ", " isTransactional: ", " isControl: "),
+    *(" deleteHorizonMs: ", "OptionalLong.empty", "OptionalLong[", "]", " position: "),
+    *(" NoTimestampType: ", " CreateTime: ", " LogAppendTime: ", " size: ", " magic: "),
+    *(" compresscodec: none crc: ", " compresscodec: gzip crc: ", " compresscodec: snappy crc: "),
+    *(" compresscodec: lz4 crc: ", " compresscodec: zstd crc: ", " compresscodec: unknown crc: "),
+    *(" isvalid: ", "false", "true", "offset: ", "| offset: ", " keySize: ", " valueSize: "),
+    *(" sequence: ", " headerKeys: [", ",", " isValid: ", " crc: ", " key: ", " payload: "),
+    *("| key: ", "| payload: "),
+]
+_CELLS, _SIZES = make_cells(_WORDS)
+
+# The numbers of the words.
+_BASE_OFFSET = _WORDS.index("baseOffset: ")
+_LAST_OFFSET = _WORDS.index(" lastOffset: ")
+_COUNT = _WORDS.index(" count: ")
+_BASE_SEQUENCE = _WORDS.index(" baseSequence: ")
+_LAST_SEQUENCE = _WORDS.index(" lastSequence: ")
+_PRODUCER_ID = _WORDS.index(" producerId: ")
+_PRODUCER_EPOCH = _WORDS.index(" producerEpoch: ")
+_LEADER_EPOCH = _WORDS.index(" partitionLeaderEpoch: ")
+_TRANSACTIONAL = _WORDS.index(" isTransactional: ")
+_CONTROL = _WORDS.index(" isControl: ")
+_DELETE_HORIZON = _WORDS.index(" deleteHorizonMs: ")
+_EMPTY = _WORDS.index("OptionalLong.empty")
+_PRESENT = _WORDS.index("OptionalLong[")
+_BRACKET = _WORDS.index("]")
+_POSITION = _WORDS.index(" position: ")
+_TIMESTAMP_TYPE = _WORDS.index(" NoTimestampType: ")  # the first of three
+_BATCH_SIZE = _WORDS.index(" size: ")
+_MAGIC = _WORDS.index(" magic: ")
+_CODEC = _WORDS.index(" compresscodec: none crc: ")  # the first of six, in the order of the codec's number
+_UNKNOWN_CODEC = layout.LAST_CODEC + 1
+_VALID = _WORDS.index(" isvalid: ")
+_FALSE = _WORDS.index("false")
+_TRUE = _WORDS.index("true")
+_OFFSET = _WORDS.index("offset: ")
+_RECORD_OFFSET = _WORDS.index("| offset: ")
+_KEY_SIZE = _WORDS.index(" keySize: ")
+_VALUE_SIZE = _WORDS.index(" valueSize: ")
+_SEQUENCE = _WORDS.index(" sequence: ")
+_HEADER_KEYS = _WORDS.index(" headerKeys: [")
+_COMMA = _WORDS.index(",")
+_RECORD_VALID = _WORDS.index(" isValid: ")
+_RECORD_CRC = _WORDS.index(" crc: ")
+_KEY = _WORDS.index(" key: ")
+_PAYLOAD = _WORDS.index(" payload: ")
+_FIRST_KEY = _WORDS.index("| key: ")
+_FIRST_PAYLOAD = _WORDS.index("| payload: ")
 _LINE_FEED = 0x0A
 
 _CODEC_MASK = layout.CODEC_MASK
@@ -75,7 +106,7 @@ def _flag(out: WritableBytes, p: int, word: int, value: bool) -> int:
 
 @kernel
 def _timestamp_type(magic: int, attributes: int) -> int:
-    """The word of a timestamp's type; messages inside a wrapper have the wrapper's."""
+    """Returns the number of the word for a timestamp's type; messages inside a wrapper have the wrapper's type."""
     if magic == 0:
         return _TIMESTAMP_TYPE
     return _TIMESTAMP_TYPE + (2 if attributes & _TIMESTAMP_TYPE_MASK != 0 else 1)
@@ -87,16 +118,14 @@ def _put_batch(out: WritableBytes, p: int, batch: BatchRow, valid: bool) -> int:
     if magic < 2:
         p = _field(out, p, _OFFSET, int(batch["last_offset"]))
     else:
-        base, last, sequence = (
-            int(batch["base_offset"]),
-            int(batch["last_offset"]),
-            int(batch["base_sequence"]),
-        )
+        base, last = int(batch["base_offset"]), int(batch["last_offset"])
+        sequence = int(batch["base_sequence"])
+        last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + last - base) & layout.INT32_MAX
         p = _field(out, p, _BASE_OFFSET, base)
         p = _field(out, p, _LAST_OFFSET, last)
         p = _field(out, p, _COUNT, int(batch["count"]))
         p = _field(out, p, _BASE_SEQUENCE, sequence)
-        p = _field(out, p, _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + last - base) & layout.INT32_MAX)
+        p = _field(out, p, _LAST_SEQUENCE, last_sequence)
         p = _field(out, p, _PRODUCER_ID, int(batch["producer_id"]))
         p = _field(out, p, _PRODUCER_EPOCH, int(batch["producer_epoch"]))
         p = _field(out, p, _LEADER_EPOCH, int(batch["leader_epoch"]))
@@ -112,7 +141,7 @@ def _put_batch(out: WritableBytes, p: int, batch: BatchRow, valid: bool) -> int:
     p = _field(out, p, _timestamp_type(magic, attributes), int(batch["max_timestamp"]))
     p = _field(out, p, _BATCH_SIZE, int(batch["size"]))
     p = _field(out, p, _MAGIC, magic)
-    p = put_word(_CELLS, _SIZES, _CODEC + min(attributes & _CODEC_MASK, 5), out, p)
+    p = put_word(_CELLS, _SIZES, _CODEC + min(attributes & _CODEC_MASK, _UNKNOWN_CODEC), out, p)
     p = put_integer(out, p, int(batch["crc"]))
     p = _flag(out, p, _VALID, valid)
     store_byte(out, p, _LINE_FEED)
@@ -136,7 +165,7 @@ def _put_header_keys(out: WritableBytes, p: int, arena: Bytes, row: RecordRow) -
 
 @kernel
 def _put_numbers(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
-    """A record's metadata up to the keys of its headers."""
+    """Writes a record's metadata up to the keys of its headers."""
     magic, attributes = int(batch["magic"]), int(batch["attributes"])
     at = int(row["position"])
     p = _field(out, p, _RECORD_OFFSET, int(row["offset"]))
@@ -191,7 +220,7 @@ _TAIL_PART = 5
 def _continue_text(
     out: WritableBytes, p: int, word: int, arena: Bytes, start: int, size: int, state: WritableInt64s
 ) -> tuple[int, bool]:
-    """Goes on with a text, a word (none: -1) before it; (index after it, whether it is done and a word fits then)."""
+    """Continues a text after a word (-1: none); returns (index after it, True if it is done and a word still fits)."""
     if state[STATE_AT] == 0:
         if len(out) - p < 2 * SLACK:
             return p, False
@@ -217,7 +246,7 @@ def _continue_text(
 def _continue_header_keys(
     out: WritableBytes, p: int, arena: Bytes, row: RecordRow, state: WritableInt64s
 ) -> tuple[int, bool]:
-    """Goes on with what `_put_header_keys` writes at once, and the bracket after it."""
+    """Continues what `_put_header_keys` writes at once, and the bracket after it."""
     end = int(row["position"]) + int(row["size"])
     while state[STATE_HEADER] < row["header_count"]:
         size, at = read_varint(arena, state[STATE_PLACE], end)
@@ -237,7 +266,7 @@ def _continue_header_keys(
 def _continue_contents(
     out: WritableBytes, p: int, arena: Bytes, row: RecordRow, skip: bool, state: WritableInt64s
 ) -> tuple[int, bool]:
-    """Goes on with what `_put_contents` writes at once."""
+    """Continues what `_put_contents` writes at once."""
     has_key = row["key_size"] >= 0
     if state[STATE_PART] == _CONTENTS_PART:
         state[STATE_PART] = _KEY_PART if has_key else _PAYLOAD_PART
@@ -257,7 +286,7 @@ def _continue_contents(
 def _continue_ending(
     out: WritableBytes, p: int, endings: Bytes, start: int, end: int, state: WritableInt64s
 ) -> tuple[int, bool]:
-    """Goes on with copying a ready text."""
+    """Continues copying a ready text."""
     at = start + max(state[STATE_AT] - 1, 0)
     size = max(0, min(end - at, len(out) - SLACK - p))
     copy_bytes(endings, at, out, p, size)
@@ -281,7 +310,7 @@ def _continue_record(
     end: int,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
-    """Goes on with a record's line; `endings[start:end]` takes the place of its contents unless `start` is -1."""
+    """Continues a record's line; unless `start` is -1, `endings[start:end]` replaces its key and payload."""
     skip, contents = flags_of_run & SKIP_METADATA != 0, flags_of_run & PRINT_DATA != 0
     done = True
     if state[STATE_PART] == _HEAD_PART:
@@ -326,9 +355,9 @@ def render_dump_log(
     out: WritableBytes,
     state: WritableInt64s,
 ) -> int:
-    """Writes lines into `out` as `render.render` does, with the same state and flags of batches.
+    """Writes lines into `out`, with the same state and flags of batches as `render.render`.
 
-    Row r with `has_ending[r]` (uint8) ends with `endings[ending_bounds[r]:ending_bounds[r + 1]]` instead of its
+    If `has_ending[r]` (uint8) is set, row r ends with `endings[ending_bounds[r]:ending_bounds[r + 1]]` instead of its
     key and payload.
     """
     skip, contents = flags_of_run & SKIP_METADATA != 0, flags_of_run & PRINT_DATA != 0

@@ -1,10 +1,9 @@
-"""Decompressing and compressing run after run of batches in one call, so that threads do not wait for each other.
+"""Decompresses and compresses runs of batches, one call per run, so that threads do not wait for each other.
 
-lz4 is ours (`lz4`). zstd is the library's own function, called by its address. Where its address is not known, and for
-other codecs, a run ends, and the caller does that batch by itself.
+lz4 is seglog's own (`lz4`). For zstd the library's function is called by its address. A run ends at a batch of another
+codec, or of zstd if the address is not known; the caller handles that batch by itself.
 
-`zstd` (int64[ZSTD_SLOTS]) holds addresses and contexts, zeros where there are none; a context serves one thread at a
-time.
+`zstd` (int64[ZSTD_SLOTS]) holds addresses and contexts, or zeros; a context serves one thread at a time.
 """
 
 from __future__ import annotations
@@ -35,27 +34,39 @@ COMPRESS = 2
 COMPRESS_CONTEXT = 3
 ZSTD_SLOTS = 4
 
-_LZ4 = 3
-_ZSTD = 4
+_LZ4 = layout.LZ4_CODEC
+_ZSTD = layout.ZSTD_CODEC
 _CODEC_MASK = layout.CODEC_MASK
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 
-# A zstd frame: its magic number, flags, a window descriptor unless it is one segment, a content size. RFC 8878.
+# A zstd frame (RFC 8878): magic number, flags, a window descriptor unless it is a single segment, a content size.
 _ZSTD_MAGIC_LOW = 0x2FB528  # the first three bytes, little-endian
 _ZSTD_MAGIC_HIGH = 0xFD
 _FLAGS_AT = 4
 _FIELDS_AT = 5
-_SINGLE_SEGMENT = 0x20
-_CONTENT_CHECKSUM = 0x04
-_DICTIONARY = 0x03
-_CONTENT_SIZE_SHIFT = 6
+SINGLE_SEGMENT = 0x20
+CONTENT_CHECKSUM = 0x04
+DICTIONARY = 0x03  # bits for the size of a dictionary's id
+CONTENT_SIZE_SHIFT = 6
+CONTENT_CHECKSUM_BYTES = 4
 
-# The three bytes in front of a block: last (1 bit), kind (2), size.
-_BLOCK_HEADER = 3
-_LAST_BLOCK = 1
-_REPEATED_BYTE = 1
+# A window descriptor: mantissa (3 bits), exponent above that of the least window (5 bits).
+WINDOW_MANTISSA_BITS = 3
+WINDOW_MANTISSA_MASK = 0x07
+LEAST_WINDOW_BITS = 10
+MOST_WINDOW_BITS = 27  # 128 MiB, the largest window that Kafka's reader, and zstd's by default, accepts
+_MOST_WINDOW = (MOST_WINDOW_BITS - LEAST_WINDOW_BITS) << WINDOW_MANTISSA_BITS
 
-_MOST_WINDOW = (27 - 10) << 3  # as a window descriptor: 128 MiB, the most that Kafka's reader (and zstd's own) accepts
+# Three bytes precede a block: last (1 bit), kind (2 bits), size.
+BLOCK_HEADER_BYTES = 3
+LAST_BLOCK = 0x01
+BLOCK_KIND_SHIFT = 1
+BLOCK_KIND_MASK = 0x03
+REPEATED_BYTE = 1  # kind of a block that holds a single byte, to be repeated
+BLOCK_SIZE_SHIFT = 3
+
+# `packed_bound`: no codec makes a payload larger than by a sixth and this.
+_MOST_GROWTH = 256
 
 
 @inlined
@@ -63,29 +74,35 @@ def _little_uint24(data: Bytes, p: int) -> int:
     return load_byte(data, p) | load_byte(data, p + 1) << 8 | load_byte(data, p + 2) << 16
 
 
+@inlined
+def block_bytes(header: int) -> int:
+    """Returns the bytes of a zstd block in its frame, by the number in its three-byte header."""
+    return 1 if header >> BLOCK_KIND_SHIFT & BLOCK_KIND_MASK == REPEATED_BYTE else header >> BLOCK_SIZE_SHIFT
+
+
 @kernel
 def is_plain_zstd(data: Bytes, start: int, end: int) -> bool:
-    """Whether `data[start:end]` is one zstd frame, nothing before or after it, with a window of at most 128 MiB.
+    """True if `data[start:end]` is exactly one zstd frame, with a window of at most 128 MiB and no dictionary.
 
-    The library's function takes several frames and any window. Format: RFC 8878.
+    The library's function would accept several frames and any window. Format: RFC 8878.
     """
     if end - start < _FIELDS_AT + 1 or _little_uint24(data, start) != _ZSTD_MAGIC_LOW:
         return False
     if load_byte(data, start + 3) != _ZSTD_MAGIC_HIGH:
         return False
     flags = load_byte(data, start + _FLAGS_AT)
-    single = flags & _SINGLE_SEGMENT != 0
-    if flags & _DICTIONARY != 0 or (not single and load_byte(data, start + _FIELDS_AT) > _MOST_WINDOW):
-        return False  # a dictionary, or too large a window
-    size_bytes = 1 << (flags >> _CONTENT_SIZE_SHIFT)
+    single = flags & SINGLE_SEGMENT != 0
+    if flags & DICTIONARY != 0 or (not single and load_byte(data, start + _FIELDS_AT) > _MOST_WINDOW):
+        return False
+    size_bytes = 1 << (flags >> CONTENT_SIZE_SHIFT)
     if size_bytes == 1 and not single:
         size_bytes = 0
     p = start + _FIELDS_AT + (0 if single else 1) + size_bytes
-    while end - p >= _BLOCK_HEADER:
+    while end - p >= BLOCK_HEADER_BYTES:
         block = _little_uint24(data, p)
-        p += _BLOCK_HEADER + (1 if block >> 1 & 3 == _REPEATED_BYTE else block >> 3)
-        if block & _LAST_BLOCK != 0:
-            return p + (4 if flags & _CONTENT_CHECKSUM != 0 else 0) == end
+        p += BLOCK_HEADER_BYTES + block_bytes(block)
+        if block & LAST_BLOCK != 0:
+            return p + (CONTENT_CHECKSUM_BYTES if flags & CONTENT_CHECKSUM != 0 else 0) == end
     return False
 
 
@@ -106,11 +123,11 @@ def decompress_run(
     full: int,
     bounds: WritableInt64s,
 ) -> tuple[int, int]:
-    """Decompresses the lz4 and zstd payloads `data[starts[i]:ends[i]]` of batches `first` to `last` one after another.
+    """Decompresses the lz4 and zstd payloads `data[starts[i]:ends[i]]` of batches `first` to `last`, one after another.
 
     `bounds[i]` becomes the index in `out` after batch `i`. A malformed lz4 frame sets `status[i] = failed` and takes
     no room. Stops at a batch of another codec, at one that needs more room than `out` or `limit` gives, at zstd that
-    is not one plain frame or damaged, and as soon as the index reaches `full`; returns (first batch not done, index
+    is damaged or not one plain frame, and as soon as the index reaches `full`. Returns (first batch not done, index
     after the last result).
     """
     for i in range(first, last):
@@ -145,11 +162,11 @@ def decompress_run(
 
 @kernel
 def packed_bound(targets: Batches) -> int:
-    """Most bytes of these rows (layout.BATCH) when their payloads of `size` bytes are compressed by any codec."""
+    """Returns an upper bound of the bytes of these rows once their payloads of `size` bytes are compressed."""
     total = 0
     for i in range(len(targets)):
         size = int(targets[i]["size"])
-        total += _OVERHEAD + 256 + size + size // 6
+        total += _OVERHEAD + _MOST_GROWTH + size + size // 6
     return total
 
 
@@ -168,11 +185,12 @@ def pack_run(
     out: WritableBytes,
     o: int,
 ) -> tuple[int, int]:
-    """Puts the rows of `filtering.filter_batches` from `first` on side by side in `out`, from `o` on.
+    """Puts the rows of `filtering.filter_batches` from `first` on side by side into `out`, from `o` on.
 
-    Verbatim batches come from `data` (whose first byte is at `file_position`), empty ones and the payloads of rebuilt
-    ones from `payloads`; the latter are compressed, and sealed. `out` has room for `packed_bound`; `table` is lz4's
-    scratch. Positions and sizes of `targets` become those in `out`. Returns (first row not done, index after).
+    Verbatim batches come from `data` (`data[0]` lies at `file_position`), empty ones and the payloads of rebuilt ones
+    from `payloads`; payloads of rebuilt batches are compressed, and the batches sealed. `out` has room for
+    `packed_bound`; `table` is lz4's scratch. Positions and sizes of `targets` become those in `out`. Returns (first row
+    not done, index after the last one).
     """
     for i in range(first, len(targets)):
         at = int(targets[i]["position"])

@@ -1,8 +1,8 @@
-"""One pass over records for statistics: sizes by powers of two, distinct keys, frequent keys, time order.
+"""Statistics in one pass over records: sizes by powers of two, distinct keys, frequent keys, time order.
 
-Distinct keys by HyperLogLog (P. Flajolet et al., 2007; 2^14 registers: a standard error of 0.8 %). Frequent keys
-by a majority vote in each of many slots (J. S. Moore, 1981): a key that has most of its slot's records is found,
-and its count is a lower bound.
+Distinct keys are counted by HyperLogLog (P. Flajolet et al., 2007; 2^14 registers give a standard error of 0.8 %).
+Frequent keys are found by a majority vote in each of many slots (J. S. Moore, 1981): it finds a key that has most of
+its slot's records, with a lower bound of its count.
 """
 
 from __future__ import annotations
@@ -19,6 +19,14 @@ SLOT_BITS = 12
 SLOTS = 1 << SLOT_BITS
 SLOT_KEY_BYTES = 64
 BUCKETS = 33  # bucket 0 holds size 0, bucket n sizes from 2^(n-1) to 2^n - 1
+_RANK_BITS = 64 - REGISTER_BITS  # bits of a hash that do not choose the register
+_RANK_MASK = (1 << _RANK_BITS) - 1
+
+# Columns of the votes (int64): hash, count and key size of each slot's candidate.
+VOTE_HASH = 0
+VOTE_COUNT = 1
+VOTE_KEY_SIZE = 2
+VOTE_COLUMNS = 3
 
 # Counters (int64).
 RECORDS = 0
@@ -28,7 +36,7 @@ HEADERS = 3
 RECORDS_WITH_HEADERS = 4
 KEY_BYTES = 5
 VALUE_BYTES = 6
-OUT_OF_ORDER = 7  # records older than one before them
+OUT_OF_ORDER = 7  # records older than an earlier one
 NEWEST = 8
 OLDEST = 9
 LARGEST_KEY = 10
@@ -47,29 +55,27 @@ def _bucket(size: int) -> int:
 
 @kernel
 def _rank(hashed: int) -> int:
-    """1 + the trailing zeros of the bits that do not choose the register."""
+    """Returns 1 + the trailing zeros of the bits that do not choose the register."""
     rank = 1
-    bits = (hashed >> REGISTER_BITS) & 0x3FFFFFFFFFFFF
-    while rank < 51 and bits & 1 == 0:
+    bits = (hashed >> REGISTER_BITS) & _RANK_MASK
+    while rank <= _RANK_BITS and bits & 1 == 0:
         bits >>= 1
         rank += 1
     return rank
 
 
 @kernel
-def _vote(
-    arena: Bytes, at: int, size: int, hashed: int, votes: WritableTriples, keys: WritableBytes, weight: int
-) -> None:
-    """`votes` (int64, (SLOTS, 3)): hash, count and key size of each slot's candidate; `keys` holds its bytes."""
+def _vote(arena: Bytes, at: int, size: int, hashed: int, votes: WritableTriples, keys: WritableBytes) -> None:
+    """Votes for a key in its slot. `votes` has shape (SLOTS, VOTE_COLUMNS); `keys` holds the candidates' bytes."""
     slot = (hashed >> 32) & (SLOTS - 1)
-    if votes[slot, 1] > 0 and votes[slot, 0] == hashed:
-        votes[slot, 1] += weight
-    elif votes[slot, 1] > 0:
-        votes[slot, 1] -= weight
+    if votes[slot, VOTE_COUNT] > 0 and votes[slot, VOTE_HASH] == hashed:
+        votes[slot, VOTE_COUNT] += 1
+    elif votes[slot, VOTE_COUNT] > 0:
+        votes[slot, VOTE_COUNT] -= 1
     else:
-        votes[slot, 0] = hashed
-        votes[slot, 1] = weight
-        votes[slot, 2] = size
+        votes[slot, VOTE_HASH] = hashed
+        votes[slot, VOTE_COUNT] = 1
+        votes[slot, VOTE_KEY_SIZE] = size
         copy_bytes(arena, at, keys, slot * SLOT_KEY_BYTES, min(size, SLOT_KEY_BYTES))
 
 
@@ -85,8 +91,9 @@ def count_records(
     votes: WritableTriples,
     keys: WritableBytes,
 ) -> None:
-    """Adds `rows` (layout.RECORD) to the statistics; see the constants above for the shapes (all int64 but `keys`
-    and `registers`, which are uint8).
+    """Adds `rows` (layout.RECORD) to the statistics. The constants above give the shapes.
+
+    All are int64 except `keys` and `registers`, which are uint8.
     """
     for i in range(len(rows)):
         row = rows[i]
@@ -101,7 +108,7 @@ def count_records(
             rank = _rank(hashed)
             if rank > registers[register]:
                 registers[register] = rank
-            _vote(arena, at, key_size, hashed, votes, keys, 1)
+            _vote(arena, at, key_size, hashed, votes, keys)
             key_sizes[_bucket(key_size)] += 1
             counters[KEY_BYTES] += key_size
             counters[LARGEST_KEY] = max(counters[LARGEST_KEY], key_size)
@@ -126,5 +133,5 @@ def count_records(
 
 
 def new_seeds() -> np.ndarray:
-    """Fixed seeds: statistics of the same log are the same."""
+    """Returns fixed seeds, so that the statistics of a log are always the same."""
     return np.array([0x243F6A8885A308D3, 0x13198A2E03707344, 0x24093822299F31D0, 0x082EFA98EC4E6C89], dtype=np.int64)

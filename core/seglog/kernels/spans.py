@@ -1,6 +1,6 @@
-"""Reading one v2 record in place, for kernels that need its key and flags but no row (Kafka: DefaultRecord).
+"""Reads one v2 record in place, for kernels that need its key but no row (Kafka: DefaultRecord).
 
-The same rules as `records.decode_batch`, which fills a whole row: a record that one refuses, the other refuses.
+It applies the rules of `records.decode_batch`, which fills a whole row: both refuse the same records.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _INT64_BYTES = 8
 
 @inlined
 def read_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """The spans of the record at `p`, which must end by `end`.
+    """Reads the spans of the record at `p`, which must end by `end`.
 
     Returns (status, end of the record, timestamp delta, position after that delta, offset delta, key position,
-    key size, value size, position of the header count). Sizes of null are -1.
+    key size, value size, position of the header count). The size of a null is -1.
     """
     stop, timestamp_delta, after_delta, offset_delta, key_position, key_size, _, value_size, count_position, _ = (
         read_short_record(data, p, end)
@@ -87,9 +87,9 @@ def read_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int,
 
 @kernel
 def header_as_int64(data: Bytes, p: int, end: int, name: Bytes) -> tuple[int, int]:
-    """(1, value) of the last header called `name` (uint8) if its value has the bytes of one, else (0, 0).
+    """Returns (1, value) of the last header called `name` if its value has the size of an int64, else (0, 0).
 
-    `p` is the position of the header count of a record that `read_record` has passed; the record ends at `end`.
+    `p` is the position of the header count of a record that `read_record` has accepted; the record ends at `end`.
     """
     present = 0
     value = 0

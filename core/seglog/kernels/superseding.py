@@ -1,7 +1,7 @@
-"""Marking the records of the clean section whose keys are in the map, before that map is emptied.
+"""Marks the records of the clean section whose keys are in the map, before the map is emptied.
 
-A round of several index passes has no single map to ask when it copies. So each pass leaves a bit for every clean
-record that a dirty one beats (see `offset_map` and `filtering`).
+A round of several index passes has no single map left when it copies. So each pass leaves a bit for every clean record
+that a dirty one supersedes (see `offset_map` and `filtering`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTROL = layout.CONTROL_MASK
 def is_superseded(
     arena: Bytes, key_position: int, key_size: int, slots: Bytes, store: Bytes, seeds: Int64s, settings: Int64s
 ) -> bool:
-    """Whether the map has a key: a dirty record then takes the place of each clean one with it."""
+    """True if the map has the key: a dirty record then supersedes every clean one with that key."""
     key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
     _, word = find_key(slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash)
     return bool(word != 0)
@@ -49,7 +49,7 @@ def mark_superseded(
 ) -> tuple[int, int]:
     """Sets the bit of every record in these batches whose key is in the map; returns (batches done, status).
 
-    Control batches are passed over. `settings` and `ordinals` are those of `filter_slots`.
+    Skips control batches. `filter_slots` names the slots of `settings` and `ordinals`.
     """
     for i in range(len(batches)):
         row = batches[i]
@@ -83,7 +83,7 @@ def mark_superseded_rows(
     settings: Int64s,
     superseded: WritableBytes,
 ) -> None:
-    """The same for messages of magic 0 and 1."""
+    """Does the same for messages of magic 0 and 1."""
     for i in range(len(rows)):
         row = rows[i]
         key_position, key_size = int(row["key_position"]), int(row["key_size"])

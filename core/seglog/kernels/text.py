@@ -1,8 +1,8 @@
-"""Writing text into a byte buffer: numbers, JSON strings, base64, and what Java makes of bytes that are not UTF-8.
+"""Writes text into a byte buffer: numbers, JSON strings, base64, and Java's text of bytes that are not UTF-8.
 
-Every `put_…` writes at `p` of `out` and returns the index after; the caller has made room. Fixed words come out
-of a table of 32-byte cells and are copied whole (one or two machine instructions), so a writer may spoil up to
-32 bytes after what it wrote: `SLACK` is to be left free after everything.
+Every `put_…` writes at `out[p]` and returns the index after the text; the caller makes sure that there is room. Fixed
+words come from a table of 32-byte cells and are copied as whole cells (one or two machine instructions). A writer may
+therefore spoil up to 32 bytes after its text: callers keep `SLACK` bytes free at the end.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from seglog.kernels.arrays import Bytes, Int64s, WritableBytes
 SLACK = 32
 CELL = 32
 
-# Most bytes written for each byte read, by proof:
+# Most bytes written for each byte read:
 # - JSON: one byte becomes itself (1), a backslash and a letter (2) or \\u00XX (6); a character of two to four bytes is
-#   copied (1 a byte). What is no UTF-8 adds nothing, but what stands before it has been written when it is met: so
-#   base64, which then takes its place, changes nothing.
-# - Java: an ASCII byte or a whole character is copied (1 a byte); one to three malformed bytes become U+FFFD (3).
-# - Base64: three bytes begun become four, so one byte alone becomes four. Not more than JSON's six a byte.
+#   copied (1 per byte) or escaped (at most 3 per byte). Bytes that are not UTF-8 end the text; base64 replaces it.
+# - Java: an ASCII byte or a whole character is copied (1 per byte); one to three malformed bytes become U+FFFD (3).
+# - Base64: up to three bytes become four, so a single byte becomes four, which is below JSON's six.
 MOST_JSON_EXPANSION = 6
 MOST_JAVA_EXPANSION = 3
 
 _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
-_PAIRS = np.stack((np.repeat(_BASE64, 64), np.tile(_BASE64, 64)), axis=1).ravel()  # of twelve bits, two characters
+_PAIRS = np.stack((np.repeat(_BASE64, 64), np.tile(_BASE64, 64)), axis=1).ravel()  # two characters for each twelve bits
 _LOW_BITS = 0x0101010101010101
 _SPACES = 0x2020202020202020
 _QUOTES = 0x2222222222222222
@@ -54,7 +53,7 @@ _LETTER_U = 0x75
 
 
 def _escapes() -> np.ndarray:
-    """(128,) uint8: 0: an ASCII character that stays as it is, 1: \\u00XX, else the letter that follows the \\."""
+    """Returns how ASCII is escaped, uint8 (128,): 0 not at all, 1 as \\u00XX, else the letter after the backslash."""
     table = np.zeros(128, dtype=np.uint8)
     table[:0x20] = 1
     table[0x7F] = 1
@@ -67,7 +66,7 @@ _ESCAPES = _escapes()
 
 
 def make_cells(words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(cells, sizes) of fixed words of at most 32 ASCII characters, for `put_word`."""
+    """Returns (cells, sizes) of fixed words of at most 32 ASCII characters, for `put_word`."""
     cells = np.zeros(CELL * len(words), dtype=np.uint8)
     for i, word in enumerate(words):
         encoded = word.encode("ascii")
@@ -79,7 +78,7 @@ def make_cells(words: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 @inlined
 def put_word(cells: Bytes, sizes: Int64s, word: int, out: WritableBytes, p: int) -> int:
-    """Writes fixed word number `word` of a table made by `make_cells`."""
+    """Writes the fixed word with number `word` of a table from `make_cells`."""
     copy_bytes(cells, CELL * word, out, p, CELL)
     return p + int(sizes[word])
 
@@ -94,7 +93,7 @@ def put_integer(out: WritableBytes, p: int, value: int) -> int:
             p = put_integer_digits(out, p, 922337203685477580)
             store_byte(out, p, _ZERO + 8)  # its last digit
             return p + 1
-        value = 0 - value  # not `-value`: compiled, a column of int8 has no 128
+        value = 0 - value  # not `-value`: compiled, an int8 of -128 would stay negative
     return put_integer_digits(out, p, value)
 
 
@@ -121,7 +120,7 @@ def put_integer_digits(out: WritableBytes, p: int, value: int) -> int:
 
 @inlined
 def _put_first_digits(out: WritableBytes, p: int, value: int) -> int:
-    """Writes a number of at most eight digits without zeros before it; spoils the rest of eight bytes."""
+    """Writes a number of at most eight digits without leading zeros; spoils the rest of eight bytes."""
     size = 1 + (value >= 10) + (value >= 100) + (value >= 1000) + (value >= 10_000)
     size += (value >= 100_000) + (value >= 1_000_000) + (value >= 10_000_000)
     store_int64(out, p, _eight_digits(value) << (64 - 8 * size))
@@ -130,10 +129,10 @@ def _put_first_digits(out: WritableBytes, p: int, value: int) -> int:
 
 @inlined
 def _eight_digits(value: int) -> int:
-    """The eight decimal digits of a number below 10^8, as a word whose highest byte is the first one.
+    """Returns the eight decimal digits of a number below 10^8 as a word whose highest byte is the first digit.
 
-    Halves, quarters and eighths of the word are divided side by side, by multiplication: 10486 / 2^20 is a hundredth
-    for numbers up to 9999, 103 / 2^10 a tenth for numbers up to 99.
+    The halves, then the quarters, of the word are divided at once, by multiplication: times 10486 / 2^20 is a division
+    by 100 for numbers up to 9999, times 103 / 2^10 one by 10 for numbers up to 99.
     """
     high = value // 10_000
     word = high << 32 | (value - high * 10_000)
@@ -145,7 +144,7 @@ def _eight_digits(value: int) -> int:
 
 @kernel
 def utf8_size(data: Bytes, i: int, end: int) -> int:
-    """Bytes of the well-formed UTF-8 character at `i`, whose first byte is 0x80 or more; 0 if there is none."""
+    """Returns the bytes of the well-formed UTF-8 character at `i`, whose first byte is 0x80 or more; 0 if malformed."""
     first = load_byte(data, i)
     if first < 0xC2 or first > 0xF4:
         return 0
@@ -173,10 +172,10 @@ def utf8_size(data: Bytes, i: int, end: int) -> int:
 
 @inlined
 def _special(word: int) -> int:
-    """The high bits of those of eight bytes that JSON text does not take as they are; 0 when it takes them all.
+    """Returns the high bits of those of eight bytes that JSON text must not contain unescaped; 0 if it may hold all.
 
-    Beyond ASCII, DEL, control characters, quote and backslash. A carry or a borrow may set a bit of a byte after such
-    a one, never of one before it: of the bits that are set the lowest one is right.
+    These are bytes beyond ASCII, DEL, control characters, quote and backslash. A carry or borrow may also set the bit
+    of a byte after such a byte, never of one before it: so the lowest set bit is right.
     """
     quotes = (word ^ _QUOTES) - _LOW_BITS
     slashes = (word ^ _BACKSLASHES) - _LOW_BITS
@@ -185,12 +184,12 @@ def _special(word: int) -> int:
 
 @inlined
 def _copy_plain(out: WritableBytes, p: int, data: Bytes, i: int, end: int, json: bool) -> int:
-    """Copies from `data[i:end]` up to the first byte that is not taken as it is; returns how many.
+    """Copies from `data[i:end]` up to the first byte that must be escaped or checked; returns the number of bytes.
 
-    For JSON the bytes of `_special` are not, else those beyond ASCII. Spoils up to eight bytes after them. Within the
-    last seven bytes of `data` it copies none: there are no eight bytes to load. Its callers ask only
-    where two bytes of ASCII stand together: among others a loop that waits for the count takes longer than one whose
-    branches the processor foresees.
+    For JSON those are the bytes of `_special`, else those beyond ASCII. Spoils up to eight bytes after them. Copies
+    nothing within the last seven bytes of `data`, where a load of eight bytes would leave the buffer. Callers use it
+    only where two ASCII bytes stand together: elsewhere, waiting for the count takes longer than a loop over bytes
+    whose branches the processor predicts.
     """
     first = i
     while i < end and len(data) - i >= 8:
@@ -218,9 +217,9 @@ def _copy_plain(out: WritableBytes, p: int, data: Bytes, i: int, end: int, json:
 
 @inlined
 def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int) -> int:
-    """Writes `data[start:end]` escaped for a JSON string, without its quotes; -1 when it is not UTF-8.
+    """Writes `data[start:end]` escaped for a JSON string, without its quotes; returns -1 if it is not UTF-8.
 
-    Characters beyond ASCII stay as they are, but for those that a terminal obeys (`seglog.escaping`). At most
+    Characters beyond ASCII stay as they are, except those that a terminal obeys (`seglog.escaping`). Writes at most
     `MOST_JSON_EXPANSION` bytes for each byte.
     """
     i = start
@@ -263,9 +262,9 @@ def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int)
 
 @inlined
 def _unsafe_character(data: Bytes, i: int, first: int) -> int:
-    """The code of the well-formed character at `i` beyond ASCII when a terminal would obey it, else 0.
+    """Returns the code of the well-formed character at `i` beyond ASCII if a terminal would obey it, else 0.
 
-    C1 controls, line and paragraph separators, and what turns the direction of writing.
+    These are C1 controls, line and paragraph separators, and characters that change the direction of writing.
     """
     if first == 0xC2:
         second = load_byte(data, i + 1)
@@ -293,7 +292,7 @@ def _put_unicode_escape(out: WritableBytes, p: int, code: int) -> int:
 
 @kernel
 def is_utf8(data: Bytes, start: int, end: int) -> bool:
-    """Whether `data[start:end]` is well-formed UTF-8: whether `put_json_text` takes it."""
+    """True if `data[start:end]` is well-formed UTF-8, so that `put_json_text` accepts it."""
     i = start
     while i < end:
         if end - i >= 8 and load_int64(data, i) & _HIGH_BITS == 0:
@@ -310,9 +309,10 @@ def is_utf8(data: Bytes, start: int, end: int) -> bool:
 
 @kernel
 def text_cut(data: Bytes, start: int, end: int, most: int) -> int:
-    """Where `data[start:end]` may be cut after at most `most` bytes (4 or more), so that no character is torn.
+    """Returns where `data[start:end]` may be cut after at most `most` bytes (4 or more) without splitting a character.
 
-    Before a byte that continues none; or, where four such bytes follow each other, after what they can belong to.
+    That is before a byte that does not continue a character. If the four bytes up to the limit are all continuation
+    bytes, no character can contain the last of them, and the cut is before it.
     """
     if end - start <= most:
         return end
@@ -325,7 +325,7 @@ def text_cut(data: Bytes, start: int, end: int, most: int) -> int:
 
 @kernel
 def put_base64(out: WritableBytes, p: int, data: Bytes, start: int, end: int) -> int:
-    """Writes `data[start:end]` in base64 (RFC 4648, padded): four bytes for each three begun."""
+    """Writes `data[start:end]` in base64 (RFC 4648, padded): four bytes for every three or fewer."""
     i = start
     while end - i >= 3:
         word = load_byte(data, i) << 16 | load_byte(data, i + 1) << 8 | load_byte(data, i + 2)
@@ -347,7 +347,7 @@ def put_base64(out: WritableBytes, p: int, data: Bytes, start: int, end: int) ->
 
 @kernel
 def _malformed_size(data: Bytes, i: int, end: int) -> int:
-    """How many bytes at `i` Java's String takes as one malformed character (one U+FFFD)."""
+    """Returns the number of bytes at `i` that Java's String decodes as one malformed character (one U+FFFD)."""
     first = load_byte(data, i)
     if first < 0xC2 or first > 0xF4 or end - i < 2:
         return 1
@@ -358,7 +358,7 @@ def _malformed_size(data: Bytes, i: int, end: int) -> int:
         if first == 0xE0 and second < 0xA0:
             return 1
         if first == 0xED and second > 0x9F:
-            # a surrogate is taken whole, where it is whole
+            # a surrogate counts as one character, if all its bytes are there
             return 3 if end - i >= 3 and load_byte(data, i + 2) & 0xC0 == 0x80 else 2
         return 2
     if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
@@ -370,7 +370,7 @@ def _malformed_size(data: Bytes, i: int, end: int) -> int:
 def put_java_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int) -> int:
     """Writes `data[start:end]` as Java prints `new String(bytes, UTF_8)`: malformed characters become U+FFFD.
 
-    At most three bytes for each byte.
+    Writes at most `MOST_JAVA_EXPANSION` bytes for each byte.
     """
     i = start
     while i < end:

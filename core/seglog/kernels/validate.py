@@ -1,7 +1,7 @@
-"""The rules that batches and records must keep, as bits (specification §10.6), and where an entry may begin.
+"""Checks the rules that batches and records must keep (specification §10.6), and finds where an entry may begin.
 
-`judge_batches` looks at headers only, `judge_rows` at decoded records; both carry what they must remember from
-one call to the next in a small state array. `find_entry` resynchronises past damage.
+Broken rules are reported as bits. `judge_batches` looks at headers, with a small state array that is passed from call
+to call; `judge_rows` looks at decoded records. `find_entry` resynchronises past damage.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from seglog.kernels.crc32c import crc32c
 from seglog.kernels.legacy import crc32
 from seglog.kernels.records import RECORDS_VALID
 from seglog.kernels.spans import read_record
-from seglog.model import NO_LEADER_EPOCH
+from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 
-# Bits of a batch.
+# Bits of a header.
 OFFSETS_NOT_ASCENDING = 1 << 0
 OFFSET_OUT_OF_SEGMENT = 1 << 1
 MAGIC_UNKNOWN = 1 << 2
@@ -30,14 +30,14 @@ CONTROL_INVALID = 1 << 7
 LEADER_EPOCH_DECREASING = 1 << 8
 TIMESTAMP_NEGATIVE = 1 << 9
 
-# Bits of a batch that its records set.
+# Bits of a batch's records.
 RECORD_OFFSETS_INVALID = 1 << 16
 RECORD_TIMESTAMP_ABOVE_MAX = 1 << 17
 RECORD_COUNT_DIFFERS = 1 << 18
 
-# State of `judge_batches` (int64): last offset and leader epoch so far, batches and records counted.
-STATE_LAST_OFFSET = 0
-STATE_LEADER_EPOCH = 1
+# State of `judge_batches` (int64).
+STATE_LAST_OFFSET = 0  # the last offset so far
+STATE_LEADER_EPOCH = 1  # the highest leader epoch so far
 STATE_BATCHES = 2
 STATE_RECORDS = 3
 STATE_FIRST_OFFSET = 4
@@ -54,7 +54,7 @@ _CONTROL_MASK = layout.CONTROL_MASK
 
 @kernel
 def _judge_record_batch(batch: BatchRow) -> int:
-    """Bits of a v2 header by itself."""
+    """Returns the bits of a single v2 header."""
     bits = 0
     attributes = int(batch["attributes"])
     count = int(batch["count"])
@@ -79,7 +79,7 @@ def _judge_record_batch(batch: BatchRow) -> int:
 
 @inlined
 def _judge_batch(batch: BatchRow, least_offset: int, most_offset: int, state: WritableInt64s) -> int:
-    """Bits of one header, after those before it; `state` goes on to the next."""
+    """Returns the bits of a header that follows those in `state`, and updates `state`."""
     bits = 0
     magic = int(batch["magic"])
     base, last = int(batch["base_offset"]), int(batch["last_offset"])
@@ -93,7 +93,7 @@ def _judge_batch(batch: BatchRow, least_offset: int, most_offset: int, state: Wr
         bits |= OFFSET_OUT_OF_SEGMENT
     if base <= state[STATE_LAST_OFFSET]:
         bits |= OFFSETS_NOT_ASCENDING
-    if batch["max_timestamp"] < -1:
+    if batch["max_timestamp"] < NO_TIMESTAMP:
         bits |= TIMESTAMP_NEGATIVE
     epoch = int(batch["leader_epoch"])
     if magic == 2 and epoch != NO_LEADER_EPOCH and epoch < state[STATE_LEADER_EPOCH]:
@@ -117,10 +117,10 @@ def judge_batches(
     state: WritableInt64s,
     out: WritableInt64s,
 ) -> int:
-    """Fills `out` (int64, a batch) with the rules that each header breaks; returns how many batches break any.
+    """Fills `out` (int64, one per batch) with the rules that each header breaks; returns the number of such batches.
 
-    Offsets must lie in [`least_offset`, `most_offset`]. Batches that are not `valid` (bool: checksum right) are
-    passed over and leave the state alone.
+    Offsets must lie in [`least_offset`, `most_offset`]. Batches that are not `valid` (their checksum is wrong) are
+    skipped and leave the state alone.
     """
     flagged = 0
     for i in range(len(batches)):
@@ -133,10 +133,10 @@ def judge_batches(
 
 @kernel
 def judge_rows(rows: Records, batches: Batches, status: Int8s, last_offset: int, out: WritableInt64s) -> int:
-    """Fills `out` (int64, a batch) with the rules that the decoded records of each batch break.
+    """Fills `out` (int64, one per batch) with the rules that each batch's decoded records break.
 
-    `last_offset` is that of the batch before, which legacy inner messages must exceed (int64 minimum: unknown).
-    Returns how many batches break any.
+    `last_offset` is that of the previous batch, which legacy inner messages must exceed (int64 minimum: unknown).
+    Returns the number of batches that break a rule.
     """
     flagged = 0
     r = 0
@@ -169,7 +169,7 @@ def judge_rows(rows: Records, batches: Batches, status: Int8s, last_offset: int,
 
 @inlined
 def _checksum_right(data: Bytes, start: int, end: int) -> bool:
-    """Whether the entry `data[start:end]` has the checksum that it says."""
+    """True if the checksum of the entry `data[start:end]` is the one stored in it."""
     if load_int8(data, start + layout.MAGIC_OFFSET) >= 2:
         return bool(crc32c(data, start + layout.ATTRIBUTES_OFFSET, end) == load_uint32(data, start + layout.CRC_OFFSET))
     stored = load_uint32(data, start + layout.MESSAGE_CRC_OFFSET)
@@ -178,7 +178,7 @@ def _checksum_right(data: Bytes, start: int, end: int) -> bool:
 
 @kernel
 def _records_right(data: Bytes, p: int, end: int, batch: BatchRow) -> bool:
-    """Whether `data[p:end]` is the records of an uncompressed batch, and they keep `judge_rows`' rules."""
+    """True if `data[p:end]` holds the records of an uncompressed batch, and they keep the rules of `judge_rows`."""
     count = int(batch["count"])
     base_offset, base_timestamp = np.int64(batch["base_offset"]), np.int64(batch["base_timestamp"])
     last_offset, max_timestamp = int(batch["last_offset"]), int(batch["max_timestamp"])
@@ -207,11 +207,12 @@ def walk_clean(
     rows: WritableBatches,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
-    """Walks `data[:end]` while everything is right: framing, `judge_batches`' rules and, if wanted, checksums, records.
+    """Walks `data[:end]` while everything is right: framing, the rules of `judge_batches`, and on request checksums
+    and records.
 
-    `rows` (layout.BATCH) is working room. Returns (bytes of whole entries, whether nothing was wrong with them or
-    with what begins after them). An entry that goes on after `end` is not wrong; with `records`, one of magic 0 or 1
-    or compressed is, as its records do not lie here.
+    `rows` (layout.BATCH) is scratch. Returns (bytes of whole entries, True if neither they nor what follows them is
+    wrong). An entry that continues after `end` is not wrong. With `records`, a compressed entry or one of magic 0 or 1
+    is, because its records are not checked here.
     """
     p = 0
     while p < end:
@@ -274,23 +275,23 @@ def _plausible_message(
         return False
     value_at = key_at + _SIZE_BYTES + max(key_size, 0)
     if value_at + _SIZE_BYTES > end:
-        return True  # after the buffer: its checksum will tell
+        return True  # the value lies after the buffer: the checksum will tell
     value_size = load_int32(data, value_at)
     return bool(value_size >= -1 and max(key_size, 0) + max(value_size, 0) + overhead == length)
 
 
 @kernel
 def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int, most_offset: int) -> int:
-    """The first place in `data[start:end]` where an entry could begin that ends within `beyond` bytes after `end`.
+    """Finds the first place in `data[start:end]` where an entry may begin that ends at most `beyond` bytes after `end`.
 
-    Only headers are judged, and only where 61 bytes of one (34 of a message) lie before `end`; -1 when there is
-    none. Offsets must lie in [`least_offset`, `most_offset`].
+    Only headers are checked, and only if all 61 bytes of a batch's (34 of a message's) lie before `end`. Offsets must
+    lie in [`least_offset`, `most_offset`]. Returns -1 if there is no such place.
     """
     p = start - 1
     while p < end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD:
         p += 1
         if load_int64(data, p + layout.SIZE_OFFSET) == 0:
-            p += 4  # no entry has size 0, and eight zeros in a row are the size of five places
+            p += 4  # no entry has size 0, and eight zero bytes in a row hold the sizes of five places
             continue
         magic = load_byte(data, p + layout.MAGIC_OFFSET)
         if magic > 2:
@@ -301,7 +302,7 @@ def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int
                 return p
         elif _plausible_message(data, p, end, room, magic, least_offset, most_offset):
             return p
-    # the shortest message of magic 0 is 8 bytes shorter than one of magic 1: only where the file ends
+    # The shortest message of magic 0 is 8 bytes shorter than one of magic 1. It matters only at the end of the file.
     if beyond == 0:
         least = max(start, end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD + 1)
         for p in range(least, end - _LOG_OVERHEAD - layout.MESSAGE_V0_OVERHEAD + 1):
@@ -316,11 +317,10 @@ def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int
 def find_good_entry(
     data: Bytes, start: int, end: int, beyond: int, least_offset: int, most_offset: int, work: int
 ) -> tuple[int, bool, int]:
-    """Like `find_entry`, but passes over candidates in `data[:end]` whose checksum is wrong.
+    """Does the same as `find_entry`, but skips candidates in `data[:end]` whose checksum is wrong.
 
-    `work` is how many bytes may be checksummed; larger candidates than what is left of it are passed over.
-    Returns (position or -1, whether the checksum was found right, work left): a candidate that goes on after
-    `end` is for the caller to check.
+    `work` limits the bytes to checksum; candidates larger than its rest are skipped. Returns (position or -1, True if
+    the checksum is right, work left). The caller must check a candidate that continues after `end`.
     """
     p = start
     while True:

@@ -1,7 +1,7 @@
-"""Zig-zag varints as protocol buffers and Kafka's ByteUtils have them.
+"""Zig-zag varints, as in protocol buffers and Kafka's ByteUtils.
 
-A decoder returns (value, index after it); an index of -1 means the bytes end too soon or go on too long.
-Over-long forms and overflowing high bits are accepted as Kafka accepts them: bits beyond the type are dropped.
+A decoder returns (value, index after it). An index of -1 means that the number does not end, or has too many bytes.
+Like Kafka, decoders accept over-long forms and overflowing high bits: bits beyond the type are dropped.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from seglog.kernels.arrays import Bytes, WritableBytes
 
 @inlined
 def read_unsigned_varint(data: Bytes, p: int, end: int) -> tuple[int, int]:
-    """The unsigned LEB128 of at most 5 bytes at `p`, as 32 bits; (0, -1) if it does not end before `end`."""
+    """Reads the unsigned LEB128 number of at most 5 bytes at `p`, as 32 bits; (0, -1) if it does not end by `end`."""
     value = np.int64(0)
     shift = 0
     while p < end:
         byte = load_byte(data, p)
         p += 1
         if shift == 28:
-            # Kafka: "varint is too long" as soon as the fifth byte asks for a sixth
+            # Kafka: "Varint is too long" as soon as the fifth byte announces a sixth
             if byte >= 128:
                 return 0, -1
             return (value | (byte << 28)) & 0xFFFFFFFF, p
@@ -34,12 +34,12 @@ def read_unsigned_varint(data: Bytes, p: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_varint(data: Bytes, p: int, end: int) -> tuple[int, int]:
-    """The zig-zag varint (int32) at `p`; (0, -1) if it is malformed or does not end before `end`."""
+    """Reads the zig-zag varint (int32) at `p`; (0, -1) if it is malformed or does not end before `end`."""
     if p < end:
         byte = load_byte(data, p)
         if byte < 128:
             return (byte >> 1) ^ -(byte & 1), p + 1
-        if p + 1 < end:  # two bytes, as sizes of 64 to 8191 have: without the loop
+        if p + 1 < end:  # two bytes, as for sizes from 64 to 8191: no loop
             second = load_byte(data, p + 1)
             if second < 128:
                 return (second << 6 | (byte & 0x7F) >> 1) ^ -(byte & 1), p + 2
@@ -49,7 +49,7 @@ def read_varint(data: Bytes, p: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_varlong(data: Bytes, p: int, end: int) -> tuple[int, int]:
-    """The zig-zag varlong (int64) at `p`; (0, -1) if it is malformed or does not end before `end`."""
+    """Reads the zig-zag varlong (int64) at `p`; (0, -1) if it is malformed or does not end before `end`."""
     low = np.int64(0)  # bits 0 to 62 of the raw value
     top = np.int64(0)  # bit 63
     shift = 0
@@ -70,7 +70,7 @@ def read_varlong(data: Bytes, p: int, end: int) -> tuple[int, int]:
 
 @inlined
 def varint_size(value: int) -> int:
-    """Bytes that the zig-zag varint of an int64 takes in its shortest form."""
+    """Returns the bytes of the zig-zag varint of an int64 in its shortest form."""
     magnitude = ~value if value < 0 else value  # zig-zag is 2 * magnitude (+ 1): one more bit
     if magnitude < 1 << 6:
         return 1

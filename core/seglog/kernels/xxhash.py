@@ -1,4 +1,4 @@
-"""xxHash32 with seed 0 (Y. Collet, XXH32 specification): header and block checksums of an LZ4 frame."""
+"""xxHash32 with seed 0 (Y. Collet, XXH32 specification), for the header and block checksums of an LZ4 frame."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _lane(lane: int, word: int) -> int:
 
 @kernel
 def xxh32(data: Bytes, start: int, end: int) -> int:
-    """xxHash32 of `data[start:end]` (uint8) as an unsigned number. The caller checks the bounds."""
+    """Returns the xxHash32 of `data[start:end]`, unsigned. The caller checks the bounds."""
     p = start
     if end - start >= 16:
         first, second, third, fourth = (_PRIME_1 + _PRIME_2) & _MASK, _PRIME_2, 0, -_PRIME_1 & _MASK

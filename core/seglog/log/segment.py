@@ -24,7 +24,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
 from seglog.log.indexes import (
@@ -44,7 +44,7 @@ from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentSca
 from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:
-    from seglog.format.buffers import ByteSource
+    from seglog.format.checksum import ByteSource
 
 DEFAULT_INDEX_INTERVAL_BYTES = 4096
 _SEARCH_CHUNK_BYTES = 64 << 10

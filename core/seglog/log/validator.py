@@ -28,9 +28,8 @@ from seglog.errors import (
     RecordTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from seglog.format.buffers import byte_view
 from seglog.format.builder import BatchOptions, columns, encode_columns
-from seglog.format.checksum import crc32c
+from seglog.format.checksum import byte_view, crc32c
 from seglog.format.columns import STATUS_REASONS, Records, joined
 from seglog.format.decoder import BatchScan, checksums_valid, decode_records, scan_batches
 from seglog.format.record_batch import RecordBatchHeader

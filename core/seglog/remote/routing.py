@@ -4,11 +4,11 @@
 
 | text | path |
 |---|---|
-| a plain path | itself |
-| `file:/a/b` | what Spark makes of a path in SQL: `/a/b`, percent-decoded |
-| `s3://bucket/key`, `gs://…`, `az://container/…` | a `RemotePath`; the key as it is written, as the stores' tools do |
+| a plain path | that path |
+| `file:/a/b` | `/a/b`, percent-decoded; Spark writes a path in SQL like this |
+| `s3://bucket/key`, `gs://…`, `az://container/…` | a `RemotePath`; the key is used as written, as by stores' tools |
 | `http://host/a`, `https://…` | a `RemotePath`; percent-decoded, as in any URL |
-| any other scheme | a file system that seglog does not reach by itself |
+| any other scheme | an error: seglog does not reach that file system |
 
 A `RemotePath` prints as its URL, and only a `RemotePath` is read from an object store: nothing looks at the text again.
 A Path that began as a URL (`Path("s3://bucket/key")`, which pathlib turns into `s3:/bucket/key`) means the URL too. A
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from seglog.remote.traffic import Traffic
 
 
-# `hdfs:/x`, `s3a://bucket/x`: a path of this machine that begins so is written `./hdfs:/x`.
+# `hdfs:/x`, `s3a://bucket/x`; a local path that begins like this must be written `./hdfs:/x`.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE = "file:"
 _FILE_HOSTS = ("", "localhost")
@@ -55,8 +55,10 @@ _STORE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+
 
 
 def parse_location(location: str | os.PathLike[str]) -> Path:
-    """The path that `location` means, a RemotePath for a URL. ConfigError for text that can be none: empty, or what no
-    file or object can be called; UnsupportedError for a scheme that is not known; TypeError for what is no path.
+    """Returns the path of `location`, a RemotePath for a URL.
+
+    Raises ConfigError for text that is empty or cannot name a file or object, UnsupportedError for an unknown scheme,
+    and TypeError if `location` is not a path.
     """
     if isinstance(location, RemotePath):
         return location
@@ -72,7 +74,7 @@ def parse_location(location: str | os.PathLike[str]) -> Path:
     if found is not None:
         return _path_of_url(found[1].lower(), text[found.end() :])
     local = Path(path)
-    # what pathlib has made of `./s3:/x` would be a URL for whoever reads it again
+    # pathlib turns `./s3:/x` into `s3:/x`, which would be a URL when read again
     return local.absolute() if _SCHEME.match(str(local)) else local
 
 
@@ -110,18 +112,18 @@ def _path_of_url(scheme: str, rest: str) -> RemotePath:
 
 
 def _path_of_uri(text: str) -> str:
-    """The path in a `file:` URI. `#` and `?` are part of it: a file system has no queries, and names with them."""
+    """Returns the path in a `file:` URI. `#` and `?` belong to it: file names may contain them."""
     rest = text[len(_FILE) :]
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
         if host.lower() not in _FILE_HOSTS:
-            raise UnsupportedError(f"{text}: it names the machine {host}; name the path on this one")
+            raise UnsupportedError(f"{text}: it names another machine, {host}; name a path on this one")
         rest = slash + path
     return os.fsdecode(unquote_to_bytes(os.fsencode(rest)))  # %ff is a byte, whatever the text's encoding
 
 
 def require_name(text: str) -> None:
-    """ConfigError for text that no file can be called: with a NUL, or with half a character (a lone surrogate)."""
+    """Raises ConfigError for text that cannot name a file: with a NUL, or with half a character (a lone surrogate)."""
     if "\0" in text:
         raise ConfigError(f"{text!r}: a path cannot hold a NUL")
     try:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog import layout
-from seglog.format.buffers import byte_view
+from seglog.format.checksum import byte_view
 from seglog.format.decoder import checksums_valid, scan_batches
 from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
 from seglog.kernels.crc32c import HARDWARE

@@ -24,8 +24,8 @@ import numpy as np
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import AppendError, NotALogError
-from seglog.format.buffers import byte_view
 from seglog.format.builder import BatchOptions, encode_columns
+from seglog.format.checksum import byte_view
 from seglog.format.filenames import topic_name_problem
 from seglog.log.append_journal import StagedFile, StreamBatch
 from seglog.log.staged_append import StagedAppend

@@ -349,14 +349,14 @@ class TestLz4:
     def test_blocks_up_to_their_declared_size_are_read(self, code: int, size: int) -> None:
         data = os.urandom(size)
         assert unpack(LZ4, lz4_frame([stored_block(data)], descriptor=code), limit=size) == data
-        with pytest.raises(DecompressionError, match="block of"):
+        with pytest.raises(DecompressionError, match="larger than the frame allows"):
             unpack(LZ4, lz4_frame([stored_block(data + b"x")], descriptor=code), limit=2 * size)
 
     def test_content_size_is_skipped(self) -> None:
         frame = lz4_frame([stored_block(b"abc")], flags=0x68, extra=struct.pack("<q", 999))
         assert unpack(LZ4, frame) == b"abc"
 
-    @pytest.mark.parametrize("size", [0, 3, 15, 16, 17, 4097])
+    @pytest.mark.parametrize("size", [3, 15, 16, 17, 4097])
     def test_block_checksums_are_verified(self, size: int) -> None:
         block = stored_block(text(size), with_checksum=True)
         assert unpack(LZ4, lz4_frame([block], flags=0x70)) == text(size)
@@ -365,6 +365,23 @@ class TestLz4:
 
     def test_content_checksum_and_what_follows_are_ignored(self) -> None:
         assert unpack(LZ4, lz4_frame([stored_block(b"abc")], flags=0x64) + b"\x00\x01\x02\x03junk") == b"abc"
+
+    @pytest.mark.parametrize("rest", [b"", b"\x00", b"\x00\x01\x02"])
+    def test_a_content_checksum_must_be_there(self, rest: bytes) -> None:
+        """Kafka reads it, without comparing (BufferUnderflowException where it is missing)."""
+        with pytest.raises(DecompressionError, match="content checksum"):
+            unpack(LZ4, lz4_frame([stored_block(b"abc")], flags=0x64) + rest)
+
+    @pytest.mark.parametrize("rest", [b"", bytes(4), b"\xff\xff\xff\xff junk"])
+    def test_a_block_size_of_zero_ends_the_frame_even_with_the_stored_bit(self, rest: bytes) -> None:
+        """Kafka masks the bit before it looks for the end mark (Lz4BlockInputStream.readBlock)."""
+        whole = lz4_frame([stored_block(b"abc")])
+        assert unpack(LZ4, whole[:-4] + struct.pack("<I", 0x80000000) + rest) == b"abc"
+
+    @pytest.mark.parametrize("mark", [1, 0x12345678, 0x80000001])
+    def test_any_other_block_size_does_not_end_it(self, mark: int) -> None:
+        with pytest.raises(DecompressionError, match="lz4: a block is larger"):
+            unpack(LZ4, lz4_frame([stored_block(b"abc")])[:-4] + struct.pack("<I", mark))
 
     def test_a_second_frame_is_ignored(self) -> None:
         assert unpack(LZ4, compress(LZ4, b"one") + compress(LZ4, b"two")) == b"one"

@@ -16,6 +16,7 @@ import zstandard
 from seglog.format import expanding
 from seglog.format.compression import DecompressionError, compress, decompress
 from seglog.format.expanding import FilePayload, MemoryPayload, Payload, expanded
+from seglog.kernels import lz4
 from seglog.model import Compression
 from tests.support.hostile_logs import seeds
 
@@ -58,6 +59,24 @@ def at_once(codec: int, data: bytes, magic: int = 2) -> bytes | None:
 def texts() -> list[bytes]:
     chance = random.Random(5)
     return [b"", b"x", b"abc" * 100_000, chance.randbytes(200_000), bytes(1_500_000), chance.randbytes(999) * 300]
+
+
+@pytest.mark.parametrize("size", [3, 200_000, 2_500_000])
+@pytest.mark.parametrize("end", [0, 0x80000000, 1, 0x80000001])
+@pytest.mark.parametrize("checksum", [None, b"", b"\x01\x02\x03", b"\x01\x02\x03\x04", b"\x01\x02\x03\x04 rest"])
+def test_lz4_frames_end_in_pieces_where_they_end_at_once(size: int, end: int, checksum: bytes | None) -> None:
+    """A frame with any end mark, without (None) or with a content checksum, cut or whole."""
+    data = random.Random(size).randbytes(size)
+    packed = bytearray(compress(Compression.LZ4, data)[:-4]) + struct.pack("<I", end)
+    if checksum is not None:
+        packed[lz4.FLAGS_AT] |= lz4.CONTENT_CHECKSUM
+        header = np.frombuffer(bytes(packed[: lz4.LEAST_HEADER_BYTES]), dtype=np.uint8)
+        packed[lz4.LEAST_HEADER_BYTES - 1] = lz4.header_checksum(header, lz4.FLAGS_AT, lz4.LEAST_HEADER_BYTES - 1)
+        packed += checksum
+    found = at_once(Compression.LZ4, bytes(packed))
+    assert in_pieces(Compression.LZ4, MemoryPayload(bytes(packed))) == found
+    is_whole = end & lz4.SIZE_MASK == 0 and (checksum is None or len(checksum) >= 4)
+    assert found == (data if is_whole else None)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -22,7 +22,7 @@ def test_prefix_and_key_are_read_as_the_plugin_wrote_them() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "1 bytes are wanted at byte 0, 0 are left"),
+        (b"", "1 bytes are expected at byte 0, 0 are left"),
         (bytes.fromhex(WRITTEN)[:-1], r"only 69 byte\(s\) available"),
         (bytes.fromhex("01010100"), "non-nullable field objectPrefix was serialized as null"),
         (custom_metadata("../", KEY), "name no object"),

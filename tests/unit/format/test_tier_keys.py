@@ -25,7 +25,7 @@ def test_a_chunk_of_the_plugin_is_opened() -> None:
 def test_a_changed_byte_is_noticed(at: int) -> None:
     key, wrong = DataKey(bytes(range(32)), bytes.fromhex("0a0b0c0d")), bytearray(SEALED)
     wrong[at] ^= 1
-    with pytest.raises(CorruptTierError, match=r"segment\.log: position 7: what is encrypted here was changed"):
+    with pytest.raises(CorruptTierError, match=r"segment\.log: position 7: the encrypted data was changed"):
         key.opened(bytes(wrong), HERE, 7)
     with pytest.raises(CorruptTierError, match="27 bytes are too few"):
         key.opened(SEALED[:27], HERE, 7)
@@ -44,7 +44,7 @@ def test_a_data_key_is_opened_with_its_key_pair_alone() -> None:
 
 def test_what_is_no_private_key_is_refused_by_name() -> None:
     for data in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"):
-        with pytest.raises(ConfigError, match=r"key\.pem: no unencrypted private key"):
+        with pytest.raises(ConfigError, match=r"key\.pem: the file has no unencrypted private key"):
             PrivateKey.parse(data, "key.pem")
 
 

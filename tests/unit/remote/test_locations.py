@@ -100,7 +100,7 @@ def test_another_file_system_is_named_and_what_to_do(text: str) -> None:
 
 
 def test_another_machine_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="it names the machine host; name the path on this one"):
+    with pytest.raises(UnsupportedError, match="it names another machine, host; name a path on this one"):
         parse_location("file://host/a")
 
 

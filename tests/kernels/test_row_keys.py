@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.kernels import row_hashes
+from seglog.kernels import row_keys
 from tests.support.interpreted import both
 
 SEEDS = np.array([3, 5, 7, 9], dtype=np.int64) * 0x1F83D9ABFB41BD
-KERNELS = both(row_hashes, "hash_spans")
+KERNELS = both(row_keys, "hash_spans")
 
 
 def hashed(kernel, data: bytes, places: list[tuple[int, int]], seeds: np.ndarray = SEEDS) -> tuple[list[int], int]:
@@ -37,8 +37,8 @@ def test_equal_spans_hash_alike_and_others_do_not(kernel, keys):
 def test_null_and_hostile_spans(kernel):
     places = [(0, -1), (-1, 2), (3, 2), (0, 2**31 - 1), (2**31 - 1, 1), (4, 0)]
     found, nulls = hashed(kernel, b"abcd", places)
-    assert found[:5] == [row_hashes.NULL, *[row_hashes.OUTSIDE] * 4]
-    assert (found[5] not in (row_hashes.NULL, row_hashes.OUTSIDE), nulls) == (True, 1)
+    assert found[:5] == [row_keys.NULL, *[row_keys.OUTSIDE] * 4]
+    assert (found[5] not in (row_keys.NULL, row_keys.OUTSIDE), nulls) == (True, 1)
 
 
 def test_seeds_make_other_hashes():
