@@ -1,8 +1,7 @@
-"""`python -m seglog_cli`, and what the script `seglog` calls.
+"""`python -m seglog_cli`, and the entry point of the script `seglog`.
 
-Until `process` has taken over the signals, Ctrl-C ends the process as it ends one that knows of no signals, at once and
-in silence: Python's own handler would show where the imports were. `signal` itself imports a good deal; the module
-within it is there from the start.
+Until `process` has installed its signal handlers, Ctrl-C ends the process at once and in silence: Python's own handler
+would print a traceback of the imports. `_signal` is built in; the module `signal` would import a good deal first.
 """
 
 import _signal  # type: ignore[import-not-found]

@@ -1,8 +1,8 @@
 """The command `seglog`: its commands in the order of a working day, and the frame around them.
 
-A command is one line in COMMANDS and one module in `commands/` whose `run` (or, for a group, `app`) is
-registered. A command's module is imported when the command is called or its own help is asked for, and no other is:
-`seglog --help` lists names and summaries from COMMANDS. No command imports the engine before it runs.
+A command is one line in COMMANDS and one module in `commands/` with a `run` (or, for a group of commands, an `app`).
+Only the module of the command that is called, or whose help is asked for, is imported: `seglog --help` takes names and
+summaries from COMMANDS. No command imports the engine before it runs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from seglog_cli.parameters import PlainCommand, PlainGroup
 
 COMMANDS = {
     "ls": "Lists partitions, segments and leftovers: sizes, offsets, times.",
-    "append": "Appends records, and says what is safe on disk.",
+    "append": "Appends records, and reports what is safe on disk.",
     "read": "Reads records from an offset or a time on.",
     "dump": "Shows batches and records, and the contents of every other Kafka file.",
-    "verify": "Verifies logs and goes on past damage; changes, locks and creates nothing without --repair.",
+    "verify": "Verifies logs, past damage too; changes, locks and creates nothing without --repair.",
     "truncate": "Cuts off the end of a log as a broker truncates a follower: whole batches, indexes and checkpoints.",
     "recover": "Recovers a log as a broker does when it starts after a crash.",
     "reindex": "Rebuilds offset, time and transaction indexes, producer snapshots and leader epochs from records.",
@@ -35,37 +35,37 @@ COMMANDS = {
     "cleaner": "Keeps the compacted logs of a log directory clean, as a broker's cleaner threads do.",
     "stats": "Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.",
     "explain": "Explains why a partition is not cleaned, not deleted, or not readable past an offset.",
-    "doctor": "Says whether a Kafka 4.3 broker would start here, and what it would do to the data.",
+    "doctor": "Tells whether a Kafka 4.3 broker would start here, and what it would do to the data.",
     "diff": "Compares two or more copies of a partition: replicas, a backup, before and after.",
-    "txn": "Shows the transactions in a log: where they began and ended, how long they took, which are open or hang.",
-    "export": "Writes the records of a partition, or of a topic, to a file that other programs read.",
+    "txn": "Shows the transactions in a log: where they begin and end, how long they took, which are open or hang.",
+    "export": "Writes the records of a partition or a topic to a file for other programs.",
     "convert": "Rewrites a partition with another record format or codec; the source is only read.",
-    "salvage": "Copies every good batch that it finds into a new, valid log; never writes to its sources.",
+    "salvage": "Copies every good batch into a new, valid log; never writes to its sources.",
     "undo": "Takes a repair back: restores every file bit for bit, with its times, mode and owner.",
-    "quarantine": "Shows, restores or deletes what repairs removed from logs.",
-    "transplant": "Puts partitions of a dead cluster into a stopped broker of another one; offsets stay as they are.",
-    "rebuild": "Makes a lost cluster's metadata again, so that the brokers start on their directories as they are.",
-    "restore": "Makes partitions of directories that a broker set aside, and of what repairs took out of logs.",
-    "tiers": "Shows which segments lie in tiered storage, which are missing, and what a restore would need.",
-    "fetch": "Brings partitions out of tiered storage into a log directory from which a broker starts.",
+    "quarantine": "Shows, restores or deletes the data that repairs removed from logs.",
+    "transplant": "Puts partitions of a dead cluster into a stopped broker of another one; offsets stay the same.",
+    "rebuild": "Rebuilds a cluster's lost metadata, so that the brokers start on their directories as they are.",
+    "restore": "Turns directories that a broker set aside, and parts that repairs removed, back into partitions.",
+    "tiers": "Shows which segments are in tiered storage, which are missing, and what a restore would need.",
+    "fetch": "Copies partitions from tiered storage into a log directory that a broker can start on.",
     "groups": "Shows committed offsets, lag and members of consumer groups from __consumer_offsets on disk.",
     "metadata": "Shows the cluster that a KRaft controller's metadata log describes, without a broker.",
-    "serve": "Serves the partitions in directories to Kafka clients, for reading only.",
-    "replay": "Produces the records of partitions again, to another cluster that runs.",
+    "serve": "Serves the partitions in directories to Kafka clients, read-only.",
+    "replay": "Produces the records of partitions again, to another, running cluster.",
     "spark": "Verifies, measures, cleans, exports and compares logs with Spark.",
     "dump-log": "Takes the options of kafka-dump-log and prints its text.",
-    "config": "Shows which configuration values count for a log, and why.",
+    "config": "Shows which configuration values apply to a log, and why.",
 }
 
 _VERSION_OPTIONS = frozenset({"--version", "-v", "--verbose"})
 
-VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together
+VERSION = "0.1.0"  # a test compares it with pyproject.toml
 SUMMARY = """Apache Kafka's log engine outside the broker.
 
 Appends to, reads, dumps, verifies, repairs, recovers, retains and cleans partition logs on disk.
 PATH is a segment or any other log file, a partition directory, or a log directory.
 
-`seglog COMMAND --help` tells more, and `man seglog` about exit codes, configuration and files.
+Run `seglog COMMAND --help` for a command, and `man seglog` for exit codes, configuration and files.
 """
 
 
@@ -86,7 +86,7 @@ def _alone(asked: bool) -> None:
 
 
 def build(names: Iterable[str] = COMMANDS, *, imported: Container[str] = COMMANDS) -> typer.Typer:
-    """The application with the named commands. Those that are not `imported` are listed and cannot run."""
+    """Builds the application with the named commands. Those that are not `imported` are listed but cannot run."""
     app = typer.Typer(
         name="seglog",
         cls=PlainGroup,
@@ -109,7 +109,7 @@ def build(names: Iterable[str] = COMMANDS, *, imported: Container[str] = COMMAND
 
 
 def _listed(summary: str) -> Callable[[], None]:
-    """What stands for a command that is only listed: it has a summary, and nothing to import."""
+    """Returns a placeholder with a summary, for a command whose module is not imported."""
 
     def listed() -> None:
         raise AssertionError("a command that is only listed was run")
@@ -128,8 +128,8 @@ def _built_for(given: Sequence[str]) -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line; returns the exit code."""
-    # Typer finds out the shell by itself and leaves no choice, but for this: then each shell is named and gets its own
-    # script, whichever one seglog was called from.
+    # Without this, Typer detects the shell that runs seglog. With it, the user names the shell, and each shell's script
+    # can be had from any other one.
     os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     given = list(arguments) or ["--help"]
     if given[0].endswith("-completion"):
@@ -137,27 +137,29 @@ def run(arguments: Sequence[str]) -> int:
     if given[0] == "help":
         given = [*given[1:], "--help"]
     try:
-        code = _invoked(_built_for(given), [*given])  # parsing takes the words away
+        code = _invoked(_built_for(given), [*given])  # a copy, because parsing consumes the list
     except (SystemExit, KeyError, ValueError) as error:
         if isinstance(error, SystemExit) and not error.code:
-            return 0  # Typer has shown or installed a shell's script
+            return 0  # Typer has shown or installed a completion script
         if COMPLETION not in os.environ:
             return report_outside(given, error)
         return _completed(given, error)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
-        message = error.format_message().replace("Value error, ", "")  # pydantic's own words
+        message = error.format_message().replace("Value error, ", "")  # a prefix of pydantic's
         return report_outside(
             given, UsageError(f"{message} (see {context.command_path if context else 'seglog'} --help)")
         )
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost door)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost handler)
         return report_outside(given, error)
     return code if isinstance(code, int) else 0
 
 
 def _invoked(app: typer.Typer, given: list[str]) -> object:
-    """What the command returned. Typer's own `main` makes 130 of every signal, says nothing, and ends the process when
-    standard output is closed: only completion, which that function answers, goes through it.
+    """Runs the command and returns its result.
+
+    Typer's own `main` turns every signal into exit code 130 without a message, and ends the process when standard
+    output is closed. So only completion, which `main` answers, goes through it.
     """
     if COMPLETION in os.environ:
         return app(args=given, prog_name="seglog", standalone_mode=False, obj=given)
@@ -170,12 +172,14 @@ def _invoked(app: typer.Typer, given: list[str]) -> object:
 
 
 def _completed(arguments: Sequence[str], error: BaseException) -> int:
-    """Typer answers a shell that asks for completions, and exits; what no shell asks is an error."""
+    """Returns the exit code after Typer has answered a shell's request for completions, or has failed to."""
     if isinstance(error, SystemExit) and not error.code:
         return 0
     if isinstance(error, SystemExit) and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        return 1  # fish asks whether there are values to offer, and offers files where there are none
-    return report_outside(arguments, UsageError(f"{COMPLETION} is set, but the rest of what a shell asks is not"))
+        return 1  # tells fish that there are no values to offer; fish then offers files
+    return report_outside(
+        arguments, UsageError(f"{COMPLETION} is set, but the other variables of a completing shell are not")
+    )
 
 
 def _root(
@@ -185,8 +189,8 @@ def _root(
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="With --version, show how kernels run, too.", callback=_alone),
+        typer.Option("--verbose", "-v", help="With --version, also show how kernels run.", callback=_alone),
     ] = False,
     show_help: HelpOption = False,
 ) -> None:
-    """Holds the options that stand before a command."""
+    """Declares the options that may come before a command."""

@@ -1,4 +1,4 @@
-"""What a child process writes to stderr, kept aside: Spark's JVM has much to say that is no message of ours."""
+"""Redirects a child process's stderr to a file: Spark's JVM writes much there that is no message of ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_BYTES = 64 << 10
 
 @contextlib.contextmanager
 def stderr_aside() -> Iterator[BinaryIO]:
-    """While open, stderr is a temporary file; children that are started now write there as long as they live."""
+    """Makes stderr a temporary file while open. Children that start meanwhile write there as long as they live."""
     sys.stderr.flush()
     number = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
     with tempfile.TemporaryFile() as file:
@@ -29,5 +29,5 @@ def stderr_aside() -> Iterator[BinaryIO]:
 
 
 def told_aside(file: BinaryIO) -> str:
-    """The beginning of what was written."""
+    """Returns the beginning of what was written."""
     return os.pread(file.fileno(), _MOST_BYTES, 0).decode("utf-8", "replace")

@@ -1,7 +1,8 @@
-"""What a shell offers for a value: choices, partitions, configuration keys, finding codes.
+"""The values that a shell offers for options and arguments: choices, partitions, configuration keys, finding codes.
 
-A function here gets what was typed so far and gives what it may become. Where it gives nothing, the shell offers files.
-Nothing may fail or write: what cannot be read is not offered. The engine is imported only while a shell asks.
+Each offer takes the text typed so far and returns its possible completions. If it returns none, the shell offers files.
+An offer never fails and never writes: what cannot be read is not offered. The engine is imported only
+when a shell asks.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-VARIABLE = "_SEGLOG_COMPLETE"  # Typer's: set while a shell asks
+VARIABLE = "_SEGLOG_COMPLETE"  # set for Typer by a shell that asks
 PARTS = ("log", "index", "snapshot", "epochs", "checkpoint")
 
 Offer = Callable[[str], list[str]]
 
 
 def typed_words() -> list[str]:
-    """The words of the line that a shell asks about, as far as they tell which command is meant."""
+    """Returns the words of the command line being completed, which tell the command that is meant."""
     return f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}".split()
 
 
 def answer_zsh_at_once() -> None:
-    """zsh runs the script at a session's first Tab, and Typer's only gets ready then: ours answers that one, too."""
+    """Makes the first Tab of a zsh session complete too.
+
+    zsh runs the completion script at that first Tab. Typer's script then only registers its function; ours also calls
+    it. Without this, the first Tab of every session offers nothing.
+    """
     from typer import _completion_shared as shared
 
     answer = '[[ "$funcstack[1]" == "_%(prog_name)s" ]] && %(complete_func)s\n'
@@ -29,7 +34,7 @@ def answer_zsh_at_once() -> None:
 
 
 def offer_of(metavar: str | None, name: str) -> Offer | None:
-    """What is offered for an option or argument, by its metavar and its name; None: files."""
+    """Returns the offer for an option or argument, by its metavar and name; None means files."""
     if name == "overrides":
         return configuration_keys
     if metavar is not None and "|" in metavar:
@@ -38,7 +43,7 @@ def offer_of(metavar: str | None, name: str) -> Offer | None:
 
 
 def choices(values: Iterable[str]) -> Offer:
-    """Offers these, in their order."""
+    """Offers these values, in this order."""
     every = list(values)
 
     def offer(incomplete: str) -> list[str]:
@@ -48,12 +53,12 @@ def choices(values: Iterable[str]) -> Offer:
 
 
 def choices_of(metavar: str) -> Offer:
-    """The choices that a metavar such as `bytes|batches|view` names; in `header:NAME` the name is free."""
+    """Offers the choices in a metavar such as `bytes|batches|view`. In `header:NAME` the name is free."""
     return choices(word.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for word in metavar.split("|"))
 
 
 def partitions(incomplete: str) -> list[str]:
-    """Partition directories, and the directories on the way to them, below what was typed."""
+    """Offers partition directories, and the directories on the way to them."""
     from seglog.format.filenames import parse_partition_directory
 
     folder, start = os.path.split(incomplete)
@@ -66,28 +71,28 @@ def partitions(incomplete: str) -> list[str]:
 
 
 def configuration_keys(incomplete: str) -> list[str]:
-    """`KEY=` for each of Kafka's keys that count here."""
+    """Offers `KEY=` for each of Kafka's keys that seglog knows."""
     from seglog.configuration.keys import KEYS
 
     return sorted({f"{name}=" for key in KEYS for name in key.names if name.startswith(incomplete)})
 
 
 def finding_codes(incomplete: str) -> list[str]:
-    """The codes of findings."""
+    """Offers the codes of findings."""
     from seglog.evidence.findings import CODES
 
     return [code for code in sorted(CODES) if code.startswith(incomplete.upper())]
 
 
 def decoder_classes(incomplete: str) -> list[str]:
-    """The decoders of kafka-dump-log that are known here."""
+    """Offers the decoder classes of kafka-dump-log that seglog knows."""
     from seglog.kafka_dump_log.options import CLASSES
 
     return [name for name in CLASSES if name.startswith(incomplete)]
 
 
 def listed(values: Iterable[str]) -> Offer:
-    """One more of these after those that a comma ends."""
+    """Offers one more of these values in a comma-separated list."""
     every = list(values)
 
     def offer(incomplete: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""Exit codes: a contract with scripts (design: the command line). One name a code, its meaning beside it."""
+"""How a command ends: the exit codes, and the signals as exceptions.
+
+The codes are a contract with scripts.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process ends with; `meaning` is the sentence that the manual prints."""
+    """The exit code of the process; `meaning` is its explanation in the manual."""
 
     DONE = 0
     FOUND = 1
@@ -27,7 +30,6 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """One line for the manual."""
         return _MEANINGS[self]
 
 
@@ -37,15 +39,30 @@ _MEANINGS = {
     ExitCode.USAGE: "wrong usage: an option, a configuration key or an input line",
     ExitCode.INCOMPLETE: "incomplete: some of the input could not be read",
     ExitCode.REPAIRED: "damage was found and all of it repaired",
-    ExitCode.REPAIRED_IN_PART: "damage was found and repaired in part",
-    ExitCode.NOT_A_LOG: "no Kafka log there",
+    ExitCode.REPAIRED_IN_PART: "damage was found and partly repaired",
+    ExitCode.NOT_A_LOG: "no Kafka log at this path",
     ExitCode.LOCKED: "locked by a broker or by another seglog",
-    ExitCode.REFUSED: "refused: not enough disk or memory, a safety gate, or records the log does not take",
+    ExitCode.REFUSED: "refused: not enough disk or memory, a safety check, or records that the log does not accept",
     ExitCode.UNSUPPORTED: "an unsupported format, codec or feature, or an extra that is not installed",
-    ExitCode.INTERNAL: "an internal error: a defect of seglog",
+    ExitCode.INTERNAL: "an internal error: a bug in seglog",
     ExitCode.IO_ERROR: "an error of the operating system while reading or writing",
     ExitCode.HUNG_UP: "the terminal is gone (SIGHUP); what is on disk is consistent",
     ExitCode.INTERRUPTED: "interrupted (SIGINT); what is on disk is consistent",
     ExitCode.PIPE_CLOSED: "the reader of the output closed the pipe",
     ExitCode.TERMINATED: "terminated (SIGTERM); what is on disk is consistent",
+}
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM, raised in the main thread."""
+
+
+class HungUpError(KeyboardInterrupt):
+    """SIGHUP, raised in the main thread: the terminal is gone."""
+
+
+SIGNAL_MESSAGES = {
+    KeyboardInterrupt: "interrupted; what is on disk is consistent",
+    TerminatedError: "terminated; what is on disk is consistent",
+    HungUpError: "hung up; what is on disk is consistent",
 }

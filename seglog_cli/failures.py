@@ -1,22 +1,28 @@
 """The one place where an error becomes a message and an exit code.
 
-Commands let errors pass. `guard` runs a command, catches what it raises and says it as one sentence on
-stderr; with `--json` the last line of stderr is `{"type":"exit_error",…}`. What is not expected is a defect
-of seglog: exit code 70, and the traceback only with `-v`. A closed pipe ends quietly.
+Commands let errors pass. `guard` runs a command, catches its error and prints one sentence on stderr; with `--json` the
+last line of stderr is `{"type":"exit_error",…}`. An unexpected error is a bug in seglog: exit code 70, and a traceback
+only with `-v`. A closed pipe ends quietly. `Unreadable` is for commands that skip partitions they cannot read.
 """
 
 from __future__ import annotations
 
 import errno
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seglog import errors
 from seglog_cli.console import Console
-from seglog_cli.exit_codes import ExitCode
-from seglog_cli.interruptions import SENTENCES, HungUpError, TerminatedError
+from seglog_cli.exit_codes import SIGNAL_MESSAGES, ExitCode, HungUpError, TerminatedError
 
-# The first class that fits decides.
+if TYPE_CHECKING:
+    from seglog.scan.listing import Target
+    from seglog_cli.session import Session
+
+# The first matching class decides.
 CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.ConfigError, ExitCode.USAGE),
     (errors.InputError, ExitCode.USAGE),
@@ -37,23 +43,20 @@ CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (HungUpError, ExitCode.HUNG_UP),
     (KeyboardInterrupt, ExitCode.INTERRUPTED),
 )
-
-# Packages of extras: what is missing says what to install.
+# The package that is missing → the extra that has it.
 EXTRAS = {"pyspark": "spark", "pandas": "spark", "pyarrow": "arrow", "kio": "serve", "cryptography": "tiers"}
-
-
-# What a loader of shared libraries, and the threading module, say.
+# Messages of the loader of shared libraries and of the threading module.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")
 _FULL = "; make room and run this again (`seglog retain --free` takes whole old segments, and needs no room itself)"
-_STREAMS = ("standard output", "standard error")  # what retention makes no room for
+_STREAMS = ("standard output", "standard error")  # retention makes no room for these
 
 
 class UsageError(errors.SeglogError):
-    """Options that do not go together, or an argument that cannot be; exit code 2."""
+    """Options that contradict each other, or an impossible argument; exit code 2."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """The exit code of an error that left a command."""
+    """Returns the exit code for an error."""
     if isinstance(error, UsageError):
         return ExitCode.USAGE
     if missing_extra(error) is not None:
@@ -66,14 +69,14 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 
 def message_of(error: BaseException) -> str:
-    """One sentence for an operator."""
+    """Returns one sentence for an operator."""
     extra = missing_extra(error)
     if extra is not None:
         return f"this needs an extra that is not installed: pip install 'seglog[{extra}]'"
     if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
-        return SENTENCES[type(error)]
+        return SIGNAL_MESSAGES[type(error)]
     if is_out_of_memory(error):
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     if isinstance(error, OSError):
@@ -86,38 +89,40 @@ def message_of(error: BaseException) -> str:
 
 
 def missing_extra(error: BaseException) -> str | None:
-    """The extra that would bring the package that could not be imported, or None."""
+    """Returns the extra that has the package that could not be imported, or None."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     return EXTRAS.get(error.name.partition(".")[0])
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the system refused memory, or a thread; it says so in several ways."""
+    """True if the system refused memory or a thread, which it reports in several ways."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     return isinstance(error, ImportError | RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
 
 
 def _is_refused_mode(error: BaseException) -> bool:
-    """Whether SEGLOG_KERNELS asks for what cannot be had (`seglog.kernels._mode`)."""
+    """True if SEGLOG_KERNELS asks for a mode that is not available (`seglog.kernels._mode`)."""
     return isinstance(error, ImportError) and error.name == "seglog.kernels"
 
 
 def guard(console: Console, run: Callable[[], int | None]) -> int:
-    """Runs a command; returns its exit code, or that of the error that left it."""
+    """Runs a command; returns its exit code, or that of its error."""
     try:
         code = run() or ExitCode.DONE
         console.flush()
     except (Exception, KeyboardInterrupt) as error:
-        if _is_frame_exit(error):
-            raise
+        import typer
+
+        if isinstance(error, typer.Exit | typer.Abort | typer.TyperException):
+            raise  # for the frame above
         return report(console, error)
     return int(code)
 
 
 def report(console: Console, error: BaseException) -> int:
-    """Says on stderr what went wrong; returns the exit code."""
+    """Prints the error on stderr; returns its exit code."""
     code = exit_code_of(error)
     if code is ExitCode.PIPE_CLOSED:
         return int(code)
@@ -131,12 +136,12 @@ def report(console: Console, error: BaseException) -> int:
 
 
 def report_outside(arguments: Sequence[str], error: BaseException) -> int:
-    """The same where no option has been parsed, or outside of all commands."""
+    """Reports an error from outside all commands, before options are parsed."""
     return report(Console(as_json="--json" in arguments, verbose=int("-v" in arguments)), error)
 
 
 def exit_error(code: ExitCode, error: BaseException) -> dict[str, object]:
-    """The last line of stderr under `--json`: the code, the error's class and what it knows."""
+    """Returns the last line of stderr under `--json`: the code, the error's class and its fields."""
     record: dict[str, object] = {"type": "exit_error", "code": int(code), "error": type(error).__name__}
     record["message"] = message_of(error)
     for name in ("path", "position", "first_offset", "last_offset", "offset", "pid"):
@@ -146,8 +151,42 @@ def exit_error(code: ExitCode, error: BaseException) -> dict[str, object]:
     return record
 
 
-def _is_frame_exit(error: BaseException) -> bool:
-    """Exits and usage errors that Typer raises belong to the frame above."""
-    import typer
+class Unreadable:
+    """Skips partitions that cannot be read: warns, and remembers it for the exit code.
 
-    return isinstance(error, typer.Exit | typer.Abort | typer.TyperException)
+    With `alone`, the partition was the only one named, and its error ends the command.
+    """
+
+    def __init__(self, session: Session, *, alone: bool = False) -> None:
+        self._session, self._alone = session, alone
+        self.count = 0
+
+    @classmethod
+    def among(cls, session: Session, targets: Sequence[Target]) -> Unreadable:
+        """For a command that goes through these targets."""
+        from seglog.scan.listing import TargetKind
+
+        return cls(session, alone=len(targets) == 1 and targets[0].kind is not TargetKind.LOG_DIRECTORY)
+
+    @contextmanager
+    def passing_over(self, directory: Path) -> Iterator[None]:
+        """Reports an error while reading `directory`, and goes on. A partition deleted meanwhile is no error."""
+        try:
+            yield
+        except (OSError, errors.NotALogError) as error:
+            named = isinstance(error, errors.NotALogError) or isinstance(error.filename, str | bytes)
+            if self._alone or not named:  # standard output has no name
+                raise
+            if self._session.fs.status(directory, follow=False) is not None:
+                self.tell(directory, error)
+
+    def tell(self, directory: Path, error: Exception) -> None:
+        """Counts and reports one partition."""
+        self.count += 1
+        text = message_of(error)
+        self._session.console.warning(text if str(directory) in text else f"{directory}: {text}")
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """INCOMPLETE if anything was skipped."""
+        return ExitCode.INCOMPLETE if self.count else ExitCode.DONE

@@ -1,7 +1,7 @@
-"""Findings and diagnoses by their code: how many of each there are, and the first three.
+"""Groups findings and diagnoses by code: a count, and the first three of each.
 
-A directory of a broker that was killed has hundreds of findings of few kinds. They are counted as they come and shown
-at the end, the gravest first; an interrupted command shows what it has. With --all each is shown at once.
+The directory of a killed broker has hundreds of findings of few kinds. They are counted as they come and shown at the
+end, the gravest first; an interrupted command shows those so far. With --all each is shown at once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ SEVERITIES = ("error", "warning", "info")
 GRAVITIES = ("blocker", "danger", "note")
 
 Every = Annotated[
-    bool, flag("--all -a", "Show all of them, not only the first three of each code. JSON lines always show all.")
+    bool, flag("--all -a", "Show every one, not only the first three of each code. JSON lines always show all.")
 ]
 
 
 @dataclass(frozen=True)
 class FindingsShown(OptionGroup):
-    """Which findings are shown. The exit code and the sums count all."""
+    """Chooses the findings to show. The exit code and the sums always count all."""
 
     every: Every = False
     severity: Annotated[
-        str | None, option("--severity", "error|warning|info", "Show only what is at least this grave.")
+        str | None, option("--severity", "error|warning|info", "Show only this severity and graver ones.")
     ] = None
     codes: Annotated[list[str] | None, option("--code", "CODE", "Show only findings with this code; repeatable.")] = (
         None
@@ -43,16 +43,16 @@ class FindingsShown(OptionGroup):
 
 @dataclass(frozen=True)
 class DiagnosesShown(OptionGroup):
-    """Which diagnoses are shown. The exit code and the sums count all."""
+    """Chooses the diagnoses to show. The exit code and the sums always count all."""
 
     every: Every = False
     severity: Annotated[
-        str | None, option("--severity", "blocker|danger|note", "Show only what is at least this grave.")
+        str | None, option("--severity", "blocker|danger|note", "Show only this severity and graver ones.")
     ] = None
 
 
 def checked_codes(codes: Sequence[str]) -> frozenset[str]:
-    """The codes of findings that were asked for; wrong usage for what is none."""
+    """Returns the codes of findings that were asked for; raises UsageError for an unknown one."""
     from seglog.evidence.findings import CODES
 
     for code in codes:
@@ -63,7 +63,7 @@ def checked_codes(codes: Sequence[str]) -> frozenset[str]:
 
 @dataclass
 class Group(Generic[Row]):
-    """The rows of a code: the first ones, and how many there are."""
+    """The rows with one code: the first ones, and their number."""
 
     severity: str
     code: str
@@ -72,13 +72,13 @@ class Group(Generic[Row]):
 
     @property
     def more(self) -> int:
-        """How many are not among the first."""
+        """The number of rows that are not among the first."""
         return self.count - len(self.first)
 
 
 @dataclass(frozen=True)
 class Look(Generic[Row]):
-    """How rows of a kind are shown: `one` by itself, `group` with a heading. `levels` begin with the gravest."""
+    """How rows are shown: `one` alone, `group` with a heading. `levels` go from the gravest to the mildest."""
 
     levels: Sequence[str]
     level_of: Callable[[Row], str]
@@ -88,7 +88,7 @@ class Look(Generic[Row]):
 
 
 class Grouped(Generic[Row]):
-    """Takes rows as they are found; shows them at its end, or at once (`--all`, `--json`). `-q` shows none."""
+    """Collects rows; shows them at its end, or at once with `--all` or `--json`. `-q` shows none."""
 
     def __init__(self, session: Session, look: Look[Row], asked: FindingsShown | DiagnosesShown) -> None:
         least = look.levels[-1] if asked.severity is None else one_of("--severity", asked.severity, look.levels)
@@ -99,7 +99,7 @@ class Grouped(Generic[Row]):
         self._groups: dict[tuple[str, str], Group[Row]] = {}
 
     def add(self, row: Row) -> None:
-        """One more row."""
+        """Adds a row."""
         level, code = self._look.level_of(row), self._look.code_of(row)
         if self._silent or level not in self._shown or (self._codes and code not in self._codes):
             return

@@ -1,8 +1,11 @@
-"""What `--help` and the manual pages say of a command, from one description of it.
+"""The text of `--help` and of the manual pages, both from one description of a command.
 
-`describe` takes a command of Typer's tree apart: synopsis, arguments, options and the docstring's prose and
-examples. `--help` shows it on a terminal, `manual.py` writes it as a page: they cannot differ. The first
-paragraph of a docstring is the summary; a paragraph that begins with `Examples:` ends it.
+`describe` takes a command of Typer's tree apart: synopsis, arguments, options, and the docstring's prose and examples.
+`--help` prints it, and `manual.py` writes it as a page, so they cannot differ. The first paragraph of a docstring is
+the summary; a last paragraph that begins with `Examples:` holds the examples.
+
+Typer's own help is not used: at 80 columns it cuts 28 of the 33 summaries short, fills examples into paragraphs, and
+lists a command's own options among the ten common ones. It takes the same time (0.09 s).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _NAMES_WIDTH = 26
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An argument or option: how it is written (`-n, --dry-run`), and what it does."""
+    """An argument or option: how it is written (`-n, --dry-run`) and what it does."""
 
     names: str
     text: str
@@ -32,7 +35,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A command as its documentation shows it. `common` are the options that every command has."""
+    """The parts of a command's documentation. `common` are the options of every command."""
 
     path: str
     synopsis: str
@@ -48,7 +51,7 @@ class Description:
 def describe(command: Any, path: str, common: Sequence[str] = ()) -> Description:
     """Takes a command of Typer's tree apart.
 
-    `path` is how it is called; `common` names the options to set apart.
+    `path` is how it is called; `common` names the options of every command, which are listed apart.
     """
     summary, paragraphs, examples = split_docstring(command.help or "")
     arguments = [p for p in command.params if p.param_type_name == "argument"]
@@ -75,7 +78,7 @@ def describe(command: Any, path: str, common: Sequence[str] = ()) -> Description
 
 
 def split_docstring(docstring: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Summary, further paragraphs and the lines of the examples."""
+    """Returns the summary, the further paragraphs, and the lines of the examples."""
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
     examples: tuple[str, ...] = ()
     if paragraphs[-1].startswith("Examples:"):
@@ -85,7 +88,7 @@ def split_docstring(docstring: str) -> tuple[str, tuple[str, ...], tuple[str, ..
 
 
 def render(description: Description, width: int | None = None) -> str:
-    """The text of `--help`."""
+    """Returns the text of `--help`."""
     columns = min(shutil.get_terminal_size().columns, _WIDEST) if width is None else width
     blocks = [f"Usage: {description.synopsis}", _prose(description.summary, columns)]
     blocks += [_prose(paragraph, columns) for paragraph in description.paragraphs]
@@ -93,7 +96,7 @@ def render(description: Description, width: int | None = None) -> str:
         ("Commands", description.commands),
         ("Arguments", description.arguments),
         ("Options", description.options),
-        ("Options everywhere", description.common),
+        ("Options of every command", description.common),
     )
     blocks += ["\n".join([f"{title}:", *_terms(terms, columns)]) for title, terms in sections if terms]
     if description.examples:
@@ -127,7 +130,7 @@ def _written(argument: Any, in_synopsis: bool = False) -> str:
 
 
 def _names(option: Any) -> list[str]:
-    """How an option may be written, the short form first."""
+    """Returns the spellings of an option, the short form first."""
     return sorted((*option.opts, *option.secondary_opts), key=lambda name: name.startswith("--"))
 
 
@@ -148,7 +151,7 @@ def _show(context: typer.Context, asked: bool) -> None:
 
 
 def show_text(text: str) -> None:
-    """Text of our own, written to stdout before any option says how."""
+    """Writes text of our own to stdout, before the options are parsed."""
     console = Console()
     console.block(text)
     console.flush()

@@ -1,17 +1,15 @@
-"""The manual pages, made of the command tree, the docstrings, FORMAT.md and the registry of findings.
+"""Generates the manual pages from the command tree, the docstrings, FORMAT.md and the registry of findings.
 
     python -m seglog_cli.manual [DIRECTORY]
 
-writes them all below `man/`, and the list of modules in `core/ARCHITECTURE.md`; a test fails when what is
-there differs from what this would write. A command's docstring gives summary, description and examples; a
-`MANUAL` text in its module, if any, is added to the description.
+writes all pages below `man/`, and the list of modules in `core/ARCHITECTURE.md`. A test fails if the files differ from
+what this would write. A command's docstring has its summary, description and examples.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import importlib
 import re
 import sys
 from pathlib import Path
@@ -30,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def descriptions() -> list[Description]:
-    """All commands, those of groups too, in the order of `seglog --help`."""
+    """Returns all commands, including those of groups, in the order of `seglog --help`."""
     tree = typer.main.get_command(build())
     found: list[Description] = []
     for name, command in getattr(tree, "commands", {}).items():
@@ -41,7 +39,7 @@ def descriptions() -> list[Description]:
 
 
 def pages(root: Path = ROOT) -> dict[str, str]:
-    """Path below `man/` → text of the page."""
+    """Returns the pages: path below `man/` → text."""
     every = descriptions()
     found = {"man1/seglog.1": _main_page(every)}
     for name in COMMANDS:
@@ -53,7 +51,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
 
 
 def write(directory: Path) -> list[Path]:
-    """Writes the pages and removes those of commands that are gone; returns what is there now."""
+    """Writes the pages and removes those of former commands; returns the pages that are there now."""
     made = {directory / name: text for name, text in pages().items()}
     for old in directory.glob("man?/*"):
         if old not in made:
@@ -95,7 +93,6 @@ def _command_page(name: str, own: list[Description]) -> str:
         lines += [f'.SS "{roff.escaped(one.path)}"', roff.inline(one.summary)] if len(own) > 1 else []
         for text in one.paragraphs or ((one.summary,) if len(own) == 1 else ()):
             lines += roff.paragraph(text)
-    lines += roff.of_markdown(_written_text(name))
     lines += roff.section("ARGUMENTS AND OPTIONS", *_options(own))
     examples = [line for one in own for line in one.examples]
     lines += roff.section("EXAMPLES", *roff.literal(examples)) if examples else []
@@ -120,11 +117,6 @@ def _exit_status() -> list[str]:
     return roff.terms([(str(int(code)), code.meaning) for code in ExitCode])
 
 
-def _written_text(name: str) -> str:
-    module = importlib.import_module(f"seglog_cli.commands.{name.replace('-', '_')}")
-    return str(getattr(module, "MANUAL", ""))
-
-
 def _format_page(markdown: str) -> str:
     lines = [roff.title("seglog-format", 5, VERSION)]
     lines += roff.section("NAME", "seglog\\-format \\- the files of a Kafka log directory, byte by byte")
@@ -136,11 +128,11 @@ def _findings_page() -> str:
     from seglog.prognosis.cases import CASES
 
     lines = [roff.title("seglog-findings", 7, VERSION)]
-    lines += roff.section("NAME", "seglog\\-findings \\- what seglog verify and seglog doctor can find")
+    lines += roff.section("NAME", "seglog\\-findings \\- the findings of seglog verify and seglog doctor")
     lines += roff.section("DESCRIPTION")
     lines += roff.paragraph(
         "`seglog verify` reports facts about files. `seglog doctor` reports what a Kafka 4.3 broker would do with them."
-        " Both use codes, which stay the same from version to version."
+        " Both use codes, which stay the same in every version."
     )
     lines += roff.section("FINDINGS OF VERIFY")
     lines += roff.paragraph("Each entry gives the severity, the meaning, what a broker does, and the repair.")
@@ -153,9 +145,9 @@ def _findings_page() -> str:
         lines += roff.terms([(kind.code, text)])
     lines += roff.section("DIAGNOSES OF DOCTOR")
     lines += roff.paragraph(
-        "A blocker keeps the broker from starting or takes the log directory offline; a danger loses data, serves what"
-        " it should not, or stops a background thread; a note is settled by the broker alone, or is worth knowing. The"
-        " message names the place; a diagnosis may be graver or lighter than said here where that place calls for it."
+        "A blocker keeps the broker from starting or takes the log directory offline. A danger loses data, serves data"
+        " that it should not, or stops a background thread. A note is settled by the broker, or is worth knowing. The"
+        " message names the place; depending on the place, a diagnosis may be graver or milder than listed here."
     )
     for case in CASES.values():
         what = {"log_directory": "LOGDIR", "partition": "PARTITION", "path": "PATH"}
@@ -169,7 +161,7 @@ def _page(lines: list[str]) -> str:
 
 
 def module_list(root: Path = ROOT) -> str:
-    """Every module of the engine and the first sentence of its docstring, for `core/ARCHITECTURE.md`."""
+    """Lists the engine's modules with the first sentence of their docstrings, for `core/ARCHITECTURE.md`."""
     packages: dict[str, list[str]] = {}
     for path in sorted((root / "core" / "seglog").rglob("*.py")):
         docstring = ast.get_docstring(ast.parse(path.read_text()))
@@ -181,7 +173,7 @@ def module_list(root: Path = ROOT) -> str:
 
 
 def with_module_list(architecture: str, modules: str) -> str:
-    """The page with its list of modules replaced; the list stands between two comments, at the end if there is none."""
+    """Replaces the list of modules on the page. The list is between two comments; without them it is appended."""
     before, _, rest = architecture.partition(LIST_BEGINS)
     _, _, after = rest.partition(LIST_ENDS)
     heading = "" if rest else "\n## Every module\n\n"

@@ -1,12 +1,11 @@
-"""The options that every command takes, and the decorator that adds them.
+"""The options that every command takes, the decorator that adds them, and shared parameter types.
 
     @command
     def ls(session: Session, paths: Paths) -> int: …
 
-A command names its own parameters; `command` adds the common ones after them, builds the `Session`, runs the
-function under `failures.guard` and leaves with its exit code. A parameter whose type is an `OptionGroup` stands for all
-options that the group declares. Everything else here is a shared parameter type. Every option that takes a value has a
-metavar, which the help and the manual show.
+A command declares its own parameters. `command` adds the common ones after them, builds the `Session`, runs the
+function under `failures.guard`, and ends with its exit code. A parameter whose type is an `OptionGroup` stands for all
+options that the group declares. Every option that takes a value has a metavar, which help and manual show.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ Member = TypeVar("Member", bound=_Labelled)
 
 
 def _time(text: str | int | RelativeTime) -> int | RelativeTime:
+    """Parses a time. It is relative if its value depends on the current time."""
     if isinstance(text, RelativeTime):
         return text
     from seglog.units import parse_time
@@ -75,22 +75,22 @@ def _read(parse: Callable[[str], int], text: str | int) -> int:
 
 
 def option(name: str, metavar: str, help_text: str, *, least: int | None = None) -> Any:
-    """An option that takes a value; `name` may hold a short form after a blank. A number is `least` or more."""
+    """Declares an option with a value. `name` may add a short form after a blank; a number is at least `least`."""
     return typer.Option(*name.split(), metavar=metavar, min=least, help=help_text)
 
 
 def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
-    """An option that takes a time, as epoch milliseconds."""
+    """Declares an option that takes a time and yields epoch milliseconds."""
     return typer.Option(name, metavar="TIME", parser=_time, help=help_text, hidden=hidden)
 
 
 def size_option(name: str, help_text: str, least: int | None = None, *, hidden: bool = False) -> Any:
-    """An option that takes a size, as bytes, from `least` on."""
+    """Declares an option that takes a size and yields bytes, at least `least`."""
     return typer.Option(name, metavar="SIZE", parser=_from(least, _size), help=help_text, hidden=hidden)
 
 
 def duration_option(name: str, help_text: str, least: int | None = None) -> Any:
-    """An option that takes a duration, as milliseconds, from `least` on."""
+    """Declares an option that takes a duration and yields milliseconds, at least `least`."""
     return typer.Option(name, metavar="DURATION", parser=_from(least, _duration), help=help_text)
 
 
@@ -105,57 +105,57 @@ def _from(least: int | None, read: Callable[[str | int], int]) -> Callable[[str 
 
 
 def offset_option(name: str, help_text: str) -> Any:
-    """An option that takes an offset."""
+    """Declares an option that takes an offset or a count."""
     return typer.Option(name, metavar="N", min=0, help=help_text)
 
 
 def flag(name: str, help_text: str) -> Any:
-    """An option without a value; `name` may hold a short form after a blank."""
+    """Declares an option without a value; `name` may add a short form after a blank."""
     return typer.Option(*name.split(), help=help_text)
 
 
 def argument(metavar: str, help_text: str) -> Any:
-    """An argument, or several."""
+    """Declares an argument."""
     return typer.Argument(metavar=metavar, help=help_text)
 
 
 Paths = Annotated[
     list[Path],
-    argument(
-        "PATH", "Segments and other log files, partition directories or log directories; where only read, URLs, too."
-    ),
+    argument("PATH", "Segments or other log files, partition directories, or log directories; URLs too, for reading."),
 ]
 Directories = Annotated[list[Path], argument("PATH", "Partition directories or log directories.")]
 OnePath = Annotated[Path, argument("PATH", "A partition directory or a log directory.")]
 Partition = Annotated[Path, argument("PARTITION", "A partition directory: TOPIC-NUMBER in a log directory.")]
 LogDirectoryPath = Annotated[Path, argument("LOGDIR", "A log directory: one of a broker's log.dirs.")]
 DryRun = Annotated[bool, flag("--dry-run -n", "Show what would be done, and change nothing.")]
-NoKeep = Annotated[bool, flag("--no-keep", "Do not keep what is cut. `seglog undo` cannot give it back then.")]
-Check = Annotated[bool, flag("--check", "As --dry-run, and exit with 1 when the plan is not empty.")]
+NoKeep = Annotated[bool, flag("--no-keep", "Do not keep what is cut: `seglog undo` cannot bring it back.")]
+Check = Annotated[bool, flag("--check", "The same as --dry-run, but exit with 1 if there is something to do.")]
 Quarantine = Annotated[
     Path | None,
     option(
         "--quarantine",
         "DIR",
-        "The directory that keeps what is removed (default: .seglog-quarantine beside the log directory).",
+        "The directory for removed data (default: .seglog-quarantine beside the log directory).",
     ),
 ]
 OverridePolicy = Annotated[
     bool,
-    flag("--override-policy", "Follow a rule that deletes or compacts what the cluster's own configuration keeps."),
+    flag(
+        "--override-policy", "Apply a rule even if it deletes or compacts what the cluster's own configuration keeps."
+    ),
 ]
 MetadataDirectory = Annotated[
     Path | None,
     option(
         "--metadata-dir",
         "LOGDIR",
-        "The log directory with the cluster's metadata, if it is another one (metadata.log.dir).",
+        "The log directory that has the cluster's metadata, if it is another one (metadata.log.dir).",
     ),
 ]
 
 
 def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
-    """What `text` means; else wrong usage."""
+    """Parses an option's text; raises UsageError for a ValueError."""
     try:
         return parse(text)
     except ValueError as error:
@@ -163,26 +163,26 @@ def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
 
 
 def one_of(option: str, value: str, choices: Sequence[str]) -> str:
-    """`value`, when it is one of the choices; else wrong usage."""
+    """Returns `value`; raises UsageError if it is not one of the choices."""
     if value not in choices:
         raise UsageError(f"{option}: {value!r} is not one of {', '.join(choices)}")
     return value
 
 
 def labelled(option: str, label: str, members: Iterable[Member]) -> Member:
-    """The member of an enumeration that has the label; else wrong usage."""
+    """Returns the member of an enumeration with this label; raises UsageError if there is none."""
     found = {member.label: member for member in members}
     return found[one_of(option, label, tuple(found))]
 
 
 def check_keeping(no_keep: bool, quarantine: Path | None) -> None:
-    """Wrong usage for a quarantine in which nothing would be kept."""
+    """Raises UsageError for a quarantine together with --no-keep."""
     if no_keep and quarantine is not None:
         raise UsageError("--quarantine and --no-keep contradict each other")
 
 
 def require_policy(policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> None:
-    """Wrong usage for a --policy that is not one of `policies`, or that is given for a whole log directory."""
+    """Raises UsageError for a --policy that is not one of `policies`, or that is given for a log directory."""
     from seglog.operations.workspace import policy_misuse
 
     problem = policy_misuse("--policy", policy, policies, targets)
@@ -194,10 +194,11 @@ def _common(
     as_json: Annotated[bool, flag("--json", "Write JSON lines to standard output.")] = False,
     quiet: Annotated[bool, flag("--quiet -q", "Write only data and errors, no messages.")] = False,
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Write details, too, such as where the time went.")
+        int, typer.Option("--verbose", "-v", count=True, help="Write details too, such as where the time went.")
     ] = 0,
     color: Annotated[
-        ColorChoice, option("--color", "auto|always|never", "When to use colour. With auto, NO_COLOR counts.")
+        ColorChoice,
+        option("--color", "auto|always|never", "When to use colour. With auto, NO_COLOR and FORCE_COLOR count."),
     ] = "auto",
     progress: Annotated[
         ProgressChoice, option("--progress", "auto|plain|none", "How to show progress on standard error.")
@@ -207,35 +208,27 @@ def _common(
     ] = None,
     config: Annotated[
         Path | None,
-        option("--config", "FILE", "The configuration file, in YAML (default: SEGLOG_CONFIG, ./seglog.yaml, …)."),
+        option("--config", "FILE", "The configuration file, in YAML (default: $SEGLOG_CONFIG, ./seglog.yaml, …)."),
     ] = None,
     overrides: Annotated[
-        list[str] | None, option("--set", "KEY=VALUE", "Set a configuration value, by Kafka's key; repeatable.")
+        list[str] | None, option("--set", "KEY=VALUE", "Set a configuration value by Kafka's key; repeatable.")
     ] = None,
     now: Annotated[
         int | None,
-        time_option("--now", "Take this as the current time: RFC 3339, epoch milliseconds, or a span such as -1h."),
+        time_option("--now", "Use this as the current time: RFC 3339, epoch milliseconds, or relative such as -1h."),
     ] = None,
     show_help: HelpOption = False,
 ) -> None:
-    """Never called: its signature is the list of common options."""
+    """Is never called: its signature is the list of common options."""
 
 
 _COMMON = inspect.signature(_common, eval_str=True).parameters
 COMMON_OPTIONS = tuple(_COMMON)
-CONTEXT: dict[str, Any] = {"help_option_names": []}  # `--help` is an option like the others, so that its text is ours
+CONTEXT: dict[str, Any] = {"help_option_names": []}  # `help.HelpOption` takes the place of Typer's --help
 
 
 class OptionGroup:
-    """A dataclass whose fields are options: what several commands take alike, declared once."""
-
-
-def _declared(parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """The options that a parameter stands for."""
-    kind = parameter.annotation
-    if not (isinstance(kind, type) and issubclass(kind, OptionGroup)):
-        return [parameter]
-    return list(inspect.signature(kind, eval_str=True).parameters.values())
+    """Base of dataclasses whose fields are options that several commands share."""
 
 
 Command = TypeVar("Command", bound=Callable[..., int | None])
@@ -244,9 +237,10 @@ Command = TypeVar("Command", bound=Callable[..., int | None])
 def takes_urls(
     *names: str, only_with: Sequence[str] = (), not_with: Sequence[str] = ()
 ) -> Callable[[Command], Command]:
-    """Of a command's parameters those that may be URLs, because it only reads there.
+    """Marks the parameters of a command that may be URLs, because the command only reads there.
 
-    `only_with`: flags of which one makes it only read; `not_with`: flags that make it write.
+    `only_with` names flags of which one must be given so that the command only reads; `not_with` names flags that make
+    it write.
     """
 
     def mark(function: Command) -> Command:
@@ -267,7 +261,7 @@ _URLS: dict[Callable[..., int | None], _Urls] = {}
 
 
 def _require_local(function: Callable[..., int | None], arguments: Mapping[str, Any]) -> None:
-    """Wrong usage for a URL where the command would write."""
+    """Raises UsageError for a URL where the command would write."""
     from seglog.remote_path import RemotePath
 
     urls = _URLS.get(function, _Urls((), (), ()))
@@ -287,25 +281,27 @@ def _require_local(function: Callable[..., int | None], arguments: Mapping[str, 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Makes a Typer command of a function that takes a `Session` and its own parameters.
 
-    The function returns its exit code (None: 0). Its docstring is the text of `--help` and of its manual
-    page.
+    The function returns its exit code (None: 0). Its docstring is the text of `--help` and of its manual page.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    declared = {parameter.name: _declared(parameter) for parameter in own}
+    groups = {p.name for p in own if isinstance(p.annotation, type) and issubclass(p.annotation, OptionGroup)}
+    declared = {
+        p.name: [*inspect.signature(p.annotation, eval_str=True).parameters.values()] if p.name in groups else [p]
+        for p in own
+    }
 
     def run(**values: Any) -> None:
         common = {name: values.pop(name) for name in COMMON_OPTIONS}
-        common.pop("show_help")  # it ended the process before
+        del common["show_help"]  # its callback has already shown the help
         session = open_session(**common)
 
         def called() -> int | None:
             session.check_configuration()
             arguments = {}
             for parameter in own:
-                names = [option.name for option in declared[parameter.name]]
-                given = {name: _at(session, values[name]) for name in names}
-                is_group = names != [parameter.name]
-                arguments[parameter.name] = parameter.annotation(**given) if is_group else given[parameter.name]
+                given = {option.name: _absolute(session, values[option.name]) for option in declared[parameter.name]}
+                in_group = parameter.name in groups
+                arguments[parameter.name] = parameter.annotation(**given) if in_group else given[parameter.name]
             _require_local(function, arguments)
             code = function(session, **arguments)
             session.tell_unused()
@@ -319,7 +315,10 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     every = (*(option for options in declared.values() for option in options), *_COMMON.values())
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
     if completing.VARIABLE in os.environ:
-        _offer_values(parameters)
+        for parameter in parameters:
+            for info in getattr(parameter.annotation, "__metadata__", ()):
+                if hasattr(info, "autocompletion"):
+                    info.autocompletion = completing.offer_of(info.metavar, parameter.name)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.common_options = COMMON_OPTIONS  # type: ignore[attr-defined]
@@ -327,14 +326,6 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     return run
 
 
-def _offer_values(parameters: Iterable[inspect.Parameter]) -> None:
-    """Gives each option and argument what a shell may offer for it."""
-    for parameter in parameters:
-        for info in getattr(parameter.annotation, "__metadata__", ()):
-            if hasattr(info, "autocompletion"):
-                info.autocompletion = completing.offer_of(info.metavar, parameter.name)
-
-
-def _at(session: Session, value: Any) -> Any:
-    """The value, with a relative time made one of the session's clock."""
+def _absolute(session: Session, value: Any) -> Any:
+    """Returns the value; a relative time becomes absolute by the session's clock."""
     return session.clock.now_ms() + value.distance_ms if isinstance(value, RelativeTime) else value

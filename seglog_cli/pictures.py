@@ -1,8 +1,8 @@
-"""The pictures of the terminal in README: commands run on a pseudo-terminal, drawn by rich as SVG.
+"""Makes the pictures of the terminal in README: runs commands on a pseudo-terminal and draws them with rich as SVG.
 
     python -m seglog_cli.pictures [DIRECTORY]
 
-writes them to `pictures/`. The logs are a copy of a fixture that is damaged on the way; nothing else is needed.
+writes them to `pictures/`. The logs are a copy of a fixture, damaged on the way; nothing else is needed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ PICTURES = {
     "stats": (80, "seglog stats --sizing customers-0"),
     "clean": (80, "seglog clean --dry-run --roll customers-0"),
 }
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Zl-lh]|\r")  # of the cursor; what sets a style stays
-# rich's own page names fonts on other machines; a picture in a repository asks nobody.
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Zl-lh]|\r")  # of the cursor; sequences that set a style stay
+# rich's own page loads fonts from other machines; a picture in a repository loads nothing.
 _PAGE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
@@ -52,7 +52,7 @@ font-size: {char_height}px; line-height: {line_height}px; }}
 
 
 def write(directory: Path) -> list[Path]:
-    """Writes all pictures."""
+    """Writes all pictures; returns their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     made = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -65,7 +65,7 @@ def write(directory: Path) -> list[Path]:
 
 
 def damaged_copy(directory: Path) -> Path:
-    """The log directory of a broker, with four batches damaged, an index lost and files of the same age."""
+    """Copies the log directory of a broker; damages four batches, removes an index, gives all files one age."""
     shutil.copytree(FIXTURE, directory)
     for partition in directory.iterdir():
         if partition.is_dir() and partition.name not in (*KEPT, "__cluster_metadata-0"):
@@ -85,7 +85,7 @@ def damaged_copy(directory: Path) -> Path:
 
 
 def shown(line: str, columns: int, directory: Path) -> str:
-    """What a command writes to a terminal of so many columns, styles included."""
+    """Returns what a command writes to a terminal of this width, including styles."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     command = [sys.executable, "-m", "seglog_cli", *line.split()[1:], "--progress", "none"]
@@ -108,12 +108,12 @@ def shown(line: str, columns: int, directory: Path) -> str:
 def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 1 << 16)
-    except OSError:  # the other end is closed, and everything was read
+    except OSError:  # the other end is closed and everything is read
         return b""
 
 
 def picture(line: str, text: str, columns: int) -> str:
-    """The SVG of a terminal that shows a command line and what it wrote."""
+    """Returns the SVG of a terminal that shows a command line and its output."""
     from rich.console import Console
     from rich.text import Text
 

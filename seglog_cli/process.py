@@ -1,15 +1,15 @@
-"""What the process does around a command line: standard streams, signals, the exit code.
+"""The process around a command line: standard streams, signals, threads, the exit code.
 
-1. Standard streams that are closed get a descriptor that takes nothing, so that no file of ours becomes number 1.
-2. SIGINT, SIGTERM and SIGHUP end the process with one sentence and 128 + number. While a command runs, the first one
-   raises in the main thread, so that every `with` and `finally` on the way out runs; the second ends at once, as a
-   crash would. Before a command runs nothing has begun, and after it the outcome stands: then one ends at once, too.
-3. What the standard streams do not take is thrown away at the end, as the interpreter would complain (exit code 120).
+1. A closed standard stream gets a descriptor that takes nothing, so that no file of ours becomes descriptor 1.
+2. SIGINT, SIGTERM and SIGHUP end the process with one sentence and 128 + number. While a command runs, the first signal
+   raises in the main thread, so that every `with` and `finally` on the way out runs; a second one ends the process at
+   once, as a crash would. Before a command runs nothing has begun, and after it the outcome stands: there the first
+   signal ends the process at once.
+3. Output that the standard streams do not take is discarded at the end: the interpreter would complain (exit code 120).
+4. NumPy's linear algebra library, which nothing here needs, starts no threads: while they wait for their first work
+   they keep a processor busy for longer than a small log takes.
 
-4. numpy's library for linear algebra, which nothing here needs, starts no threads: while they wait for their first work
-   they keep a processor busy, longer than a small log takes.
-
-Only light modules are imported here: until `main` has begun, a signal ends the process without a word (`__main__`).
+Only light modules are imported here: until `main` has begun, a signal ends the process without a message (`__main__`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from seglog_cli.interruptions import SENTENCES, HungUpError, TerminatedError
+from seglog_cli.exit_codes import SIGNAL_MESSAGES, HungUpError, TerminatedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _STREAMS = ("stdin", "stdout", "stderr")
 _AGAIN_SECONDS = 0.001
-# New objects between two looks for cycles. Python's 700 makes it look some hundred times while modules are imported,
-# which are there to stay.
+# New objects between two collections of cycles. With Python's default of 700 there are some hundred collections while
+# modules are imported, whose objects stay.
 _YOUNG_OBJECTS = 10_000
 _TWICE = "ended at once by a second signal, as by a crash; the next command that writes settles what was begun"
 
@@ -41,7 +41,7 @@ _RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError, si
 
 
 class Signals:
-    """What a signal does now, and which one came."""
+    """The effect of a signal at this moment, and the signal that came."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.as_json = "--json" in arguments
@@ -50,7 +50,7 @@ class Signals:
         self.received: int | None = None
 
     def arm(self) -> None:
-        """Takes over the signals, except those that whoever started us has switched off (`nohup`, `&`)."""
+        """Installs the handlers, except for signals that the parent process ignores (`nohup`, `&`)."""
         for number in _RAISED:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
@@ -69,16 +69,16 @@ class Signals:
 
     def _end_at_once(self, number: int, kind: type[KeyboardInterrupt]) -> NoReturn:
         code = 128 + number
-        sentence = SENTENCES[kind] if self.received is None else _TWICE
-        said = f"error: {sentence}\n"
+        sentence = SIGNAL_MESSAGES[kind] if self.received is None else _TWICE
+        text = f"error: {sentence}\n"
         if self.as_json:
-            said += f'{{"type":"exit_error","code":{code},"error":"{kind.__name__}","message":"{sentence}"}}\n'
+            text += f'{{"type":"exit_error","code":{code},"error":"{kind.__name__}","message":"{sentence}"}}\n'
         with contextlib.suppress(OSError):
-            os.write(2, said.encode())
+            os.write(2, text.encode())
         os._exit(code)
 
     def _on_unraisable(self, unraisable: Any) -> None:
-        """A signal raised where no exception can go on (a finalizer, a callback from C) is raised again soon."""
+        """Raises a signal again that came where no exception can propagate (a finalizer, a callback from C)."""
         if self.received is not None and issubclass(unraisable.exc_type, KeyboardInterrupt):
             number, self.received = self.received, None
             signal.signal(signal.SIGALRM, lambda _, frame: self._on_signal(number, frame))
@@ -92,13 +92,13 @@ class Signals:
 
     @staticmethod
     def _ignore() -> None:
-        """At the very end: what Python tears down then is no place for a handler."""
+        """At the very end, when Python is torn down and no handler can run."""
         for number in _RAISED:
             signal.signal(number, signal.SIG_IGN)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and ends the process with the exit code."""
+    """Runs the command line and ends the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     signals = Signals(given)
     signals.arm()
@@ -107,15 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     open_streams()
     code = _guarded(given, signals)
     signals.outcome = code
-    # Python notes an interrupt that leaves code which was given as a string, as dataclasses are made of, and would end
-    # the process by SIGINT, whoever has handled it; running another string forgets that.
+    # Python remembers an interrupt that left code compiled from a string (dataclasses are such code), and would end the
+    # process by SIGINT although it was handled. Running another string clears that.
     exec("")
     discard_unwritten()
     sys.exit(code)
 
 
 def _guarded(arguments: list[str], signals: Signals) -> int:
-    """The exit code of the command line, also where a signal falls between what handles it and what it guards."""
+    """Returns the command line's exit code, even if a signal comes between two handlers."""
     from seglog_cli.app import run
     from seglog_cli.failures import report_outside
 
@@ -130,15 +130,15 @@ def _guarded(arguments: list[str], signals: Signals) -> int:
 
 
 def open_streams() -> None:
-    """Gives descriptors 0, 1 and 2 and their Python files where whoever started us has closed them.
+    """Opens descriptors 0, 1 and 2, and their Python files, where the parent process has closed them.
 
-    A descriptor that is free would be that of the next file that is opened, and everybody's output would go there.
+    Otherwise the next file that is opened would get a free descriptor, and all output would go there.
     """
     for number, name in enumerate(_STREAMS):
         try:
             os.fstat(number)
         except OSError:
-            # the wrong way round, so that using it is an error (EBADF), as on a closed one
+            # opened for the wrong direction, so that using it fails with EBADF as on a closed descriptor
             os.open(os.devnull, os.O_WRONLY if name == "stdin" else os.O_RDONLY)
         if getattr(sys, name) is None:
             raw = io.FileIO(number, "r" if name == "stdin" else "w", closefd=False)
@@ -147,7 +147,7 @@ def open_streams() -> None:
 
 
 def discard_unwritten() -> None:
-    """Writes what is buffered; lets go nowhere what cannot be, so that the interpreter's own flush stays silent."""
+    """Flushes the streams; discards what they do not take, so that the interpreter's own flush stays silent."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,11 +1,11 @@
-"""Progress on stderr: the steps of the work redrawn in place on a terminal, a line every ten seconds, or nothing.
+"""Progress on stderr: steps redrawn in place on a terminal, a line every ten seconds, or nothing.
 
-`auto` redraws when stderr is a terminal, and shows nothing otherwise. A display receives how far the work is and
-decides nothing; it draws at most ten times a second, when something was done. Where work is not counted in bytes,
-`unit` names what is counted.
+`auto` redraws if stderr is a terminal, and otherwise shows nothing. A display is told how far the work is and decides
+nothing; it draws at most ten times a second, and only after progress. Work is counted in bytes unless `unit` names
+something else.
 
-What it says holds: the rate is that of the last half minute, the time that is left goes by it and is not shown before
-there is something to go by; a step that is repeated and a wait for the disk are named.
+The rate is that of the last half minute. The remaining time follows from it, and is shown only when there is enough to
+estimate it. A repeated step and a wait for the disk are named.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ ProgressChoice = Literal["auto", "plain", "none"]
 _FRAME_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
 _WINDOW_SECONDS = 30.0
-_LEAST_SECONDS = 2.0  # before that, a rate says nothing of what is left
+_LEAST_SECONDS = 2.0  # before that, the rate predicts nothing
 _LEAST_SHARE = 0.01
 _STEPS_SHOWN = 4
 
 
 class Pace:
-    """How fast a step goes on: bytes (or what else is counted) a second over the last half minute."""
+    """The speed of a step: bytes (or other units) a second over the last half minute."""
 
     def __init__(self, now: float) -> None:
         self._started = now
         self._samples: deque[tuple[float, int]] = deque([(now, 0)])
 
     def add(self, now: float, done: int) -> None:
-        """So much is done by now."""
+        """Records how much is done at a moment."""
         self._samples.append((now, done))
         while len(self._samples) > 2 and now - self._samples[1][0] > _WINDOW_SECONDS:
             self._samples.popleft()
 
     def rate(self) -> float:
-        """What was done a second, of late."""
+        """Returns the units done a second."""
         (first, before), (last, done) = self._samples[0], self._samples[-1]
         return (done - before) / (last - first) if last > first else 0.0
 
     def left(self, total: int | None) -> float | None:
-        """Seconds until `total` is done at this rate; None where nothing tells yet."""
+        """Returns the seconds until `total` is done at this rate; None if that cannot be estimated yet."""
         last, done = self._samples[-1]
         rate = self.rate()
         if total is None or rate <= 0 or last - self._started < _LEAST_SECONDS or done < total * _LEAST_SHARE:
@@ -60,7 +60,7 @@ class Pace:
 
 
 class Progress:
-    """Shows nothing. `advance` takes what was done since the last call, `update` takes where the work stands."""
+    """Shows nothing. `advance` takes the amount done since the last call, `update` the amount done in all."""
 
     interval = float("inf")
 
@@ -80,38 +80,34 @@ class Progress:
 
     @property
     def reporter(self) -> Callable[[int, int], None] | None:
-        """`update`, or None where nothing will be shown, so that nobody counts for it."""
+        """`update`, or None if nothing will be shown, so that the caller need not count."""
         return None if self.interval == float("inf") else self.update
 
     def advance(self, size: int) -> None:
-        """`size` more is done."""
+        """Adds `size` to the work done."""
         self.update(self.done + size)
 
     def update(self, done: int, total: int | None = None, title: str | None = None) -> None:
-        """`done` of `total` is done; None leaves what was known."""
+        """Sets the work done; None leaves `total` or `title` as it was."""
         self.done, self.note = done, ""
         self.total = self.total if total is None else total
         self.title = self.title if title is None else title
-        now = time.monotonic()
-        if now - self._drawn >= self.interval:
-            self._show(now)
+        self._show_in_time()
 
     def begin(self, title: str, total: int | None) -> None:
-        """Another step of the work begins, counted from nothing."""
+        """Begins another step, counted from zero."""
         self.title, self.total, self.done, self.note = title, total, 0, ""
         self.started = time.monotonic()
         self.pace = Pace(self.started)
 
     def wait(self, what: str) -> None:
-        """The work now waits for something that cannot be counted, such as the disk; the next update ends that."""
+        """Shows that the work waits for something that cannot be counted, such as the disk, until the next update."""
         self.note = what
-        now = time.monotonic()
-        if now - self._drawn >= self.interval:
-            self._show(now)
+        self._show_in_time()
 
     def text(self) -> str:
-        """What is known of the step at work."""
-        if self.note:  # then no rate holds
+        """Returns the state of the current step."""
+        if self.note:  # no rate is valid while waiting
             return f"{portion(self.done, self.total, self.unit)}, {self.note}"
         return describe(self.done, self.total, self.pace, self.unit)
 
@@ -119,20 +115,22 @@ class Progress:
         """Shows the state."""
 
     def clear(self) -> None:
-        """Takes the display away, so that a line can be written."""
+        """Removes the display, so that a line can be written."""
 
     def close(self) -> None:
         """Ends the display."""
         self.clear()
 
-    def _show(self, now: float) -> None:
-        self._drawn = now
-        self.pace.add(now, self.done)
-        self.draw()
+    def _show_in_time(self) -> None:
+        now = time.monotonic()
+        if now - self._drawn >= self.interval:
+            self._drawn = now
+            self.pace.add(now, self.done)
+            self.draw()
 
 
 class PlainProgress(Progress):
-    """One line every ten seconds."""
+    """Writes a line every ten seconds."""
 
     interval = _PLAIN_SECONDS
 
@@ -145,7 +143,7 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(Progress):
-    """The last steps, a line each, that are drawn again in place."""
+    """Draws the last steps in place, one a line."""
 
     interval = _FRAME_SECONDS
 
@@ -174,7 +172,7 @@ class LiveProgress(Progress):
 
 
 def open_progress(console: Console, choice: ProgressChoice, title: str, total: int | None, unit: str = "") -> Progress:
-    """The display that `--progress` asks for; `-q` means none. Without a `unit` bytes are counted."""
+    """Opens the display for `--progress`; `-q` means none. Without a `unit` it counts bytes."""
     if choice == "none" or console.quiet:
         return Progress(title, total, unit)
     if choice == "plain":
@@ -184,7 +182,7 @@ def open_progress(console: Console, choice: ProgressChoice, title: str, total: i
 
 
 def describe(done: int, total: int | None, pace: Pace, unit: str = "") -> str:
-    """Such as `1.2 GB of 4.0 GB, 310 MB/s, 9 s left`, or `3 of 8 segments`."""
+    """Returns text such as `1.2 GB of 4.0 GB, 310 MB/s, 9 s left`, or `3 of 8 segments`."""
     text = portion(done, total, unit)
     if not unit and pace.rate() > 0:
         text += f", {bytes_text(round(pace.rate()))}/s"
@@ -193,23 +191,20 @@ def describe(done: int, total: int | None, pace: Pace, unit: str = "") -> str:
 
 
 def portion(done: int, total: int | None, unit: str) -> str:
-    """How much of how much; what is done is never more than the whole."""
+    """Returns how much of the total is done, at most all of it."""
     if total is None:
         return amount(done, unit)
-    return (
-        f"{min(done, total):,} of {total:,} {unit}"
-        if unit
-        else f"{bytes_text(min(done, total))} of {bytes_text(total)}"
-    )
+    done = min(done, total)
+    return f"{done:,} of {total:,} {unit}" if unit else f"{bytes_text(done)} of {bytes_text(total)}"
 
 
 def amount(done: int, unit: str) -> str:
-    """What is done: bytes, or so many of a unit."""
+    """Returns an amount of work: bytes, or a number of units."""
     return f"{done:,} {unit}" if unit else bytes_text(done)
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration to read, no finer than anybody knows it."""
+    """Returns a readable duration, no finer than an estimate can be."""
     whole = round(seconds)
     if whole < 90:
         return f"{whole} s"
@@ -217,7 +212,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def bytes_text(size: int) -> str:
-    """A size to read: three digits and a decimal unit."""
+    """Returns a readable size: three digits and a decimal unit."""
     value = float(size)
     for unit in ("B", "kB", "MB", "GB"):
         if abs(value) < 999.5:

@@ -1,4 +1,4 @@
-"""A little of roff: what the manual pages are made of. No page is written by hand."""
+"""The part of roff that the manual pages need. No page is written by hand."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\([^)]+\)")
 
 
 def escaped(text: str) -> str:
-    """Text that means itself: backslashes, hyphens, and a dot or quote at the start of a line."""
+    """Escapes text for roff: backslashes, hyphens, and a dot or quote at the start of a line."""
     safe = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     safe = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in safe)
     return "\n".join("\\&" + line if line.startswith((".", "\\(aq")) else line for line in safe.split("\n"))
 
 
 def inline(text: str) -> str:
-    """Prose with `code`, **strong** and [links](…): the first two in bold, of links the words."""
+    """Converts prose with `code`, **strong** and [links](…): the first two become bold, a link becomes its words."""
     parts, at = [], 0
     for match in _INLINE.finditer(text):
         parts.append(escaped(text[at : match.start()]))
@@ -27,29 +27,29 @@ def inline(text: str) -> str:
 
 
 def title(name: str, section: int, version: str) -> str:
-    """The first line of a page."""
+    """Returns the first line of a page."""
     return f'.TH {name.upper()} {section} "" "seglog {version}" "seglog manual"'
 
 
 def section(heading: str, *lines: str) -> list[str]:
-    """A section and its lines."""
+    """Returns a section: its heading and its lines."""
     return [f'.SH "{heading}"', *lines]
 
 
 def paragraph(text: str) -> list[str]:
-    """Prose; text with indented lines keeps them as they are."""
+    """Returns prose as a paragraph; text with indented lines keeps its lines."""
     if any(line[:1].isspace() for line in text.splitlines()):
         return literal(text.splitlines())
     return [".PP", inline(" ".join(text.split()))]
 
 
 def literal(lines: Iterable[str]) -> list[str]:
-    """Lines that are shown as they are."""
+    """Returns lines that are shown as they are."""
     return [".PP", ".nf", *(escaped(line) or "\\&" for line in lines), ".fi"]
 
 
 def terms(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """A list of words and what they mean."""
+    """Returns a list of words and their meanings."""
     lines: list[str] = []
     for word, meaning in pairs:
         lines += [".TP", f"\\fB{escaped(word)}\\fR", inline(meaning)]
@@ -57,7 +57,7 @@ def terms(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def of_markdown(text: str) -> list[str]:
-    """The Markdown that `core/FORMAT.md` uses: headings, prose, lists, tables, fenced blocks; the title is left out."""
+    """Converts Markdown as in `core/FORMAT.md`: headings, prose, lists, tables, fenced blocks; drops the title."""
     lines: list[str] = []
     for block in _blocks(text):
         first = block[0]
@@ -78,7 +78,7 @@ def of_markdown(text: str) -> list[str]:
 
 
 def _blocks(text: str) -> list[list[str]]:
-    """Paragraphs; a fenced block is one, blank lines and all; a heading ends with its line."""
+    """Splits text into blocks: paragraphs, fenced blocks with their blank lines, and headings."""
     blocks: list[list[str]] = []
     block: list[str] = []
     fenced = False
@@ -111,7 +111,7 @@ def _items(block: Sequence[str]) -> list[str]:
 
 
 def _table(block: Sequence[str]) -> list[str]:
-    """A table in aligned columns, without its rule."""
+    """Returns a table in aligned columns, without its rule."""
     rows = [[cell.strip().replace("`", "") for cell in line.strip().strip("|").split(" | ")] for line in block]
     rows = [row for row in rows if not all(set(cell) <= set("-:|") for cell in row)]
     widths = [max(len(row[i]) if i < len(row) else 0 for row in rows) for i in range(max(map(len, rows)))]

@@ -1,4 +1,4 @@
-"""The one grammar of "which records": what read, dump, export, diff and spark take alike, and how they are written."""
+"""The options that choose records, the same for read, dump, export, diff and spark, and how records are written."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ Isolation = Annotated[
     option(
         "--isolation",
         "read_committed|read_uncommitted",
-        "Whether to leave out records of aborted and open transactions (read_committed), or not.",
+        "With read_committed, leave out records of aborted and open transactions.",
     ),
 ]
 RecordLimit = Annotated[int | None, offset_option("--limit", "Stop after N records.")]
-DifferenceLimit = Annotated[int | None, offset_option("--limit", "Show at most N differences of each partition.")]
+DifferenceLimit = Annotated[int | None, offset_option("--limit", "Show at most N differences for each partition.")]
 BytesAs = Annotated[
-    str, option("--bytes", "auto|base64", "How to write keys, values and headers; auto: as text where they are UTF-8.")
+    str, option("--bytes", "auto|base64", "How to write keys, values and headers; auto writes UTF-8 as text.")
 ]
 Decode = Annotated[bool, flag("--decode", "Decode keys and values of Kafka's internal topics.")]
 
 
 @dataclass(frozen=True)
 class Chosen(OptionGroup):
-    """The options that choose records by what the records themselves say; None where one was not given."""
+    """Options that choose records by their own contents; None if not given."""
 
-    from_offset: Annotated[int | None, offset_option("--from-offset", "Begin at this offset.")] = None
-    to_offset: Annotated[int | None, offset_option("--to-offset", "End before this offset.")] = None
-    since: Annotated[int | None, time_option("--since", "Leave out records from before this time.")] = None
-    until: Annotated[int | None, time_option("--until", "Leave out records of this time or later.")] = None
+    from_offset: Annotated[int | None, offset_option("--from-offset", "Start at this offset.")] = None
+    to_offset: Annotated[int | None, offset_option("--to-offset", "Stop before this offset.")] = None
+    since: Annotated[int | None, time_option("--since", "Leave out records before this time.")] = None
+    until: Annotated[int | None, time_option("--until", "Leave out records at this time or later.")] = None
     key: Annotated[str | None, option("--key", "KEY", "Take only records with this key.")] = None
     isolation: Isolation = None
 
     def selection(self, isolation: str = "read_uncommitted") -> Selection:
-        """The records that are asked for; `isolation` is what counts where the option was not given. Wrong usage where
-        no record can lie between the bounds."""
+        """Returns the chosen records; `isolation` applies if the option was not given.
+
+        Raises UsageError if no record can be between the bounds.
+        """
         from seglog.dump.selection import Selection
         from seglog.model import Isolation as Level
 
@@ -53,7 +55,7 @@ class Chosen(OptionGroup):
             ("--from-offset and --to-offset", self.from_offset, self.to_offset),
         ):
             if first is not None and end is not None and first > end:
-                raise UsageError(f"{options}: the second is before the first, and no record lies between")
+                raise UsageError(f"{options}: the second is before the first, so no record is between them")
         return Selection(
             self.from_offset,
             self.to_offset,
@@ -65,7 +67,7 @@ class Chosen(OptionGroup):
         )
 
     def refuse(self, why: str, *names: str) -> None:
-        """Wrong usage when one of these options (by field) was given."""
+        """Raises UsageError if one of these options (by field) was given."""
         given = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name, None) is not None]
         if given:
             raise UsageError(f"{', '.join(given)}: {why}")
@@ -73,18 +75,18 @@ class Chosen(OptionGroup):
 
 @dataclass(frozen=True)
 class Wanted(Chosen):
-    """The same, and what the batches around the records say."""
+    """The same, and options that choose batches."""
 
     producer_id: Annotated[int | None, option("--producer-id", "ID", "Take only batches of this producer.")] = None
 
 
 def wants_base64(bytes_as: str) -> bool:
-    """What --bytes says; wrong usage for anything but auto and base64."""
+    """True if --bytes is base64. Raises UsageError for anything but auto and base64."""
     return one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
 
 
 def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> None:
-    """Wrong usage where --decode would change nothing, of partition directories with these names."""
+    """Raises UsageError if --decode would change nothing for partition directories with these names."""
     if not decode:
         return
     from seglog.dump.internal_topics import DECODERS, decoder_of
@@ -96,7 +98,7 @@ def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> N
 
 
 def renamed(session: Session, value: int | None, old: str, new: str, given: int | None) -> int | None:
-    """The value of an option that has another name now: the old name counts for one release more, with a note."""
+    """Returns the value of an option that was renamed: the old name works for one more release, with a note."""
     if given is None:
         return value
     if value is not None:

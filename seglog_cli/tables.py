@@ -1,4 +1,4 @@
-"""Tables: plain ones, aligned by blanks so that `awk` and `cut` work with them, and what a terminal may do better."""
+"""Tables: plain columns that `awk` and `cut` can read, and hints for a better layout on a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Cell(str):
-    """A cell of a table; on a terminal it has a `style` of the console, and a `short` form where room is scarce."""
+    """A cell of a table; on a terminal it has a `style` of the console, and a `short` form for narrow ones."""
 
     __slots__ = ("short", "style")
     style: str
@@ -22,9 +22,11 @@ class Cell(str):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns by number: `right` are set to the right, `spare` go where a terminal is narrow, `extra` are there only
-    where it is wide, and of `yielding` go as many as must, in this order, for a row to fit into a line. Plain text has
-    the spare and the yielding ones and never the extra ones."""
+    """The columns by number: `right` are right-aligned; `spare` are left out on a narrow terminal; `extra` are shown
+    only on a wide one; `yielding` are left out one by one, in this order, until a row fits on a line.
+
+    Plain text has the spare and yielding columns and never the extra ones.
+    """
 
     right: Sequence[int] = ()
     spare: Sequence[int] = ()
@@ -34,7 +36,7 @@ class Layout:
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> list[str]:
-    """Lines of a plain table. Without rows only the heading."""
+    """Returns the lines of a plain table; without rows, only the heading."""
     columns = [i for i in range(len(heading)) if i not in layout.extra]
     everything = [heading, *rows]
     widths = {i: max(len(row[i]) for row in everything) for i in columns}
@@ -46,12 +48,12 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout)
 
 
 def number_cell(value: int | None) -> str:
-    """A number, or a dash for what is not known."""
+    """Returns a number, or a dash for None."""
     return "-" if value is None else str(value)
 
 
 def time_cell(timestamp: int) -> Cell:
-    """A time, on a narrow terminal to the minute."""
+    """Returns a time; on a narrow terminal it is shown to the minute."""
     from seglog.units import format_time
 
     text = format_time(timestamp)

@@ -1,8 +1,8 @@
-"""What rich draws on a terminal: styles, tables that fit, panels, moving progress.
+"""Drawing on a terminal with rich: styles, tables that fit, panels, moving progress.
 
-Only `console` and `progress` import this module, and only where a terminal is there (or --color always asks for
-colour): help and pipes pay nothing for rich. Names and values are escaped before they come here, and rich takes them as
-plain text, never as markup. Everything goes out through the console's own streams.
+Only `console` and `progress` import this module, and only for a terminal (or for `--color always`): help and pipes do
+not load rich. Names and values are escaped before they come here, and rich takes them as plain text, never as markup.
+All output goes through the console's own streams.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ STYLES = {
     "strong": Style.parse("bold"),
     "dim": Style.parse("dim"),
 }
-_WIDE = 120  # from here on a table shows all that it has
-_NARROW = 100  # below this, short forms
+_WIDE = 120  # from this width on, a table shows all columns
+_NARROW = 100  # below this width, cells have their short forms
 _BAR_CELLS = 24
 _BETWEEN = 2  # blanks between columns
 
 
 def painted(style: str, text: str) -> str:
-    """`text` in one of STYLES, as a terminal takes it."""
+    """Returns `text` in one of STYLES, with a terminal's sequences."""
     return STYLES[style].render(text) if text else ""
 
 
 def width_of(descriptor: int) -> int:
-    """The columns of a terminal: COLUMNS, else what the terminal says, else 80."""
+    """Returns the columns of a terminal: COLUMNS, else those that the terminal reports, else 80."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)
@@ -55,7 +55,7 @@ def width_of(descriptor: int) -> int:
 
 
 class _Out(io.TextIOBase):
-    """A text file over the console's stream."""
+    """A text file that writes to the console's stream."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
@@ -69,7 +69,7 @@ class _Out(io.TextIOBase):
 
 
 class Screen:
-    """A terminal to draw on. `measured` says how wide it is by now; without it it stays as wide as it was."""
+    """A terminal to draw on. `measured` returns its current width; without it the width never changes."""
 
     def __init__(
         self, write: Callable[[bytes], object], width: int, color: bool, measured: Callable[[], int] | None = None
@@ -88,12 +88,12 @@ class Screen:
         )
 
     def measure(self) -> None:
-        """What is drawn from here on fits the terminal as it is now, which may have another size than at first."""
+        """Fits later drawing to the current size of the terminal."""
         if self._measured is not None:
             self.width = self.rich.width = self._measured()
 
     def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> None:
-        """A table that fits: below 100 columns short forms and fewer columns, from 120 on all there is."""
+        """Draws a table that fits: below 100 columns short forms and fewer columns, from 120 on all columns."""
         narrow = self.width < _NARROW
         dropped = {*(layout.spare if narrow else ()), *(() if self.width >= _WIDE else layout.extra)}
         columns = [i for i in range(len(heading)) if i not in dropped]
@@ -111,8 +111,10 @@ class Screen:
         self.rich.print(Padding(drawn, (0, 0, 0, layout.indent)) if layout.indent else drawn)
 
     def line(self, pieces: Sequence[tuple[str, str]], hang: int) -> None:
-        """A line of (style or "", text); where it is too long it is broken between words, and goes on `hang` cells
-        further in."""
+        """Draws a line of (style or "", text).
+
+        A long line is broken between words and continues `hang` cells further in.
+        """
         text = Text(overflow="fold")
         for style, piece in pieces:
             text.append(piece, STYLES.get(style))
@@ -127,7 +129,7 @@ class Screen:
             self.rich.print(Text(" " * (indent + further)) + part, soft_wrap=True)
 
     def panel(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
-        """A box of what can be done: a command, and below it what for."""
+        """Draws a box of (command, purpose) pairs."""
         grid = Table.grid(padding=(0, 0))
         for command, why in rows:
             grid.add_row(Text(escaped(command), style="bold", overflow="fold"))
@@ -143,14 +145,14 @@ def _text(cell: str, narrow: bool) -> Text:
 
 
 class Moving:
-    """The steps of a work, drawn again in place. Nothing is drawn but when it is told to: no thread, no timer."""
+    """Steps of work, redrawn in place. Drawing happens only on request: no thread, no timer."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._live: Live | None = None
 
     def draw(self, steps: Sequence[tuple[str, float | None, str]]) -> None:
-        """`steps` are (title, share that is done or None, what else there is to say), the last one at work."""
+        """Draws `steps`: (title, share done or None, more text), the last one being at work."""
         self._screen.measure()
         drawn = self._rows(steps)
         if self._live is None:
@@ -166,7 +168,7 @@ class Moving:
         self._live.update(drawn, refresh=True)
 
     def clear(self) -> None:
-        """Takes the display away."""
+        """Removes the display."""
         if self._live is not None:
             self._live.stop()
             self._live = None

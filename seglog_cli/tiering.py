@@ -1,4 +1,4 @@
-"""Tiered storage on the command line: the options of all reading commands, and the paths that they read instead."""
+"""Tiered storage on the command line: the options of the reading commands, and the file system that shows a tier."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tiers(OptionGroup):
-    """How a path in tiered storage is read. When it was read, `grave` are the remarks that something is missing, and
-    `lacking` says that something else could not be read.
+    """How a path in tiered storage is read.
+
+    After reading, `grave` holds the remarks about missing data, and `lacking` is True if something else could not be
+    read.
     """
 
     local: Annotated[
         Path | None,
-        option("--local", "LOGDIR", "The log directory with the local part of a PATH that lies in tiered storage."),
+        option("--local", "LOGDIR", "The log directory with the local part of a PATH in tiered storage."),
     ] = None
     tier_key: Annotated[
         list[str] | None,
         option(
             "--tier-key",
             "[ID=]FILE",
-            "The private key (PEM) for what a tier has encrypted with key pair ID; repeatable.",
+            "The private key (PEM) for data that a tier has encrypted with key pair ID; repeatable.",
         ),
     ] = None
     remote_metadata: Annotated[
@@ -42,7 +44,7 @@ class Tiers(OptionGroup):
         option(
             "--remote-metadata",
             "DIR",
-            "A log directory with __remote_log_metadata, or one of its partitions; repeatable.",
+            "A log directory that has __remote_log_metadata, or one of its partitions; repeatable.",
         ),
     ] = None
     grave: list[Remark] = field(default_factory=list, init=False)
@@ -50,9 +52,9 @@ class Tiers(OptionGroup):
     _heard: set[str] = field(default_factory=set, init=False)
 
     def seen(self, session: Session, paths: Sequence[Path], *, warn_of_runs: bool = True) -> tuple[Session, list[Path]]:
-        """The session and the paths to go on with; the same ones where no path lies in tiered storage.
+        """Returns the session and the paths to work with; they are unchanged if no path is in tiered storage.
 
-        Warns of log directories in which a run is unfinished, unless the command itself looks at that.
+        Also warns of log directories with an unfinished run, unless the command checks that itself.
         """
         from seglog.tiers.recognition import recognise
 
@@ -60,9 +62,11 @@ class Tiers(OptionGroup):
             session.warn_of_runs([*paths, *filter(None, (self.local,))])
         recognised = recognise(session.fs, paths)
         if not any(found.is_tier for found in recognised):
-            self._refuse_without_tier()
+            given = {"--local": self.local, "--tier-key": self.tier_key, "--remote-metadata": self.remote_metadata}
+            for name in (name for name, value in given.items() if value is not None):
+                raise UsageError(f"{name} is only for a PATH in tiered storage, and none of these is one")
             return session, list(paths)
-        # not before: most paths are no tier, and all that reads one would be imported with each command
+        # imported only now: most paths are no tier
         from seglog.tiers.view import show_tiers
 
         fs, shown = show_tiers(session.fs, recognised, self.options(session), lambda found: self.hear(session, [found]))
@@ -71,7 +75,7 @@ class Tiers(OptionGroup):
         return looking, shown
 
     def hear(self, session: Session, remarks: Iterable[Remark]) -> None:
-        """Says what must be known about a tier, each thing once."""
+        """Reports remarks about a tier, each one once."""
         from seglog.tiers.segments import GRAVE
 
         for found in remarks:
@@ -83,7 +87,7 @@ class Tiers(OptionGroup):
                 self.grave.append(found)
 
     def options(self, session: Session) -> TierOptions:
-        """What the engine wants to know."""
+        """Returns these options as the engine takes them."""
         from seglog.tiers.partition import TierOptions
         from seglog.tiers.segments import Keys
 
@@ -91,7 +95,7 @@ class Tiers(OptionGroup):
         return TierOptions(self.local, keys, self._metadata(session))
 
     def code(self, code: ExitCode, instead: ExitCode = ExitCode.INCOMPLETE) -> ExitCode:
-        """A command's exit code, or `instead` of DONE where the tier lacks something."""
+        """Returns a command's exit code; `instead` of DONE if the tier lacks something."""
         return instead if self.grave and code is ExitCode.DONE else code
 
     def _metadata(self, session: Session) -> RemoteLogs | None:
@@ -106,11 +110,6 @@ class Tiers(OptionGroup):
         if found.unreadable > len(found.problems):
             session.console.warning(f"{found.unreadable - len(found.problems)} more records or batches cannot be read")
         return found
-
-    def _refuse_without_tier(self) -> None:
-        given = {"--local": self.local, "--tier-key": self.tier_key, "--remote-metadata": self.remote_metadata}
-        for name in (name for name, value in given.items() if value is not None):
-            raise UsageError(f"{name} is only for a PATH in tiered storage, and none of these is one")
 
 
 def _key(session: Session, text: str) -> tuple[str, PrivateKey]:

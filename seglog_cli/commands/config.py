@@ -12,7 +12,7 @@ from seglog_cli.parameters import PlainCommand
 from seglog_cli.session import Session
 
 app = typer.Typer(
-    help="Shows which configuration values count for a log, and why.",
+    help="Shows which configuration values apply to a log, and why.",
     rich_markup_mode=None,
     context_settings=CONTEXT,
 )
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """Shows which configuration values count for a log, and why."""
+    """Shows which configuration values apply to a log, and why."""
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
@@ -29,17 +29,20 @@ def group(show_help: HelpOption = False) -> None:
 def show(
     session: Session,
     path: OnePath,
-    every: Annotated[bool, flag("--all -a", "Show defaults, too.")] = False,
+    every: Annotated[bool, flag("--all -a", "Show defaults too.")] = False,
     metadata_dir: MetadataDirectory = None,
 ) -> None:
     """Shows each configuration value of a partition's topic, or of a log directory's broker, and its source.
 
-    A value of the topic itself wins over every default, as in a broker. It comes, in this order, from options and
-    --set, from the environment, from the configuration file's entry for the topic, or from the topic's own
-    configuration in the cluster's metadata (__cluster_metadata-0). A default comes from what the metadata says of this
-    broker, then of all brokers; then from the brokers' names (log.retention.hours) in --set and the environment; then
-    from the top level of the file; at last from Kafka. A value of the topic that lets more records go than the metadata
-    says is marked. Defaults are shown with --all.
+    Values that differ from the defaults are shown; --all shows the defaults too. A value that lets more records go than
+    the cluster's metadata says is marked.
+
+    As in a broker, a value set for the topic itself wins over every default. It is looked for in this order: options
+    and --set, the environment, the topic's entry in the configuration file, and the topic's own configuration in the
+    cluster's metadata (__cluster_metadata-0).
+
+    A default is looked for in this order: the metadata of this broker, then of all brokers; the brokers' names
+    (log.retention.hours) in --set and the environment; the top level of the file; and Kafka's own default.
 
     Examples:
       seglog config show customers-0

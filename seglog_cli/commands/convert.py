@@ -1,4 +1,4 @@
-"""`seglog convert`: a partition with another magic or codec."""
+"""`seglog convert`: copies a partition with another magic or codec."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, labelled, option, takes_urls
@@ -20,10 +21,12 @@ from seglog_cli.tiering import Tiers
 def run(
     session: Session,
     partition: Partition,
-    output: Annotated[Path, option("--output -o", "DIR", "The new partition directory, or a directory to make it in.")],
+    output: Annotated[
+        Path, option("--output -o", "DIR", "The new partition directory, or a directory to create it in.")
+    ],
     tiers: Tiers,
     magic: Annotated[
-        int, typer.Option("--magic", metavar="2|1|0", min=0, max=2, help="The format of the new records.")
+        int, typer.Option("--magic", metavar="2|1|0", min=0, max=2, help="The record format (magic) to write.")
     ] = 2,
     codec: Annotated[
         str | None,
@@ -36,10 +39,12 @@ def run(
 ) -> int:
     """Rewrites a partition with another record format or codec; the source is only read.
 
-    Offsets and timestamps stay. Between batches of magic 2, producers, transactions and leader epochs stay too. Magic 0
-    and 1 have no headers, transactions or zstd: a log that has them is an error. Magic 0 has no timestamps. Damage is
-    an error too: first copy what is good with `salvage`. Segment sizes and index intervals come from the configuration
-    (`--set segment.bytes=…`).
+    Offsets and timestamps stay the same. From magic 2 to magic 2, producers, transactions and leader epochs stay too.
+
+    Magic 0 and 1 have no headers, transactions or zstd, so converting a log that has them is an error. Magic 0 has no
+    timestamps. Damage is an error too: first copy the good batches with `salvage`.
+
+    Segment sizes and index intervals come from the configuration (`--set segment.bytes=…`).
 
     Examples:
       seglog convert orders-none-0 -o converted --codec zstd
@@ -67,8 +72,6 @@ def run(
         record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
         session.console.json({**record, **dataclasses.asdict(done)})
     else:
-        from seglog.units import count_text
-
         before = f"{count_text(done.batches_read, 'batch')} of {done.bytes_read} bytes"
         after = f"{done.batches_written} of {done.bytes_written} bytes"
         session.console.line(f"{directory}: {before} became {after}; the log ends at offset {end}")

@@ -1,12 +1,16 @@
-"""`seglog diff`: copies of a partition compared."""
+"""`seglog diff`: compares copies of a partition."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import UsageError
+from seglog_cli.failures import Unreadable, UsageError
 from seglog_cli.options import argument, command, one_of, option, size_option, takes_urls
 from seglog_cli.selecting import DifferenceLimit, Wanted
 from seglog_cli.session import Session
@@ -14,10 +18,10 @@ from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.dump.selection import Selection
+    from seglog.inspect.diff import Difference
 
 MOST_ROWS = 10_000
 MEMORY_BYTES = 256 << 20
-
 Copies = Annotated[list[Path], argument("COPY", "Copies of a partition, or log directories that hold them.")]
 ComparedLevel = Annotated[str, option("--level", "bytes|batches|view", "What to compare.")]
 
@@ -35,19 +39,26 @@ def run(
         int | None,
         size_option(
             "--memory",
-            "Memory for the tables of view, at least 1MiB (default: 256MiB). Less memory takes more passes.",
+            "Memory for the tables of --level view, at least 1MiB (default: 256MiB). Less takes more passes.",
             least=1 << 20,
         ),
     ] = None,
 ) -> int:
     """Compares two or more copies of a partition: replicas, a backup, before and after.
 
-    bytes compares the .log files. batches compares what lies at each offset, wherever segments were rolled. view
-    compares the latest value of each key that a reader of committed records sees, which compaction must not change.
-    --from-offset, --to-offset, --since and --producer-id choose batches, or for view records; --until, --key and
-    --isolation are for view. --limit bounds the differences shown of each partition (for view 10,000), and the last
-    line says where there are more. Where checksums show which copy is right, the output says so. In log directories, it
-    compares partitions of the same name. The exit code is 1 when there is a difference.
+    --level says what is compared:
+
+      bytes    the .log files
+      batches  the batch at each offset, wherever segments were rolled
+      view     the latest value of each key that a reader of committed records
+               sees, which compaction must not change
+
+    When checksums show which copy is right, the output says so. In log directories, partitions of the same name are
+    compared. The exit code is 1 if there is a difference.
+
+    --from-offset, --to-offset, --since and --producer-id choose batches, or with view, records. --until, --key and
+    --isolation are only for view. --limit bounds the differences shown for each partition (with view: 10,000 by
+    default); the last line says whether there are more.
 
     Examples:
       seglog diff broker1/orders-0 broker2/orders-0
@@ -56,11 +67,9 @@ def run(
     """
     from seglog.inspect.diff_view import ViewOptions
     from seglog.operations.diff import copies_by_partition, differences
-    from seglog_cli.unreadable import Unreadable
-    from seglog_cli.views.difference import show_diff_summary, show_difference
 
     most = MOST_ROWS if limit is None and level == "view" else limit
-    asked = None if most is None else most + 1  # one more tells whether there are more
+    asked = None if most is None else most + 1  # one more, to know whether there are more
     options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), asked or MOST_ROWS)
     session, copies = tiers.seen(session, copies)
     try:
@@ -83,7 +92,7 @@ def run(
 
 
 def check_level(level: str, wanted: Wanted, memory: int | None = None) -> Selection:
-    """The records that count at a level; wrong usage for what has no meaning there."""
+    """Returns the records that count at a level; raises UsageError for options that have no meaning there."""
     from seglog.operations.diff import LEVELS
 
     one_of("--level", level, LEVELS)
@@ -95,3 +104,53 @@ def check_level(level: str, wanted: Wanted, memory: int | None = None) -> Select
     if level != "view" and memory is not None:
         raise UsageError("--memory is for --level view")
     return wanted.selection("read_committed" if level == "view" else "read_uncommitted")
+
+
+def show_difference(console: Console, found: Difference, partition: str, copies: Sequence[str]) -> None:
+    """Shows one difference: JSON, or text."""
+    if console.as_json:
+        row = found.as_dict(partition, copies)
+        if found.key is not None:
+            row.update(key_fields(found.key))
+        console.json(row)
+        return
+    kind = console.styled(found.kind, "warning")
+    what = partition if not found.file else f"{partition}/{found.file}"
+    where = _offsets(found) if found.level != "bytes" else ""
+    key = "" if found.key is None else f" key {found.key.decode('utf-8', 'backslashreplace')!r}"
+    missing = [name for name, has in zip(copies, found.has, strict=True) if not has]
+    lacks = f"; not in {', '.join(missing)}" if missing and len(missing) < len(copies) else ""
+    right = "" if not found.right else f"; right: {', '.join(copies[i] for i in found.right)}"
+    console.line(f"{kind} {what}{key}{where}: {found.message}{lacks}{right}")
+
+
+def key_fields(key: bytes) -> dict[str, str]:
+    """Returns `key` if it is UTF-8, else `key_b64`."""
+    try:
+        return {"key": key.decode()}
+    except UnicodeDecodeError:
+        return {"key_b64": base64.b64encode(key).decode()}
+
+
+def show_diff_summary(console: Console, partitions: int, shown: int, cut: int, exit_code: int) -> None:
+    """Shows how much was compared and how many differences there are, or in how many partitions there are more."""
+    if console.as_json:
+        counts = {"partitions": partitions, "differences": shown, "partitions_with_more": cut}
+        console.json({"type": "summary", "exit_code": exit_code, **counts})
+        return
+    verdict = console.styled(count_text(shown, "difference"), "warning") if shown or cut else ""
+    verdict = verdict or console.styled("no difference", "good")
+    more = f" shown; there are more in {count_text(cut, 'partition')} (--limit)" if cut else ""
+    console.line(f"{count_text(partitions, 'partition')} compared: {verdict}{more}")
+
+
+def _offsets(found: Difference) -> str:
+    if found.offsets:
+        each = ", ".join("none" if offset is None else str(offset) for offset in found.offsets)
+        return f" offsets {each}"
+    if found.first_offset is None:
+        return ""
+    if found.last_offset is None:
+        return f" from offset {found.first_offset}"
+    batches = "" if found.count == 1 else f" ({count_text(found.count, 'batch')})"
+    return f" offsets {found.first_offset} to {found.last_offset}{batches}"

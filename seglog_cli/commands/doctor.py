@@ -1,48 +1,63 @@
-"""`seglog doctor`: would a broker start on this log directory, and what would it do to the data?"""
+"""`seglog doctor`: whether a broker would start on a log directory, and what it would do to the data."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.grouping import DiagnosesShown, Grouped
+from seglog_cli.grouping import GRAVITIES, DiagnosesShown, Group, Grouped, Look
 from seglog_cli.options import argument, command, flag, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
+from seglog_cli.views.findings import show_group
+
+if TYPE_CHECKING:
+    from seglog.prognosis.doctor import Diagnosis, DoctorSummary
 
 _STEPS_SHOWN = 8
+_STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
 
 
 @command
 @takes_urls("log_directories")
 def run(
     session: Session,
-    log_directories: Annotated[list[Path], argument("LOGDIR", "Log directories: all that one broker has in log.dirs.")],
+    log_directories: Annotated[
+        list[Path], argument("LOGDIR", "The log directories of one broker: all of its log.dirs.")
+    ],
     shown: DiagnosesShown,
     tiers: Tiers,
     quick: Annotated[
         bool, flag("--quick", "Read only names, indexes, log ends, and what recovery would read.")
     ] = False,
 ) -> int:
-    """Says whether a Kafka 4.3 broker would start here, and what it would do to the data.
+    """Tells whether a Kafka 4.3 broker would start here, and what it would do to the data.
 
-    Each row is a blocker (the broker does not start, or takes the directory offline), a danger (it cuts, deletes or
-    serves what it should not, or one of its threads dies) or a note (it settles that by itself). Each names the place,
-    what the broker does, and the command that mends it. A broker that finds the clean-shutdown marker trusts what is
-    there. Without the marker it recovers; what that would cost is tried in memory. Nothing is changed, created or
-    locked.
+    Each row is one of these, and names the place, what the broker does, and the command that mends it:
 
-    The rows are grouped by code and counted, the gravest first. Of each code the first three are shown; --all shows
-    every one. The exit code is 1 when there is a blocker or a danger; with -q it alone tells. Give all directories of a
-    broker at once, so that what lies in two of them is found.
+      blocker  the broker does not start, or takes the directory offline
+      danger   it cuts, deletes or serves what it should not, or one of its
+               threads dies
+      note     it settles this by itself
+
+    Give all log directories of one broker at once, so that partitions that are in two of them are found. Nothing is
+    changed, created or locked.
+
+    A broker that finds the clean-shutdown marker trusts the files. Without the marker it recovers every log; the doctor
+    tries that recovery in memory to find what it would cost.
+
+    Rows are grouped by code and counted, the gravest first. The first three of each code are shown; --all shows every
+    row. The exit code is 1 if there is a blocker or a danger. -q prints nothing: only the exit code tells.
 
     Examples:
       seglog doctor /var/lib/kafka/data
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
     """
     from seglog.prognosis.doctor import Doctor
-    from seglog_cli.views.doctor import look, show_doctor_summary
 
     session, log_directories = tiers.seen(session, log_directories, warn_of_runs=False)
     mends: dict[str, str] = {}
@@ -66,3 +81,65 @@ def run(
     show_doctor_summary(session.console, summary, int(code))
     session.console.next_steps(list(mends.items())[:_STEPS_SHOWN])
     return code
+
+
+def look(console: Console) -> Look[Diagnosis]:
+    """Returns how diagnoses are shown."""
+
+    def group(found: Group[Diagnosis]) -> None:
+        """Shows a reaction of the broker or a command once, below the rows, if all rows share it."""
+        first = found.first[0]
+        same_broker = all(row.broker == first.broker for row in found.first)
+        same_command = all(row.command == first.command for row in found.first)
+        rows = []
+        for row in found.first:
+            rows.append(_placed(row))
+            rows += [] if same_broker else [f"  broker: {row.broker}"]
+            rows += [] if same_command or not row.command else [f"  mend:   {row.command}"]
+        below = [f"broker: {first.broker}"] if same_broker else []
+        below += [f"mend:   {first.command}"] if same_command and first.command else []
+        show_group(console, found, rows, _STYLES, below)
+
+    return Look(
+        levels=GRAVITIES,
+        level_of=lambda row: row.gravity.value,
+        code_of=lambda row: row.code,
+        one=lambda row: show_diagnosis(console, row),
+        group=group,
+    )
+
+
+def show_diagnosis(console: Console, row: Diagnosis) -> None:
+    """Shows one JSON line, or up to three lines of text."""
+    if console.as_json:
+        console.json(row.as_dict())
+        return
+    gravity = console.styled(row.gravity.value, _STYLES[row.gravity.value])
+    console.line(f"{gravity} {row.code} {_placed(row)}")
+    console.line(f"  broker: {row.broker}")
+    if row.command:
+        console.line(f"  mend:   {row.command}")
+
+
+def _placed(row: Diagnosis) -> str:
+    place = "/".join(part for part in (row.partition or row.log_directory, row.file) if part)
+    if row.partition and row.file == row.partition:
+        place = row.partition
+    where = "" if row.position is None else f" position {row.position}"
+    more = "" if row.count < 2 else f" (and {row.count - 1} more)"
+    return f"{place}{where}: {row.message}{more}"
+
+
+def show_doctor_summary(console: Console, summary: DoctorSummary, exit_code: int) -> None:
+    """Shows the verdict."""
+    if console.as_json:
+        counts = dataclasses.asdict(summary)
+        console.json({"type": "summary", "exit_code": exit_code, "loads": summary.loads, **counts})
+        return
+    if console.quiet:
+        return
+    verdict = "a broker would start" if summary.loads else "a broker would not start"
+    counted = ((summary.blockers, "blocker"), (summary.dangers, "danger"), (summary.notes, "note"))
+    found = ", ".join(count_text(n, name) for n, name in counted if n) or "nothing wrong"
+    style = "error" if summary.blockers else "warning" if summary.dangers else "good"
+    console.line(f"{count_text(summary.partitions, 'partition')}: {console.styled(verdict, style)}; {found}")

@@ -19,24 +19,28 @@ def run(
     paths: Paths,
     wanted: Wanted,
     tiers: Tiers,
-    records: Annotated[bool, flag("--records -r", "Show records, too, not only batch headers.")] = False,
+    records: Annotated[bool, flag("--records -r", "Show records too, not only batch headers.")] = False,
     every_file: Annotated[
-        bool, flag("--all -a", "In directories, show indexes, snapshots and checkpoints, too.")
+        bool, flag("--all -a", "In directories, show indexes, snapshots and checkpoints too.")
     ] = False,
-    untrusted: Annotated[bool, flag("--untrusted", "Show records of batches whose checksum is wrong, too.")] = False,
+    untrusted: Annotated[bool, flag("--untrusted", "Show records of batches whose checksum is wrong too.")] = False,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
     limit: RecordLimit = None,
 ) -> int:
     """Shows batches and records, and the contents of every other Kafka file.
 
-    A file's name says what it holds: a segment, an index, a snapshot, a checkpoint, a metadata snapshot, or a file of
-    Kafka 0.7. LOGDIR/TOPIC stands for the partitions of a topic. The dump reports damage where it lies and goes on
-    after it; the exit code is then 1. Records of a batch whose checksum is wrong appear only with --untrusted, and are
-    marked. --limit counts records, or batches where no records are shown. With --isolation read_committed, batches of
-    aborted and open transactions and all that follows the first open one are left out, as for a consumer. With
-    --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders make of
-    them; in JSON, keys and values are then objects.
+    The file's name decides how it is shown: a segment, an index, a snapshot, a checkpoint, a metadata snapshot, or a
+    file of Kafka 0.7. LOGDIR/TOPIC stands for all partitions of a topic.
+
+    Damage is reported where it is, and the dump goes on after it; the exit code is then 1. Records of a batch whose
+    checksum is wrong are shown only with --untrusted, and are marked.
+
+    --limit counts records, or batches if no records are shown. --isolation read_committed leaves out batches of aborted
+    and open transactions, and everything after the first open one, as for a consumer.
+
+    --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
+    keys and values are then objects.
 
     Examples:
       seglog dump orders-lz4-0 --limit 2

@@ -40,22 +40,25 @@ def run(
     skip_record_metadata: Annotated[
         bool, flag("--skip-record-metadata", "Show only keys and payloads of records.")
     ] = False,
-    verify_index_only: Annotated[bool, flag("--verify-index-only", "Check indexes, and show no entries.")] = False,
+    verify_index_only: Annotated[
+        bool, flag("--verify-index-only", "Check indexes without showing their entries.")
+    ] = False,
     index_sanity_check: Annotated[
-        bool, flag("--index-sanity-check", "Check only what a broker checks of an index.")
+        bool, flag("--index-sanity-check", "Check only what a broker checks in an index.")
     ] = False,
     max_bytes: Annotated[int, size_option("--max-bytes", "Read only this much of each .log file.")] = 2**31 - 1,
     max_message_size: Annotated[
         int,
         size_option("--max-message-size", "Accepted for compatibility, without effect: batches of any size are read."),
     ] = 5242880,
-    untrusted: Annotated[bool, flag("--untrusted", "Show records of batches whose checksum is wrong, too.")] = False,
+    untrusted: Annotated[bool, flag("--untrusted", "Show records of batches whose checksum is wrong too.")] = False,
 ) -> int:
     """Takes the options of kafka-dump-log and prints its text.
 
-    Where Kafka's tool works, standard output is the same. Where it does not, this goes on: damage is reported, what
-    follows it is shown, and the exit code is 1; records of a batch whose checksum is wrong are not shown as if they
-    were genuine; nothing is ever created.
+    Where Kafka's tool works, standard output is the same.
+
+    Where Kafka's tool fails, this command goes on: it reports the damage, shows what follows, and exits with 1. It does
+    not show records of a batch whose checksum is wrong as if they were genuine, and it never creates a file.
 
     Examples:
       seglog dump-log --files orders-lz4-0/00000000000000000000.log --deep-iteration

@@ -1,12 +1,21 @@
-"""`seglog explain`: why is it so?"""
+"""`seglog explain`: why a partition is in its present state."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
 
+from seglog_cli.console import Console
 from seglog_cli.options import MetadataDirectory, Partition, command, flag, takes_urls
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
+from seglog_cli.tables import Layout
 from seglog_cli.tiering import Tiers
+
+if TYPE_CHECKING:
+    from seglog.operations.explain import Explanation, SegmentExplanation
+
+_HEADING = ("SEGMENT", "SIZE", "CLEANING", "DELETION")
 
 
 @command
@@ -24,12 +33,19 @@ def run(
     """Explains why a partition is not cleaned, not deleted, or not readable past an offset.
 
     Each segment gets a verdict: clean, dirty, or what keeps it from being cleaned (the active segment, an open
-    transaction, min.compaction.lag.ms), and what keeps it from being deleted. The rules are those that `clean` and
-    `retain` apply, and a dry run of the round shows whether damage would end it; --quick leaves that out and reads only
-    indexes and headers. Readers are held back by the high watermark, an open transaction, or an end that cannot be
-    read; `seglog verify` finds damage before the end. With --advise, each command that cleans or deletes is tried in
-    memory first, and shown only if it would do something. Nothing is changed. In JSON each reason has a code, such as
-    OPEN_TRANSACTION, that stays when the sentence is written better.
+    transaction, min.compaction.lag.ms), and what keeps it from being deleted. The rules are those of `clean` and
+    `retain`. Nothing is changed.
+
+    A dry run of the cleaning round shows whether damage would stop it. --quick leaves that out and reads only indexes
+    and headers.
+
+    Readers are held back by the high watermark, by an open transaction, or by an end of the log that cannot be read.
+    Damage before the end is found by `seglog verify`.
+
+    --advise names commands that clean or delete. Each one is tried in memory first, and shown only if it would do
+    something.
+
+    In JSON each reason has a code, such as OPEN_TRANSACTION, that stays the same when the sentence changes.
 
     Examples:
       seglog explain customers-0
@@ -37,10 +53,67 @@ def run(
     """
     from seglog.operations.explain import explain_partition
     from seglog.operations.workspace import Sources
-    from seglog_cli.views.explanation import show_explanation
 
     sources = Sources(metadata_directory=metadata_dir)
     session, (partition,) = tiers.seen(session, [partition])
     settings = session.config_of(session.resolved(partition).parent, sources)
     found = explain_partition(session.workspace("--now"), partition, settings, sources, quick=quick)
     show_explanation(session.console, found, advise)
+
+
+def show_explanation(console: Console, found: Explanation, advise: bool) -> None:
+    """Shows the explanation; the advice only on request."""
+    if console.as_json:
+        console.json(_record(found, advise))
+        return
+    console.line(console.styled(found.partition, "strong"))
+    for title, sentences in (("cleaning", found.cleaning), ("deletion", found.deletion), ("reading", found.reading)):
+        console.indented([f"{title + ':' if i == 0 else '':<10}{text}" for i, text in enumerate(sentences)], hang=10)
+    rows = [_row(segment) for segment in found.segments]
+    console.table(_HEADING, rows, Layout(right=(1,), indent=2))
+    if advise:
+        advice = found.advice or ("no command of seglog would clean or delete anything here now",)
+        console.indented([f"{'advice:' if i == 0 else '':<10}{text}" for i, text in enumerate(advice)], hang=10)
+
+
+def _row(segment: SegmentExplanation) -> tuple[str, ...]:
+    from seglog.units import format_time
+
+    until = "" if segment.deletable_ms is None else f" (by time: {format_time(segment.deletable_ms)})"
+    return (str(segment.base_offset), bytes_text(segment.size), segment.cleaning, segment.deletion + until)
+
+
+def _record(found: Explanation, advise: bool) -> dict[str, object]:
+    state = found.state
+    return {
+        "type": "explanation",
+        "partition": found.partition,
+        "log_start_offset": found.log_start_offset,
+        "high_watermark": found.high_watermark,
+        "last_stable_offset": found.last_stable_offset,
+        "log_end_offset": found.log_end_offset,
+        "first_dirty_offset": state.first_dirty_offset,
+        "first_uncleanable_offset": state.first_uncleanable_offset,
+        "clean_bytes": state.clean_bytes,
+        "cleanable_bytes": state.cleanable_bytes,
+        "cleanable_ratio": state.cleanable_ratio,
+        "eligible": found.eligible,
+        "cleaning": list(found.cleaning),
+        "deletion": list(found.deletion),
+        "reading": list(found.reading),
+        "codes": {
+            "cleaning": [reason.code for reason in found.cleaning],
+            "deletion": [reason.code for reason in found.deletion],
+            "reading": [reason.code for reason in found.reading],
+        },
+        "transactions": [dataclasses.asdict(transaction) for transaction in found.transactions],
+        "segments": [
+            {
+                **dataclasses.asdict(segment),
+                "cleaning_code": segment.cleaning.code,
+                "deletion_code": segment.deletion.code,
+            }
+            for segment in found.segments
+        ],
+        **({"advice": list(found.advice)} if advise else {}),
+    }

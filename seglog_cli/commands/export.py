@@ -1,4 +1,4 @@
-"""`seglog export`: a partition's records as JSON lines, CSV or Parquet."""
+"""`seglog export`: writes a partition's records as JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import argument, command, flag, one_of, option, takes_urls
@@ -34,7 +35,7 @@ def run(
     wanted: Wanted,
     tiers: Tiers,
     format_name: Annotated[
-        str | None, option("--format", "jsonl|csv|parquet", "The form of FILE (default: by its extension).")
+        str | None, option("--format", "jsonl|csv|parquet", "The format of FILE (default: by its extension).")
     ] = None,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
@@ -44,22 +45,26 @@ def run(
     replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
     limit: RecordLimit = None,
 ) -> int:
-    """Writes the records of a partition, or of a topic, to a file that other programs read.
+    """Writes the records of a partition or a topic to a file for other programs.
 
-    LOGDIR/TOPIC stands for the partitions of a topic in a log directory, by their numbers; each record names its own.
+    LOGDIR/TOPIC exports all partitions of a topic, in order of their numbers; each record names its partition.
 
-    JSON lines are those of `dump --records`, and `append` reads them. CSV has a header line; null is an empty field,
-    the empty string a quoted one; keys and values are written as they are. A spreadsheet runs a cell that begins with
-    =, +, -, @, a tab or a line end as a formula: --csv-safe puts an apostrophe in front of it, which a reader of the
-    file has to remove. Parquet (needs the extra arrow) has typed columns and binary keys and values.
+    JSON lines have the form that `dump --records` writes and `append` reads.
+
+    CSV has a header line. Null is an empty field, and the empty string a quoted one; keys and values are written as
+    they are. A spreadsheet runs a cell that begins with =, +, -, @, a tab or a line end as a formula. --csv-safe puts
+    an apostrophe before such a cell; a program that reads the file must remove it.
+
+    Parquet has typed columns and binary keys and values. It needs the extra arrow (pip install 'seglog[arrow]').
 
     Records of aborted transactions are written too, unless --isolation is read_committed; transaction markers are not.
-    With --decode, records of __consumer_offsets and the other internal topics are written as what kafka-dump-log's
-    decoders make of them; in JSON lines, keys and values are then objects. Damage is reported on standard error and
-    skipped; the exit code is then 1.
+    Damage is reported on standard error and skipped; the exit code is then 1.
 
-    The file appears under its name when it is complete. If FILE is a link of yours (or of root), its target is written
-    or replaced. Links of others, directories, devices and pipes are errors.
+    --decode writes records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders show them;
+    in JSON lines, keys and values are then objects.
+
+    The file gets its name when it is complete. If FILE is a symbolic link that you or root own, its target is written
+    or replaced. Links of other users, directories, devices and pipes are errors.
 
     Examples:
       seglog export orders-lz4-0 -o orders.jsonl
@@ -103,7 +108,7 @@ def run(
 
 
 def _is_standard_output(output: Path) -> bool:
-    """Whether this is `-`, or a name such as /dev/stdout of what standard output is."""
+    """True for `-`, or for a name of the file that standard output is, such as /dev/stdout."""
     try:
         return str(output) == "-" or os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):
@@ -111,14 +116,14 @@ def _is_standard_output(output: Path) -> bool:
 
 
 class _StandardOutput:
-    """What `export` writes to."""
+    """The sink of an export to standard output."""
 
     def __init__(self, session: Session) -> None:
         self.write = session.console.write_exactly
 
 
 def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[TopicPartition, Iterator[Source]]]:
-    """Each partition that the path names, with its logs, which are looked at in their turn."""
+    """Returns the partitions at the path and the logs of each, which are opened when their turn comes."""
     from seglog.errors import UnsupportedError
     from seglog.evidence.readable_files import Source, sources
     from seglog.format.filenames import topic_partition_of
@@ -141,10 +146,8 @@ def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[
 
 
 def show_exported(session: Session, output: Path, records: int, damaged: int) -> None:
-    """What was written, as a line of data."""
+    """Shows what was written."""
     if session.as_json:
         session.console.json({"type": "exported", "file": str(output), "records": records, "damage": damaged})
     else:
-        from seglog.units import count_text
-
         session.console.line(f"{count_text(records, 'record')} written to {output}")

@@ -1,4 +1,4 @@
-"""`seglog fetch`: partitions out of tiered storage, into a log directory."""
+"""`seglog fetch`: copies partitions from tiered storage into a log directory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import argument, command, flag, option, takes_urls
@@ -29,20 +30,24 @@ def run(
     output: Annotated[Path, option("--output -o", "DIR", "LOGDIR/TOPIC-NUMBER, or a log directory for several.")],
     tiers: Tiers,
     allow_gaps: Annotated[
-        bool, flag("--allow-gaps", "Fetch partitions that lack offsets or segments, too; damaged batches are an error.")
+        bool,
+        flag("--allow-gaps", "Also fetch partitions that lack offsets or segments. Damaged batches stay an error."),
     ] = False,
 ) -> int:
-    """Brings partitions out of tiered storage into a log directory from which a broker starts.
+    """Copies partitions from tiered storage into a log directory that a broker can start on.
 
-    It brings every file that a broker keeps: logs, indexes, producer snapshots and leader epochs. It checks each batch
-    on the way: the checksum, and that no offset is missing. Damage is an error, and so are missing offsets without
-    --allow-gaps. It makes no partition.metadata, which holds the topic's id and without which a broker sets a partition
-    aside. Copy that file from another replica, or give DIR to transplant: it does all that another cluster needs.
+    The result has every file that a broker keeps: logs, indexes, producer snapshots and leader epochs. Each batch is
+    checked on the way: its checksum, and that no offset is missing. Damage is an error. Missing offsets are an error
+    too, unless --allow-gaps is given.
 
-    A file gets its name when it is complete and on the disk. A partition gets its name when all of its files have
-    theirs. If a fetch is killed, run it again: it continues where it was, leaves partitions that have come as they are,
-    and fetches again what the source has changed meanwhile. Where DIR holds anything else, the fetch is refused. With
-    --local, the local part comes too, and is preferred where both have an offset.
+    If a fetch is killed, run it again. It continues where it stopped, keeps partitions that are complete, and fetches
+    again what has changed at the source meanwhile. A file gets its name when it is complete and on the disk; a
+    partition gets its name when all of its files have theirs. If DIR holds anything else, the fetch is refused.
+
+    --local also takes the local part of each partition, and prefers it where both have an offset.
+
+    partition.metadata is not created. It holds the topic's id, and a broker sets aside a partition that lacks it. Copy
+    that file from another replica, or give DIR to `seglog transplant`, which does all that another cluster needs.
 
     Examples:
       seglog fetch /mnt/tier/orders-AAECAwQFBgcICQoLDA0ODw/0 -o /var/lib/kafka/data/orders-0
@@ -51,10 +56,10 @@ def run(
     """
     from seglog.operations.fetch import FetchOptions, fetch
 
-    looking, paths = tiers.seen(session, sources, warn_of_runs=False)  # the fetch refuses
+    looking, paths = tiers.seen(session, sources, warn_of_runs=False)  # the fetch itself refuses
     wanted = _wanted(looking, paths, output)
     for source, _ in wanted:
-        looking.fs.list(source)  # a tier is looked at, and says what it lacks
+        looking.fs.list(source)  # reads the tier's listing, which reports what it lacks
     if tiers.grave and not allow_gaps:
         from seglog.errors import RefusedError
 
@@ -72,7 +77,7 @@ def run(
 
 
 def _wanted(session: Session, paths: list[Path], output: Path) -> list[tuple[Path, Path]]:
-    """Each partition, and where it is to lie."""
+    """Returns each partition to fetch and its target directory."""
     from seglog.format.filenames import parse_topic_partition
     from seglog.scan.listing import TargetKind, partition_directories, resolve_paths
 
@@ -98,8 +103,6 @@ def _show(session: Session, done: Fetched) -> None:
         fields = {**asdict(done), "target": str(done.target), "gaps": list(done.gaps)}
         session.console.json({"type": "fetched", **fields})
         return
-    from seglog.units import count_text
-
     kept = f", {count_text(done.kept, 'file')} already there" if done.kept else ""
     what = f"{count_text(done.segments, 'segment')} from offset {done.first_offset} on"
     session.console.line(f"{done.target}: {what}; {count_text(done.files, 'file')}, {done.bytes} bytes came{kept}")

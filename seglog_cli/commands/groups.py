@@ -1,18 +1,26 @@
-"""`seglog groups`: how far each group had read."""
+"""`seglog groups`: how far each consumer group had read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Paths, command, flag, one_of, option, takes_urls, time_option
 from seglog_cli.session import Session
+from seglog_cli.tables import Layout, number_cell, time_cell
 from seglog_cli.tiering import Tiers
 
+if TYPE_CHECKING:
+    from seglog.evidence.group_states import Member
+    from seglog.operations.groups import Group, GroupPartition
+
 FORMATS = ("table", "json", "reset-csv")
+_GROUPS = ("GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG")
+_OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED", "CONSUMER-ID")
 
 
 @command
@@ -23,25 +31,27 @@ def run(
     tiers: Tiers,
     group: Annotated[
         list[str] | None,
-        option("--group", "NAME", "Show only this group, or those that match a pattern with * and ?; repeatable."),
+        option("--group", "NAME", "Show only this group, or groups that match a pattern with * and ?; repeatable."),
     ] = None,
-    at: Annotated[int | None, time_option("--at", "Show what was committed at that time.")] = None,
+    at: Annotated[int | None, time_option("--at", "Show what was committed at this time.")] = None,
     output_format: Annotated[
-        str | None, option("--format", "table|json|reset-csv", "The form of the output (default: table).")
+        str | None, option("--format", "table|json|reset-csv", "The output format (default: table).")
     ] = None,
     as_csv: Annotated[bool, flag("--csv", "The same as --format reset-csv.")] = False,
 ) -> int:
     """Shows committed offsets, lag and members of consumer groups from __consumer_offsets on disk.
 
-    PATH is a log directory, several of them, or single partitions of __consumer_offsets and __share_group_state. When a
-    partition has several replicas, the most advanced one counts. Offsets that a transaction committed count if its
-    marker is COMMIT. Lag is counted to the end of the longest log of a partition that is there, also with --at. A share
-    group shows its start offset. A group's state is what a broker that loads the group would take it for.
+    PATH is a log directory, or a partition of __consumer_offsets or __share_group_state; several may be given. If a
+    partition has several replicas, the most advanced one counts.
 
-    --csv writes what `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one group,
-    and group,topic,partition,offset for several. It leaves out share groups.
+    Offsets that a transaction committed count if its marker is COMMIT. Lag is counted up to the end of the longest log
+    of a partition that is there, with --at too. For a share group, the start offset is shown. A group's state is the
+    one it would have in a broker that loads it.
 
-    Damage is passed over and reported; the exit code is then 3.
+    --csv writes the file that `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one
+    group, and group,topic,partition,offset for several. It leaves out share groups.
+
+    Damage is reported and skipped; the exit code is then 3.
 
     Examples:
       seglog groups /var/lib/kafka/data
@@ -51,7 +61,6 @@ def run(
     """
     from seglog.operations.groups import read_groups
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.views.groups import show_groups, show_reset_csv
 
     asked = {"reset-csv"} if as_csv else set()
     asked |= {one_of("--format", output_format, FORMATS)} if output_format is not None else set()
@@ -74,5 +83,89 @@ def run(
 
 
 def _wanted(patterns: Sequence[str] | None) -> Callable[[str], bool]:
-    """Whether a name is one of those asked for, or fits one of the patterns; all do when none is asked for."""
+    """Returns a test for the names that were asked for or fit one of the patterns; without patterns, all do."""
     return lambda name: not patterns or any(name == each or fnmatchcase(name, each) for each in patterns)
+
+
+def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> None:
+    """Shows a table of groups and one of offsets, with the headings of kafka-consumer-groups; or JSON lines."""
+    if as_json:
+        for group in groups:
+            _json(console, group)
+        return
+    rows = [
+        (one.name, one.kind, one.state, str(len(one.members)), str(len(one.partitions)), number_cell(one.lag))
+        for one in groups
+    ]
+    console.table(_GROUPS, rows, Layout(right=(3, 4, 5)))
+    console.line()
+    offsets = [_row(group.name, one) for group in groups for one in group.partitions]
+    console.table(_OFFSETS, offsets, Layout(right=(2, 3, 4, 5), yielding=(7, 6)))
+
+
+def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
+    """Writes the CSV to standard output, and how to use it with Kafka's tool to standard error (-v)."""
+    from seglog.evidence.group_states import SHARE
+    from seglog.operations.groups import reset_csv
+
+    taken = [one.name for one in groups if one.kind != SHARE]
+    left_out = [one.name for one in groups if one.kind == SHARE]
+    if left_out:
+        console.warning(f"kafka-consumer-groups takes no share groups; left out: {', '.join(left_out)}")
+    console.write_exactly(reset_csv(groups).encode("utf-8", "surrogateescape"))
+    which = f"--group {taken[0]}" if len(taken) == 1 else "--all-groups, or a --group for each"
+    if taken:
+        console.detail(f"for kafka-consumer-groups --reset-offsets --from-file FILE {which} --execute")
+
+
+def _row(group: str, one: GroupPartition) -> tuple[str, ...]:
+    committed = "-" if one.committed_ms is None else time_cell(one.committed_ms)
+    member = "-" if one.member is None else one.member.member_id
+    numbers = (number_cell(one.offset), number_cell(one.log_end_offset), number_cell(one.lag))
+    return (group, one.partition.topic, str(one.partition.partition), *numbers, committed, member)
+
+
+def _json(console: Console, group: Group) -> None:
+    console.json(
+        {
+            "type": "group",
+            "group": group.name,
+            "group_type": group.kind,
+            "state": group.state,
+            "epoch": group.epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "members": [_member(one) for one in group.members],
+            "partitions": len(group.partitions),
+            "lag": group.lag,
+        }
+    )
+    for one in group.partitions:
+        console.json(
+            {
+                "type": "group_offset",
+                "group": group.name,
+                "topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "offset": one.offset,
+                "log_end_offset": one.log_end_offset,
+                "lag": one.lag,
+                "leader_epoch": one.leader_epoch,
+                "metadata": one.metadata,
+                "committed": one.committed_ms,
+                "expires": one.expires_ms,
+                "pending_offset": one.pending_offset,
+                "member_id": None if one.member is None else one.member.member_id,
+                "misplaced": one.misplaced,
+            }
+        )
+
+
+def _member(member: Member) -> dict[str, object]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "epoch": member.epoch,
+        "assigned": [str(one) for one in member.assigned],
+    }

@@ -1,13 +1,32 @@
-"""`seglog metadata`: what a controller's metadata log says of a cluster."""
+"""`seglog metadata`: the cluster that a controller's metadata log describes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import argument, command, offset_option, option, takes_urls
 from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.inspect.metadata_image import Difference, MetadataImage
+
+_INDENT = "  "
+# The parts of the tree whose entries are JSON lines of their own → the line's type, and the field of the key.
+_LISTED = {
+    "controllers": ("controller", "id"),
+    "brokers": ("broker", "id"),
+    "topics": ("topic", "topic"),
+    "users": ("user", "user"),
+    "quotas": ("quota", "entity"),
+    "acls": ("acl", "id"),
+    "tokens": ("delegation_token", "id"),
+}
+_SHOWN_EMPTY = frozenset({"isr"})  # an empty ISR matters
 
 
 @command
@@ -16,18 +35,20 @@ def run(
     session: Session,
     path: Annotated[Path, argument("PATH", "A controller's log directory, its __cluster_metadata-0, or a snapshot.")],
     at: Annotated[
-        int | None, offset_option("--at", "Show the cluster as it was after the record of this offset.")
+        int | None, offset_option("--at", "Show the cluster as it was after the record at this offset.")
     ] = None,
     diff: Annotated[Path | None, option("--diff", "OTHER", "Compare with the metadata log of another voter.")] = None,
 ) -> int:
     """Shows the cluster that a KRaft controller's metadata log describes, without a broker.
 
-    PATH is a controller's log directory, its __cluster_metadata-0, or one snapshot (*.checkpoint). The output has
-    features, controllers, brokers, topics with their partitions, replicas, ISR and configuration, quotas, ACLs, and the
-    names of SCRAM users and delegation tokens. It never shows a secret: neither credentials nor values of sensitive
-    keys. Records near the end may not be committed yet; only a majority of the voters knows.
+    The output has features, controllers, brokers, topics with their partitions, replicas, ISR and configuration,
+    quotas, ACLs, and the names of SCRAM users and delegation tokens. It never shows a secret: neither credentials nor
+    values of sensitive keys.
 
-    --diff compares two voters up to the smaller of their end offsets. The exit code is 1 when they differ.
+    PATH is a controller's log directory, its __cluster_metadata-0, or one snapshot (*.checkpoint). Records near the end
+    may not be committed yet; only a majority of the voters knows.
+
+    --diff compares two voters up to the smaller of their end offsets. The exit code is 1 if they differ.
 
     Damage ends the replay. The output names the last record before it, and the exit code is 3.
 
@@ -37,7 +58,6 @@ def run(
       seglog metadata --diff /disk2/kafka /var/lib/kafka/data
     """
     from seglog.inspect.metadata_image import differences, read_metadata_image
-    from seglog_cli.views.metadata import show_metadata, show_metadata_differences
 
     end = None if at is None else at + 1
     image = read_metadata_image(session.fs, path, end=end)
@@ -60,3 +80,102 @@ def run(
     for problem in problems:
         session.console.warning(problem)
     return code or (ExitCode.INCOMPLETE if problems else ExitCode.DONE)
+
+
+def show_metadata(console: Console, image: MetadataImage) -> None:
+    """Shows the whole image."""
+    if console.as_json:
+        _show_json(console, image)
+        return
+    begin = f"snapshot {image.snapshot} and the log" if image.snapshot else "the log"
+    console.line(f"{image.source}: {begin} up to offset {image.end_offset - 1}, {count_text(image.records, 'record')}")
+    if image.open_transaction is not None:
+        console.line(f"a transaction from offset {image.open_transaction} on has no end: its records do not count")
+    for name, part in image.tree().items():
+        for line in _lines(name, part, 0):
+            console.line(line)
+
+
+def show_metadata_differences(
+    console: Console, found: Sequence[Difference], images: tuple[MetadataImage, MetadataImage]
+) -> None:
+    """Shows each fact that differs, left and right."""
+    for one in found:
+        if console.as_json:
+            row = {"type": "metadata_difference", "path": list(one.path), "left": one.left, "right": one.right}
+            console.json(row)
+        else:
+            console.line(f"{'/'.join(one.path)}: {_value(one.left)} | {_value(one.right)}")
+    ends = [image.end_offset for image in images]
+    if console.as_json:
+        console.json({"type": "summary", "differences": len(found), "end_offsets": ends})
+        return
+    verdict = console.styled(
+        count_text(len(found), "difference") if found else "no difference", "warning" if found else "good"
+    )
+    console.line(f"{images[0].source} | {images[1].source}: {verdict} up to offset {min(ends) - 1}")
+
+
+def _show_json(console: Console, image: MetadataImage) -> None:
+    tree = image.tree()
+    console.json(
+        {
+            "type": "metadata",
+            "path": str(image.source),
+            "end_offset": image.end_offset,
+            "snapshot": image.snapshot,
+            "records": image.records,
+            "open_transaction": image.open_transaction,
+            "features": tree.get("features", {}),
+            "next_producer_id": image.next_producer_id,
+        }
+    )
+    for name, (kind, field) in _LISTED.items():
+        for key, facts in tree.get(name, {}).items():
+            numbered = name in ("controllers", "brokers")
+            row: dict[str, Any] = {"type": kind, field: int(key) if numbered else key}
+            if name == "topics":
+                row.update(topic_id=facts["id"], configs=facts["configs"], partitions=len(facts["partitions"]))
+            elif name in ("users", "quotas"):
+                row["values"] = facts
+            else:
+                row.update(facts if isinstance(facts, Mapping) else {"rule": facts})
+            console.json(row)
+            for number, partition in facts["partitions"].items() if name == "topics" else ():
+                console.json({"type": "partition", "topic": key, "partition": int(number), **partition})
+    for kind, named in tree.get("configs", {}).items():
+        for name, values in named.items():
+            console.json({"type": "config", "resource": kind, "name": name, "values": values})
+
+
+def _lines(name: str, value: object, depth: int) -> Iterator[str]:
+    """Yields the lines of a value: a mapping is a line with its plain values, and below it come the mappings in it.
+
+    Empty values are left out. At depth 0, each plain value has its own line too.
+    """
+    lead, label = _INDENT * depth, name or "(default)"
+    if not isinstance(value, Mapping):
+        yield f"{lead}{name}: {_value(value)}"
+        return
+    plain = {
+        key: one
+        for key, one in value.items()
+        if not isinstance(one, Mapping) and (key in _SHOWN_EMPTY or one not in (None, [], ""))
+    }
+    deeper = {key: one for key, one in value.items() if isinstance(one, Mapping) and one}
+    if depth:
+        facts = ", ".join(f"{key} {_value(one)}" for key, one in plain.items())
+        yield f"{lead}{label}{': ' + facts if plain or not deeper else ''}"
+    else:
+        yield f"{lead}{label}"
+        deeper = {**plain, **deeper}
+    for key, one in deeper.items():
+        yield from _lines(key, one, depth + 1)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(str(one) for one in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)

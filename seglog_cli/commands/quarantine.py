@@ -1,30 +1,35 @@
-"""`seglog quarantine`: what repairs took out."""
+"""`seglog quarantine`: the runs that changed logs, and the data that they removed."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT, Quarantine, argument, command, flag, option
 from seglog_cli.parameters import PlainCommand
-from seglog_cli.quarantines import named_run
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
-SUMMARY = "Shows, restores or deletes what repairs removed from logs."
+if TYPE_CHECKING:
+    from seglog.runs.journal import RunRecord
 
+SUMMARY = "Shows, restores or deletes the data that repairs removed from logs."
 app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
-
 Run = Annotated[str, argument("RUN", "The name of a run, or its folder.")]
 
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """Shows, restores or deletes what repairs removed from logs."""
+    """Shows, restores or deletes the data that repairs removed from logs."""
 
 
 @app.command("ls", cls=PlainCommand, context_settings=CONTEXT)
@@ -36,7 +41,7 @@ def ls(
 ) -> None:
     """Lists the runs in a quarantine: state, files, size.
 
-    For a log directory or a partition it lists the runs that changed that one: others may share its quarantine.
+    For a log directory or a partition, only the runs that changed it are listed: others may share its quarantine.
 
     Examples:
       seglog quarantine ls /var/lib/kafka/data
@@ -45,8 +50,6 @@ def ls(
     from seglog.runs.journal import RunRecord
     from seglog.runs.quarantine import runs_in, saved_bytes
     from seglog.scan.listing import require_directory
-    from seglog.units import count_text
-    from seglog_cli.views.repair import show_runs
 
     if path is not None and quarantine is not None:
         raise UsageError("PATH and --quarantine both say where to look: give one of them")
@@ -75,10 +78,10 @@ def show(session: Session, name: Run, quarantine: Quarantine = None) -> None:
     Examples:
       seglog quarantine show 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
     """
+    from seglog.operations.undo import named_run
     from seglog.runs.quarantine import saved_bytes
-    from seglog_cli.views.repair import show_run
 
-    found = named_run(session, name, quarantine)
+    found = named_run(session.fs, os.environ, name, quarantine)
     show_run(session.console, found, saved_bytes(session.fs, found.folder))
 
 
@@ -87,20 +90,22 @@ def show(session: Session, name: Run, quarantine: Quarantine = None) -> None:
 def restore(
     session: Session,
     name: Run,
-    target: Annotated[Path, option("--output -o", "DIR", "The directory to put the old files into.")],
+    target: Annotated[Path, option("--output -o", "DIR", "The directory to put the old files in.")],
     quarantine: Quarantine = None,
 ) -> None:
-    """Copies the old files of a run to another place; the log stays as it is (`seglog undo` takes a run back).
+    """Copies the old files of a run to another directory; the log stays as it is (`seglog undo` takes a run back).
 
-    A file that was cut is put together again when the log still has its front as the run left it. `seglog restore`
-    makes a partition of a run's files instead.
+    A file that was cut is put together again if the log still has its first part as the run left it.
+
+    `seglog restore` makes a partition from a run's files instead.
 
     Examples:
       seglog quarantine restore 20261121T015349Z-7f3a -o /tmp/before
     """
+    from seglog.operations.undo import named_run
     from seglog.runs.restore import restore_run
 
-    found = named_run(session, name, quarantine)
+    found = named_run(session.fs, os.environ, name, quarantine)
     for path in restore_run(session.fs, found, target):
         if session.as_json:
             session.console.json({"type": "restored", "run": found.name, "file": str(path)})
@@ -116,14 +121,14 @@ def purge(
     yes: Annotated[bool, flag("--yes", "Remove without asking.")] = False,
     quarantine: Quarantine = None,
 ) -> None:
-    """Removes a run for good: it cannot be undone any more, and what it took out is gone.
+    """Removes a run for good: it can no longer be undone, and the files it kept are gone.
 
-    A purge that was cut short is finished by another one.
+    If a purge is interrupted, run it again to finish it.
 
     Examples:
       seglog quarantine purge 20261121T015349Z-7f3a --yes
     """
-    from seglog.operations.undo import places_of_run
+    from seglog.operations.undo import named_run, places_of_run
     from seglog.runs.quarantine import purge_left_over, purge_run
 
     left = None
@@ -132,7 +137,7 @@ def purge(
     if left is not None:
         _purged(session, left, 0)
         return
-    found = named_run(session, name, quarantine)
+    found = named_run(session.fs, os.environ, name, quarantine)
     if not yes:
         raise UsageError(f"{found.folder} would be removed for good: say so with --yes")
     _purged(session, found.folder, purge_run(session.fs, found))
@@ -140,9 +145,42 @@ def purge(
 
 def _purged(session: Session, folder: Path, freed: int) -> None:
     from seglog.operations.undo import forget_run
-    from seglog_cli.progress import bytes_text
 
     forget_run(session.fs, os.environ, folder)
     if session.as_json:
         session.console.json({"type": "purged", "run": folder.name, "bytes": freed})
     session.console.message(f"{folder.name} is gone; {bytes_text(freed)} freed")
+
+
+def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:
+    """Shows the runs in a quarantine, oldest first, with the bytes that they hold."""
+    for run, size in runs:
+        if console.as_json:
+            console.json({"type": "run", **_run_fields(run), "bytes": size})
+            continue
+        partitions = ", ".join(run.start.get("partitions", ())) or "-"
+        count = count_text(len(run.changes), "file")
+        console.line(f"{run.name}  {run.state.value}  {count}  {bytes_text(size)}  {run.log_directory}  {partitions}")
+    if not runs and not console.as_json:
+        console.message("no runs")
+
+
+def show_run(console: Console, run: RunRecord, size: int) -> None:
+    """Shows one run and its changes."""
+    if console.as_json:
+        console.json({"type": "run", **_run_fields(run), "bytes": size})
+        for change in run.changes:
+            console.json({"type": "change", **dataclasses.asdict(change)})
+        return
+    started = datetime.fromtimestamp(run.start["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
+    console.line(f"{run.name}: {run.start['command']} of {run.log_directory}, {started}, {run.state.value}")
+    console.line(f"folder {run.folder}, {bytes_text(size)}")
+    for change in run.changes:
+        sizes = " → ".join("none" if facts is None else str(facts.size) for facts in (change.before, change.after))
+        origin = f" from {change.source}" if change.source else ""
+        console.line(f"{change.kind} {change.path}{origin}: {sizes} bytes; {change.reason}")
+
+
+def _run_fields(run: RunRecord) -> dict[str, Any]:
+    known = {name: run.start.get(name) for name in ("command", "log_directory", "started_ms", "policy", "partitions")}
+    return {"run": run.name, "state": run.state.value, **known, "files": len(run.changes), "folder": str(run.folder)}

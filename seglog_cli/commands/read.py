@@ -41,18 +41,21 @@ def run(
 ) -> int:
     """Reads records from an offset or a time on.
 
-    Without --from-offset and --since it begins at the log start; without --max-bytes it reads to the end. With
-    --max-bytes it makes one fetch as a consumer does: at least one batch, whatever its size. A --from-offset outside
-    the log is an error that names the valid range. With --isolation read_committed, records of aborted transactions and
-    all that follows the first open one are left out. Where offsets do not ascend (a block written twice, moved, or from
-    elsewhere) each offset is shown once, in the order of the files, and a warning says where. Where bytes are not a
-    batch, or a checksum is wrong, it ends with an error that names file, position and offsets, exit code 1; so it does
-    after the last record of a log that ends within a batch.
+    Reading begins at the log start, unless --from-offset or --since is given, and goes on to the end. A --from-offset
+    outside the log is an error that names the valid range. --max-bytes makes one fetch as a consumer does: at least one
+    batch, whatever its size.
 
-    With --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders make
-    of them; in JSON, keys and values are then objects.
+    --isolation read_committed leaves out records of aborted transactions, and everything after the first open one.
 
-    In a log of Kafka 0.7 offsets are byte positions: --from-offset begins at the first message there or after it.
+    Damage ends the command with an error that names file, position and offsets; the exit code is then 1. That is a
+    wrong checksum, bytes that are not a batch, or a log that ends within a batch. Where offsets do not ascend (a block
+    that was written twice, moved, or comes from elsewhere), each offset is shown once, in the order of the files, and a
+    warning names the place.
+
+    --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
+    keys and values are then objects.
+
+    In a log of Kafka 0.7, offsets are byte positions: --from-offset begins at the first message there or after it.
 
     Examples:
       seglog read orders-lz4-0 --from-offset 700
@@ -78,7 +81,9 @@ def run(
         wanted.refuse("messages of Kafka 0.7 have an offset and a value, and nothing else to choose by", *absent)
         _read_07(session, listing, start, limit, max_bytes, base64)
         return ExitCode.DONE
-    logging.getLogger("seglog.log.reader").addHandler(logging.NullHandler())  # it is said below, with figures
+    logging.getLogger("seglog.log.reader").addHandler(
+        logging.NullHandler()
+    )  # `_tell_disorders` reports it with figures
     with session.open_log(partition) as log:
         name = str(log.topic_partition)
         line = partial(
@@ -101,12 +106,12 @@ def _tell_disorders(session: Session, log: Log) -> None:
 
 
 def _listing_07(session: Session, partition: Path) -> PartitionListing | None:
-    """The files of a log of Kafka 0.7; None for any other."""
+    """Returns the files of a log of Kafka 0.7; None for any other."""
     from seglog.scan.listing import list_partition
 
     status = session.fs.status(partition)
     if status is None or not status.is_directory:
-        return None  # opening it says so
+        return None  # opening it reports that
     listing = list_partition(session.fs, partition)
     return listing if listing.format == "0.7" else None
 

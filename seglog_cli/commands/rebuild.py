@@ -1,15 +1,24 @@
-"""`seglog rebuild`: a cluster whose metadata is lost, from its log directories."""
+"""`seglog rebuild`: rebuilds a cluster's lost metadata from its log directories."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import DryRun, argument, command, flag, option
 from seglog_cli.session import Session
+from seglog_cli.tables import Layout, number_cell
+
+if TYPE_CHECKING:
+    from seglog.reconstruction.plan import PlannedPartition, PlannedTopic, RebuildPlan
+    from seglog_cli.exit_codes import ExitCode
+
+_HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
 
 
 @command
@@ -19,49 +28,49 @@ def run(
         list[Path],
         argument("LOGDIR", "All log directories of all brokers of the cluster, and of its controllers; only read."),
     ],
-    output: Annotated[Path, option("--output -o", "DIR", "A new directory for what is made.")],
+    output: Annotated[Path, option("--output -o", "DIR", "A new directory for the files that are made.")],
     metadata: Annotated[
         list[Path] | None,
         option(
             "--metadata",
             "PATH",
-            "A copy of __cluster_metadata-0, or one of its snapshots, to read as well; repeatable.",
+            "A copy of __cluster_metadata-0, or one of its snapshots, to read too; repeatable.",
         ),
     ] = None,
     node: Annotated[
         list[str] | None,
         option("--node", "LOGDIR=ID", "The node id of a directory whose meta.properties is lost; repeatable."),
     ] = None,
-    cluster_id: Annotated[
-        str | None, option("--cluster-id", "ID", "The cluster's id, if no directory says it.")
-    ] = None,
+    cluster_id: Annotated[str | None, option("--cluster-id", "ID", "The cluster's id, if no directory has it.")] = None,
     feature: Annotated[
         list[str] | None,
         option("--feature", "NAME=LEVEL", "A feature's level, as kafka-storage format takes it; repeatable."),
     ] = None,
     allow_missing: Annotated[
-        bool, flag("--allow-missing", "Let partitions that no directory has begin empty.")
+        bool, flag("--allow-missing", "Start partitions that no directory has as empty ones.")
     ] = False,
     dry_run: DryRun = False,
 ) -> int:
-    """Makes a lost cluster's metadata again, so that the brokers start on their directories as they are.
+    """Rebuilds a cluster's lost metadata, so that the brokers start on their directories as they are.
 
-    It reads topic ids, partitions, leader epochs and producer ids from the brokers' log directories. It also reads what
-    is left of the metadata: logs and snapshots of controllers, and of damaged ones all records before the damage. Then
-    it writes DIR/bootstrap.checkpoint, with which a controller's empty metadata log begins. That file holds the topics
-    under their old ids, partitions with their replicas, configuration, features, quotas, ACLs and users as far as they
-    are known, and a producer id above all that were used. DIR/node-ID holds meta.properties and partition.metadata for
-    the directories that lack them. The log directories stay as they are.
+    Give all log directories of all brokers, and of the controllers if they are left. They are only read.
 
-    The leader of each partition is the replica with the newest leader epoch, and of these the longest log. If the
-    metadata does not tell a topic's configuration, retention.ms=-1 keeps its records. The output says what was not
-    known, and what to do next.
+    The command reads topic ids, partitions, leader epochs and producer ids from the brokers' directories. It also reads
+    the metadata that is left: logs and snapshots of controllers, and from damaged ones all records before the damage.
+
+    It writes DIR/bootstrap.checkpoint, with which a controller's empty metadata log begins. That file holds the topics
+    under their old ids, the partitions with their replicas, configuration, features, quotas, ACLs and users as far as
+    they are known, and a producer id above all that were used. DIR/node-ID holds meta.properties and partition.metadata
+    for the directories that lack them. The output says what was not known, and what to do next.
+
+    The leader of a partition is the replica with the newest leader epoch, and among those the longest log. If a topic's
+    configuration is not known, retention.ms=-1 keeps its records.
 
     The command refuses where it would lose data: directories of several clusters, a partition twice on one broker, a
-    topic with several ids, a partition that no directory has (see --allow-missing), a broker that runs, or a run of
-    seglog that is unfinished.
+    topic with several ids, a partition that no directory has (see --allow-missing), a running broker, or an unfinished
+    run of seglog.
 
-    The exit code is 3 when part of the metadata could not be read.
+    The exit code is 3 if part of the metadata could not be read.
 
     Examples:
       seglog rebuild --dry-run /mnt/broker1/kafka /mnt/broker2/kafka -o rebuilt
@@ -69,7 +78,6 @@ def run(
       seglog rebuild /mnt/broker1/kafka --metadata /backup/__cluster_metadata-0 -o rebuilt
     """
     from seglog.operations.rebuild import RebuildRequest, plan_rebuild, require_output, write_rebuilt
-    from seglog_cli.views.rebuild import show_plan, show_written
 
     request = RebuildRequest(
         [session.resolved(path) for path in directories],
@@ -103,3 +111,120 @@ def _number(option: str, text: str, number: str) -> int:
     if not (number.isascii() and number.isdigit() and int(number) < 1 << 31):
         raise UsageError(f"{option} {text}: {number!r} is not a number from 0 to 2147483647")
     return int(number)
+
+
+def show_plan(console: Console, plan: RebuildPlan) -> None:
+    """Shows the cluster, problems and notes."""
+    if console.as_json:
+        _show_json(console, plan)
+    else:
+        _show_text(console, plan)
+    for note in (*plan.problems, *plan.notes):
+        console.warning(note)
+
+
+def show_written(console: Console, plan: RebuildPlan, output: Path, made: list[Path], code: ExitCode) -> None:
+    """Shows the files that were made, or would be, and the next steps."""
+    steps = _next_steps(plan, output)
+    if console.as_json:
+        for path in made:
+            console.json({"type": "written", "file": str(path)})
+        counts = {"topics": len(plan.topics), "partitions": plan.partitions, "problems": len(plan.problems)}
+        console.json({"type": "summary", "exit_code": int(code), "written": len(made), **counts, "next": steps})
+        return
+    if not made:
+        console.line(f"{output} would get {count_text(1 + len(plan.files), 'file')}")
+        return
+    for path in made:
+        console.line(str(path))
+    console.line("next:")
+    for number, step in enumerate(steps, 1):
+        console.line(f"  {number}. {step}")
+
+
+def _show_text(console: Console, plan: RebuildPlan) -> None:
+    new = ", a new id: no directory has one" if plan.cluster_id_is_new else ""
+    console.line(f"cluster {plan.cluster_id}{new}")
+    for number, paths in plan.nodes.items():
+        console.line(f"broker {number}: {', '.join(map(str, paths))}")
+    if plan.source is not None:
+        console.line(f"metadata: {plan.source} up to offset {plan.end_offset - 1}")
+    console.line(f"features: {', '.join(f'{name} {level}' for name, level in plan.features.items())}")
+    console.line(f"producer ids: from {plan.next_producer_id} on")
+    console.line(f"other records as they were: {len(plan.records)}")
+    console.line()
+    rows = [_cells(topic, one) for topic in plan.topics for one in topic.partitions]
+    console.table(_HEADING, rows, Layout(right=(3, 4)))
+    for topic in plan.topics:
+        values = ", ".join(f"{key}={value}" for key, value in topic.configuration.items())
+        console.line(f"{topic.name}: id {topic.topic_id}{f', {values}' if values else ''}")
+    for path, reason in plan.left_out:
+        console.line(f"left out {path}: {reason}")
+
+
+def _cells(topic: PlannedTopic, one: PlannedPartition) -> tuple[str, ...]:
+    replicas = ",".join(map(str, one.replicas))
+    numbers = (str(one.leader), str(one.leader_epoch), number_cell(one.log_end))
+    return (f"{topic.name}-{one.number}", replicas, *numbers, one.origin)
+
+
+def _show_json(console: Console, plan: RebuildPlan) -> None:
+    console.json(
+        {
+            "type": "cluster",
+            "cluster_id": plan.cluster_id,
+            "cluster_id_is_new": plan.cluster_id_is_new,
+            "brokers": {str(number): [str(path) for path in paths] for number, paths in plan.nodes.items()},
+            "metadata": None if plan.source is None else str(plan.source),
+            "metadata_end_offset": plan.end_offset,
+            "features": dict(plan.features),
+            "next_producer_id": plan.next_producer_id,
+            "other_records": len(plan.records),
+        }
+    )
+    for topic in plan.topics:
+        console.json(_topic_row(topic))
+    for path, reason in plan.left_out:
+        console.json({"type": "left_out", "path": str(path), "reason": reason})
+    for note in (*plan.problems, *plan.notes):
+        console.json({"type": "note", "message": note})
+
+
+def _topic_row(topic: PlannedTopic) -> dict[str, Any]:
+    return {
+        "type": "topic",
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "topic_id_is_new": topic.id_is_new,
+        "configs": dict(topic.configuration),
+        "configs_known": topic.configuration_known,
+        "partitions": [
+            {
+                "partition": one.number,
+                "replicas": list(one.replicas),
+                "leader": one.leader,
+                "leader_epoch": one.leader_epoch,
+                "log_end_offset": one.log_end,
+                "from": one.origin,
+            }
+            for one in topic.partitions
+        ],
+    }
+
+
+def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
+    from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
+    from seglog.operations.rebuild import copies
+
+    made = output / BOOTSTRAP_CHECKPOINT
+    steps = ["stop all brokers and controllers of this cluster, and keep copies of their directories"]
+    steps += [f"cp {source} {place}" for source, place in copies(plan, output)]
+    return [
+        *steps,
+        "on each controller, move __cluster_metadata-0 out of metadata.log.dir (or log.dirs)",
+        "only without controller.quorum.voters: give the first controller a new, empty metadata.log.dir, and run"
+        f" kafka-storage format --standalone --ignore-formatted -t {plan.cluster_id} -c FILE",
+        f"on each controller, cp {made} to the metadata.log.dir, in place of the {BOOTSTRAP_CHECKPOINT} there",
+        "give these files to the user that Kafka runs as",
+        "start the controllers, then all brokers; until a partition's leader is there, the partition waits for it",
+    ]

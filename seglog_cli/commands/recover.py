@@ -1,4 +1,4 @@
-"""`seglog recover`: what a broker does after an unclean stop."""
+"""`seglog recover`: what a broker does after an unclean shutdown."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ def run(
 ) -> int:
     """Recovers a log as a broker does when it starts after a crash.
 
-    Settles what an interrupted cleaning left, reads every segment from the recovery point on, cuts the log after its
-    last good batch, and rebuilds indexes, producer snapshots and leader epochs. The recovery point is the one in the
-    log directory's checkpoint, as a broker takes it: what lies below was flushed and is not read. --recovery-point 0
-    reads all of it. Logs of Kafka 0.7 are passed over.
+    Everything after damage is cut off, as in a broker. `seglog verify` shows the damage, and `seglog verify --repair`
+    loses less.
 
-    What is cut off goes to the quarantine first, and `seglog undo` gives it back; so do logs that an interrupted
-    cleaning would replace by less than they hold. With --no-keep it is gone, as with a broker: for disks without room.
+    The command finishes or removes what an interrupted cleaning left, reads every segment from the recovery point on,
+    cuts the log after its last good batch, and rebuilds indexes, producer snapshots and leader epochs. The recovery
+    point comes from the log directory's checkpoint: everything below it was flushed and is not read. --recovery-point 0
+    reads the whole log. Logs of Kafka 0.7 are skipped.
 
-    Small files that recovery does not need but a broker does (partition.metadata, meta.properties) are reported, with
-    exit code 1, when they cannot be read.
+    What is cut off goes to the quarantine first, and `seglog undo` brings it back. The same holds for a log that an
+    interrupted cleaning would replace with less than it has. --no-keep keeps nothing, as a broker does; use it if the
+    disk has no room.
 
-    Everything after damage is cut off, as a broker does it: `seglog verify` shows what that is, and `seglog verify
-    --repair` loses less.
+    Small files that a broker needs but recovery does not (partition.metadata, meta.properties) are reported if they
+    cannot be read; the exit code is then 1.
 
     Examples:
       seglog recover --dry-run orders-none-0
@@ -71,8 +72,10 @@ def recover_path(
     quarantine: Path | None = None,
     command: str = "recover",
 ) -> tuple[bool, bool]:
-    """Recovers and shows each partition: (whether anything but indexes and snapshots changed, whether something else
-    stops a broker)."""
+    """Recovers and shows each partition.
+
+    Returns two values: whether anything but indexes and snapshots changed, and whether something else stops a broker.
+    """
     from seglog.log.obstacles import directory_obstacles
     from seglog.operations.keeping import Keeper
     from seglog.operations.recover import RecoveryOptions, recover

@@ -1,4 +1,4 @@
-"""`seglog reindex`: indexes and producer snapshots anew, from the records."""
+"""`seglog reindex`: rebuilds indexes and producer snapshots from the records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from seglog_cli.session import Session
 def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
     """Rebuilds offset, time and transaction indexes, producer snapshots and leader epochs from records.
 
-    No record changes. Where damage would make it lose bytes, it refuses and names the commands that repair the damage.
+    No record changes. If damage would make it lose bytes, the command refuses and names the commands that repair the
+    damage.
 
     Examples:
       seglog reindex --dry-run customers-0

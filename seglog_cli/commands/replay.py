@@ -1,10 +1,13 @@
-"""`seglog replay`: a dead cluster's records into a living one."""
+"""`seglog replay`: produces a dead cluster's records to a running one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Directories, DryRun, command, flag, option, size_option, takes_urls
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seglog.operations.groups import GroupsReport
-    from seglog.replay.replay import Replay
+    from seglog.replay.replay import PlannedPartition, Replay, Translated
+    from seglog.replay.state import ReplayState
 
 
 @command
@@ -25,13 +29,15 @@ def run(
     session: Session,
     paths: Directories,
     tiers: Tiers,
-    to: Annotated[str, option("--to", "HOST:PORT", "The bootstrap servers of the cluster that gets the records.")],
-    state: Annotated[Path, option("--state", "FILE", "The file that keeps the progress. Name it again to continue.")],
+    to: Annotated[str, option("--to", "HOST:PORT", "The bootstrap servers of the target cluster.")],
+    state: Annotated[
+        Path, option("--state", "FILE", "The file that keeps the progress. Give the same file again to continue.")
+    ],
     map_file: Annotated[
-        Path | None, option("--map", "FILE", "Write to this file which offset each record has now (CSV).")
+        Path | None, option("--map", "FILE", "Write the old and the new offset of the records to this file (CSV).")
     ] = None,
     groups: Annotated[
-        bool, flag("--groups", "At the end, translate the groups' committed offsets and set them. Needs --map.")
+        bool, flag("--groups", "At the end, translate the groups' committed offsets and set them. This needs --map.")
     ] = False,
     topic: Annotated[
         list[str] | None, option("--topic", "OLD=NEW", "Send OLD's records to the topic NEW; repeatable.")
@@ -44,24 +50,26 @@ def run(
     ] = None,
     property_file: Annotated[
         Path | None,
-        option("--property-file", "FILE", "A file with settings of the Kafka client, KEY=VALUE in each line."),
+        option("--property-file", "FILE", "A file with settings of the Kafka client, one KEY=VALUE a line."),
     ] = None,
     dry_run: DryRun = False,
     rate: Annotated[int | None, size_option("--rate", "", least=1, hidden=True)] = None,
 ) -> int:
-    """Produces the records of partitions again, to another cluster that runs.
+    """Produces the records of partitions again, to another, running cluster.
 
-    Partition, key, value, headers and timestamp stay; offsets change. If offsets must stay, transplant the directories
-    instead. Only committed records are sent: none of an aborted transaction, and none after the start of the first
-    transaction that has no end. Internal topics are left out. The topics must exist with as many partitions, because
-    records stay in their partition.
+    Partition, key, value, headers and timestamp stay the same; offsets change. If offsets must stay, use `seglog
+    transplant` instead. The topics must exist in the other cluster, with as many partitions: each record stays in its
+    partition.
 
-    Each record arrives once, however often the replay ends or is killed: run the same command with the same --state
-    again. Until then nobody may compact, trim or delete what was replayed.
+    Each record arrives exactly once, even if the replay is killed: run the same command again with the same --state.
+    Until the replay is complete, nobody may compact, trim or delete what it has written.
 
-    --groups reads __consumer_offsets in the log directories that are named, or that the named partitions lie in. It
-    translates each offset that was committed for what is replayed by the map, and sets it in the cluster. The groups
-    must have no members there.
+    Only committed records are sent: none of an aborted transaction, and none after the start of the first transaction
+    that has no end. Internal topics are left out.
+
+    --groups moves the consumer groups too. It reads __consumer_offsets in the log directories that are named, or that
+    the named partitions are in, translates each committed offset by the --map file, and sets it in the cluster. The
+    groups must have no members there.
 
     This needs the extra kafka (pip install 'seglog[kafka]').
 
@@ -73,7 +81,6 @@ def run(
     from seglog.replay.replay import Replay
     from seglog.replay.target import TargetCluster
     from seglog.serve.catalog import Catalog
-    from seglog_cli.views.replay import show_plan, show_replayed
 
     throttle = renamed(session, throttle, "--rate", "--throttle", rate)
     if groups and map_file is None:
@@ -130,7 +137,7 @@ def _read_properties(session: Session, path: Path | None) -> dict[str, str]:
 
 
 def _read_groups(session: Session, paths: Sequence[Path]) -> GroupsReport:
-    """The groups of the log directories that are named, or that named partitions lie in; wrong usage for none."""
+    """Reads the groups of the log directories that are named, or that named partitions are in."""
     from seglog.errors import NotALogError
     from seglog.operations.groups import read_groups
     from seglog.scan.listing import Target, TargetKind, log_directory_of, resolve_paths
@@ -146,8 +153,7 @@ def _read_groups(session: Session, paths: Sequence[Path]) -> GroupsReport:
 
 
 def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None:
-    """Translates the offsets that groups committed, shows them, and sets them in the cluster."""
-    from seglog_cli.views.replay import show_translated
+    """Translates the groups' committed offsets, shows them, and sets them in the cluster."""
 
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
@@ -155,3 +161,56 @@ def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None
     for one in translated:
         show_translated(session.console, one)
     replay.commit(translated)
+
+
+def show_plan(console: Console, planned: Sequence[PlannedPartition]) -> None:
+    """Shows the offsets of each partition to send, and the target."""
+    for one in planned:
+        if console.as_json:
+            console.json(
+                {
+                    "type": "replay_plan",
+                    "partition": str(one.source),
+                    "directory": str(one.directory),
+                    "target": str(one.target),
+                    "from_offset": one.next_offset,
+                    "to_offset": one.end_offset,
+                }
+            )
+        else:
+            console.line(f"{one.source} → {one.target}: from offset {one.next_offset} to {one.end_offset - 1}")
+
+
+def show_replayed(console: Console, state: ReplayState) -> None:
+    """Shows what has arrived of each partition, in this run and those before it."""
+    for source, progress in sorted(state.partitions.items()):
+        if console.as_json:
+            console.json(
+                {
+                    "type": "replayed",
+                    "partition": str(source),
+                    "target": str(progress.target),
+                    "records": progress.records,
+                    "next_offset": progress.next_offset,
+                    "target_end_offset": progress.target_end,
+                }
+            )
+        else:
+            console.line(f"{source} → {progress.target}: {count_text(progress.records, 'record')} replayed in all")
+
+
+def show_translated(console: Console, one: Translated) -> None:
+    """Shows a group's offset, old and new."""
+    if console.as_json:
+        console.json(
+            {
+                "type": "group_offset",
+                "group": one.group,
+                "partition": str(one.source),
+                "offset": one.offset,
+                "target": str(one.target),
+                "new_offset": one.new_offset,
+            }
+        )
+    else:
+        console.line(f"group {one.group}: {one.source} offset {one.offset} → {one.target} {one.new_offset}")

@@ -1,13 +1,20 @@
-"""`seglog restore`: what a broker set aside, or a repair took out, is a partition again."""
+"""`seglog restore`: makes partitions from directories that a broker set aside and from what repairs removed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import DryRun, argument, command, option
 from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.operations.restore import RestoredPartition, RestorePlan
+    from seglog_cli.exit_codes import ExitCode
 
 
 @command
@@ -17,29 +24,29 @@ def run(
         list[Path],
         argument(
             "SOURCE",
-            "Directories such as orders-0.UUID-delete, folders of repairs' runs, or log directories; only read.",
+            "Directories such as orders-0.UUID-delete, folders of runs, or log directories; only read.",
         ),
     ],
-    output: Annotated[
-        Path, option("--output -o", "DIR", "The directory in which the partitions are made, as DIR/TOPIC-N.")
-    ],
+    output: Annotated[Path, option("--output -o", "DIR", "The directory to make the partitions in, as DIR/TOPIC-N.")],
     dry_run: DryRun = False,
 ) -> int:
-    """Makes partitions of directories that a broker set aside, and of what repairs took out of logs.
+    """Turns directories that a broker set aside, and parts that repairs removed, back into partitions.
 
-    A broker renames the directory of a deleted topic to -delete, and of a topic that it does not know to -stray. A copy
-    that was not finished ends with -future. Name a log directory to take all that were set aside in it. A run's folder
-    in a quarantine holds the old files of partitions, or the ends that a repair cut off. Name the log's own directory
-    too, and both are joined. (`seglog quarantine restore` copies a run's files as they are.)
+    A broker renames the directory of a deleted topic to -delete, and that of a topic it does not know to -stray. An
+    unfinished copy ends with -future. Name such directories, or a log directory to take all of them in it.
 
-    Parts of one partition are joined by their offsets. Where two parts hold the same offsets, one copy is taken if
-    their bytes are equal. If they contradict each other, the command refuses and names files and offsets. Only good
-    batches are taken. Indexes, snapshots and leader epochs are made anew. The sources stay as they are. If a restore is
-    killed, run it again: partitions that it has made stay as they are.
+    A run's folder in a quarantine holds the old files of partitions, or the ends that a repair cut off. Name the log's
+    own directory too, and both are joined. (`seglog quarantine restore` copies a run's files as they are.)
+
+    Parts of one partition are joined by their offsets. If two parts hold the same offsets with equal bytes, one copy is
+    taken. If they contradict each other, the command refuses and names files and offsets. Only good batches are taken.
+    Indexes, snapshots and leader epochs are rebuilt. The sources stay as they are.
+
+    If a restore is killed, run it again: it keeps the partitions that are complete.
 
     `seglog transplant DIR/TOPIC-N --into LOGDIR` brings the partition into a cluster.
 
-    The exit code is 1 when parts are damaged, or when offsets are missing between them; the output names each place.
+    The exit code is 1 if parts are damaged, or if offsets are missing between them; the output names each place.
 
     Examples:
       seglog restore /var/lib/kafka/data/orders-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-delete -o restored
@@ -47,7 +54,6 @@ def run(
       seglog restore /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a /var/lib/kafka/data/orders-0 -o restored
     """
     from seglog.operations.restore import plan_restore, restore
-    from seglog_cli.views.restore import show_restored
 
     with session.progress("look") as progress:
         plan = plan_restore(session.fs, sources, output, progress.advance)
@@ -56,3 +62,66 @@ def run(
     code = ExitCode.DONE if plan.is_whole else ExitCode.FOUND
     show_restored(session.console, plan, code, dry_run=dry_run)
     return code
+
+
+def show_restored(console: Console, plan: RestorePlan, code: ExitCode, *, dry_run: bool) -> None:
+    """Shows each partition, and what could not be restored."""
+    for one in plan.partitions:
+        if console.as_json:
+            console.json(_row(one, dry_run))
+            continue
+        goes = "is there already, in" if one.is_there else "would go to" if dry_run else "to"
+        console.line(f"{console.styled(str(one.partition), 'strong')} {goes} {one.target}")
+        for sentence in _sentences(one):
+            console.line(f"  {sentence}")
+    for path, reason in plan.left_out:
+        if console.as_json:
+            console.json({"type": "left_out", "path": str(path), "reason": reason})
+        else:
+            console.line(f"left out {path}: {reason}")
+    if console.as_json:
+        missing = sum(len(one.joined.missing) for one in plan.partitions)
+        damaged = sum(len(one.joined.damage) for one in plan.partitions)
+        counts = {"partitions": len(plan.partitions), "gaps": missing, "damaged": damaged}
+        console.json({"type": "summary", "exit_code": int(code), **counts})
+
+
+def _sentences(one: RestoredPartition) -> Iterator[str]:
+    joined = one.joined
+    yield f"parts: {', '.join(str(part.directory) for part in one.parts)}"
+    if len(joined.rows):
+        offsets = f"offsets {joined.log_start} to {joined.log_end - 1}"
+        yield f"{count_text(len(joined.rows), 'batch')}, {joined.size} bytes, {offsets}"
+    else:
+        yield f"empty; the log goes on at offset {joined.log_end}"
+    if joined.copies:
+        yield f"{count_text(joined.copies, 'batch')} in several parts, with equal bytes"
+    yield f"topic id {one.topic_id}" if one.topic_id else "no part says which topic id it had"
+    for damage in joined.damage:
+        place = f"from position {damage.position} on"
+        yield f"{damage.path}: {damage.size} bytes {place} are not a good batch, and left out"
+    for gap in joined.missing:
+        yield f"offsets {gap.first} to {gap.last} are missing, between {gap.after} and {gap.before}"
+
+
+def _row(one: RestoredPartition, dry_run: bool) -> dict[str, Any]:
+    joined = one.joined
+    return {
+        "type": "restored_partition",
+        "partition": str(one.partition),
+        "directory": str(one.target),
+        "dry_run": dry_run,
+        "already_there": one.is_there,
+        "parts": [str(part.directory) for part in one.parts],
+        "topic_id": one.topic_id,
+        "log_start_offset": joined.log_start,
+        "log_end_offset": joined.log_end,
+        "batches": len(joined.rows),
+        "bytes": joined.size,
+        "copies": joined.copies,
+        "damaged": [{"file": str(each.path), "position": each.position, "length": each.size} for each in joined.damage],
+        "missing": [
+            {"first_offset": gap.first, "last_offset": gap.last, "after": str(gap.after), "before": str(gap.before)}
+            for gap in joined.missing
+        ],
+    }

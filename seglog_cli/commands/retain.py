@@ -1,9 +1,11 @@
-"""`seglog retain`: the delete policy."""
+"""`seglog retain`: applies the delete policy."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import (
@@ -20,10 +22,16 @@ from seglog_cli.options import (
     size_option,
     takes_urls,
 )
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
+from seglog_cli.tables import Cell, Layout, time_cell
+from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
-    from seglog.operations.retain import FreeSpace
+    from seglog.log.retention import SegmentVerdict
+    from seglog.operations.retain import Freed, FreeSpace, Retained
+
+_HEADING = ("", "SEGMENT", "SIZE", "NEWEST", "WHY")
 
 
 @command
@@ -37,7 +45,7 @@ def run(
     retention_bytes: Annotated[
         int | None,
         size_option(
-            "--retention-bytes", "Delete the oldest segments while the others hold at least this much (-1: none)."
+            "--retention-bytes", "Delete the oldest segments as long as the rest holds at least this much (-1: none)."
         ),
     ] = None,
     free: Annotated[
@@ -54,7 +62,9 @@ def run(
     delay: Annotated[
         int | None,
         duration_option(
-            "--delay", "With 0, remove the files at once; else they stay as .deleted (file.delete.delay.ms).", least=0
+            "--delay",
+            "With 0, remove the files at once; otherwise they stay as .deleted (file.delete.delay.ms).",
+            least=0,
         ),
     ] = None,
     override_policy: OverridePolicy = False,
@@ -64,28 +74,34 @@ def run(
 ) -> int:
     """Deletes old segments as a broker does: below the log start, by retention.bytes and by retention.ms.
 
-    Each segment is shown with the reason why it is deleted or stays. A record with a timestamp in the future holds back
-    everything after it; its offset is shown, with the time until which it does so. A rule counts only if it is given
-    here or in the configuration. The cleanup policy of a topic is the one in the cluster's metadata; a topic listed
-    there without one has the broker's default. A partition whose topic and policy are not known loses nothing by size
-    or time unless it is named together with a rule. Nor does a tiered topic: a broker would delete in the tier what
-    goes here. Where nothing says remote.storage.enable, a log start before the first segment, as a broker that stopped
-    in order leaves it, shows such a topic.
+    Each segment is shown with the reason why it is deleted or stays. --dry-run shows the same and deletes nothing.
 
-    A rule that would delete what the cluster's own configuration keeps (--policy delete on a compacted topic, a
-    --retention-ms below the topic's retention.ms) is refused; with --override-policy it is followed, and shown beside
-    the plan. The metadata is __cluster_metadata-0 in the log directory, in another of the same broker's log directories
-    beside it, or in --metadata-dir.
+    A rule counts only if it is given here or in the configuration. A topic's cleanup policy comes from the cluster's
+    metadata: __cluster_metadata-0 in the log directory, in another log directory of the same broker beside it, or in
+    --metadata-dir. A topic that the metadata lists without a policy has the broker's default. If neither topic nor
+    policy is known, a partition loses nothing by size or time, unless you name it together with a rule.
 
-    --free is for a disk that is full: it takes whole closed segments, oldest records first, out of all partitions whose
-    policy has delete, until that much is free on the log directory's file system, and removes their files at once. It
-    takes nothing from Kafka's own topics and from tiered ones, and exits with 1 when it cannot free enough. Otherwise
-    files are renamed to .deleted first, as a broker does, and removed when the log is next opened for writing, by a
-    broker or by seglog; with --delay 0 at the end of the command.
+    A record with a timestamp in the future holds back everything after it. The output shows its offset and how long it
+    holds.
 
-    A log that was not closed properly is recovered first, which takes some room. Where the disk has none, the closed
-    segments that go anyway go before that, at once: those that the rules, or --free, would take from the recovered log,
-    which is worked out in memory. A log with damage is left as it is.
+    A rule is refused if it would delete what the cluster's own configuration keeps: --policy delete on a compacted
+    topic, or a --retention-ms below the topic's retention.ms. --override-policy follows it anyway, and the plan shows
+    the contradiction.
+
+    A tiered topic loses nothing by size or time either: a broker would also delete the data in the tier. Unless
+    remote.storage.enable is known, a log start before the first segment, as a cleanly stopped broker leaves it, marks a
+    topic as tiered.
+
+    --free is for a full disk. It takes whole closed segments, oldest records first, from all partitions whose policy
+    includes delete, until that much space is free on the log directory's file system, and removes their files at once.
+    It takes nothing from Kafka's own topics or from tiered ones, and exits with 1 if it cannot free enough.
+
+    Without --free, files are first renamed to .deleted, as in a broker. They are removed when a broker or seglog next
+    opens the log for writing, or with --delay 0 at the end of the command.
+
+    A log that was not closed properly is recovered first, which needs some room. If the disk has none, the closed
+    segments that would go anyway are removed before that, at once: those that the rules or --free would take from the
+    recovered log, as worked out in memory. A log with damage is left as it is.
 
     Examples:
       seglog retain --dry-run --retention-ms 7d orders-none-0
@@ -96,7 +112,6 @@ def run(
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import resolve_paths
     from seglog_cli.views.recovery import ObstacleWarnings
-    from seglog_cli.views.retention import show_freed, show_retained
 
     if dry_run or check:
         session.warn_of_runs(paths)
@@ -132,7 +147,7 @@ def run(
 
 
 def _space(text: str) -> FreeSpace:
-    """What --free asks for."""
+    """Returns the request of --free."""
     from seglog.operations.retain import FreeSpace
     from seglog.units import parse_size
 
@@ -140,3 +155,112 @@ def _space(text: str) -> FreeSpace:
     if size <= 0:
         raise UsageError(f"--free takes a size above 0, not {text}")
     return FreeSpace(size, more=text.startswith("+"))
+
+
+def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
+    """Shows a partition's plan, and what was done."""
+    plan = retained.plan
+    if console.as_json:
+        console.json(retention_record(retained, dry_run))
+        return
+    if retained.note:
+        console.warning(f"{plan.topic_partition}: {retained.note}")
+    for contradiction in retained.contradictions:
+        console.line(f"{plan.topic_partition}: this contradicts the cluster's configuration: {contradiction}")
+    name = console.styled(str(plan.topic_partition), "strong")
+    if plan.empty:
+        console.line(f"{name}: nothing to delete")
+    else:
+        did = "would delete" if dry_run else "deleted"
+        start = f"log start {plan.log_start_offset} to {plan.new_log_start_offset}"
+        rolls = ", rolled first" if plan.rolls else ""
+        count = len(plan.removed)
+        console.line(f"{did} {count} of {len(plan.segments)} segments of {name}: "
+                     f"{bytes_text(plan.removed_bytes)}, {start}{rolls}")  # fmt: skip
+    rows = [_row(segment) for segment in plan.segments]
+    console.table(_HEADING, rows, Layout(right=(2,), indent=2))
+    if retained.before_recovery:
+        early = count_text(retained.before_recovery, "segment")
+        console.message(
+            f"{plan.topic_partition}: {early} went before the log was recovered: the disk had no room for that"
+        )
+    if retained.left_deleted:
+        console.message(f"{plan.topic_partition}: {retained.left_deleted} files wait as .deleted; they are removed when"
+                        " a broker or seglog opens the log for writing (--delay 0 removes at once)")  # fmt: skip
+
+
+def retention_record(retained: Retained, dry_run: bool) -> dict[str, object]:
+    """Returns the JSON line."""
+    plan = retained.plan
+    return {
+        "type": "retention",
+        "partition": str(plan.topic_partition),
+        "dry_run": dry_run,
+        "log_start_offset_before": plan.log_start_offset,
+        "log_start_offset": plan.new_log_start_offset,
+        "log_end_offset": plan.log_end_offset,
+        "high_watermark": plan.high_watermark,
+        "rolls": plan.rolls,
+        "deleted_segments": [segment.base_offset for segment in plan.removed],
+        "deleted_bytes": plan.removed_bytes,
+        "left_deleted_files": retained.left_deleted,
+        "deleted_before_recovery": retained.before_recovery,
+        "note": retained.note,
+        "contradictions": [contradiction_record(found) for found in retained.contradictions],
+        "segments": [segment_record(segment) for segment in plan.segments],
+    }
+
+
+def segment_record(segment: SegmentVerdict) -> dict[str, object]:
+    """Returns a segment as part of the JSON line."""
+    return {
+        "base_offset": segment.base_offset,
+        "next_offset": segment.next_offset,
+        "size": segment.size,
+        "active": segment.active,
+        "largest_timestamp": segment.largest_timestamp,
+        "from_modified": segment.from_modified,
+        "removed": segment.removed,
+        "rule": None if segment.rule is None else segment.rule.value,
+        "reason": segment.reason,
+        "deletable": segment.deletable_ms,
+        "in_future": segment.in_future,
+        "blocking_offset": segment.blocking_offset,
+    }
+
+
+def show_freed(console: Console, freed: Freed, dry_run: bool) -> None:
+    """Shows what `--free` freed in a log directory, and whether it is as much as requested."""
+    if console.as_json:
+        console.json(
+            {
+                "type": "freed",
+                "log_directory": str(freed.log_directory),
+                "dry_run": dry_run,
+                "wanted_bytes": freed.wanted,
+                "freed_bytes": freed.freed,
+                "free_bytes": freed.free,
+                "reached": freed.reached,
+            }
+        )
+    elif not freed.wanted:
+        console.line(f"{freed.log_directory}: nothing to free: {bytes_text(freed.free)} are free")
+    else:
+        did = "would be freed" if dry_run else "were freed"
+        console.line(f"{freed.log_directory}: {bytes_text(freed.freed)} {did}, {bytes_text(freed.free)} are free then")
+    if not freed.reached:
+        missing = bytes_text(freed.missing)
+        console.warning(f"{freed.log_directory}: {missing} less than wanted: no more closed segments may go")
+
+
+def _row(segment: SegmentVerdict) -> tuple[str, ...]:
+    from seglog.units import format_time
+
+    newest = time_cell(segment.largest_timestamp)
+    if segment.from_modified:
+        newest = Cell(f"{newest} (mtime)", short=f"{newest.short} (mtime)")
+    why = segment.reason
+    if segment.in_future and segment.deletable_ms is not None:
+        where = "" if segment.blocking_offset is None else f", offset {segment.blocking_offset}"
+        why += f" (until {format_time(segment.deletable_ms)}{where})"
+    return ("goes" if segment.removed else "stays", str(segment.base_offset), bytes_text(segment.size), newest, why)

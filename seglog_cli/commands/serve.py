@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Directories, command, one_of, option, parsed, takes_urls
@@ -13,7 +15,13 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.serve.endpoint import Address
+    from pathlib import Path
+
+    from seglog.errors import CorruptionError
+    from seglog.log.loader import RecoveryReport
+    from seglog.serve.catalog import Catalog
+    from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint
+    from seglog_cli.console import Console
 
 _EXITS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 _ANY_ADDRESS = ("0.0.0.0", "::")
@@ -27,47 +35,53 @@ def run(
     paths: Directories,
     tiers: Tiers,
     listen: Annotated[
-        str, option("--listen", "HOST:PORT", "The address to listen at. For port 0 the system chooses one.")
+        str, option("--listen", "HOST:PORT", "The address to listen on. With port 0 the system chooses a port.")
     ] = "127.0.0.1:9092",
     advertise: Annotated[
-        str | None, option("--advertise", "HOST:PORT", "The address that clients are told (default: that of --listen).")
+        str | None,
+        option("--advertise", "HOST:PORT", "The address that clients connect to (default: that of --listen)."),
     ] = None,
     on_corrupt: Annotated[
-        str, option("--on-corrupt", "fail|skip", "At damage, refuse the read (fail) or go on after it (skip).")
+        str, option("--on-corrupt", "fail|skip", "At damage, refuse the read (fail) or continue after it (skip).")
     ] = "fail",
     offsets: Annotated[
-        Path | None, option("--offsets", "FILE", "Keep in this file what groups commit, and begin with what it holds.")
+        Path | None,
+        option("--offsets", "FILE", "Keep the groups' commits in this file, and begin with those that it holds."),
     ] = None,
     tls_cert: Annotated[
         Path | None, option("--tls-cert", "FILE", "Speak TLS with this certificate chain (PEM).")
     ] = None,
     tls_key: Annotated[
-        Path | None, option("--tls-key", "FILE", "The certificate's private key (default: in the certificate's file).")
+        Path | None,
+        option("--tls-key", "FILE", "The certificate's private key (default: from the certificate's file)."),
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        option("--tls-client-ca", "FILE", "Let in only clients with a certificate of these authorities (PEM)."),
+        option("--tls-client-ca", "FILE", "Accept only clients with a certificate of these authorities (PEM)."),
     ] = None,
     metrics: Annotated[
         str | None, option("--metrics", "HOST:PORT", "Serve counters for Prometheus at this address, under /metrics.")
     ] = None,
 ) -> int:
-    """Serves the partitions in directories to Kafka clients, for reading only.
+    """Serves the partitions in directories to Kafka clients, read-only.
 
-    Consumers list topics, seek by offset and by time, and read with both isolations and all codecs, as from a broker.
-    Requests that write get an authorization error. The command creates, locks and changes nothing in the directories,
-    so they may belong to a running broker. Clients see what was there at the start. When replicas of a partition lie in
-    several directories, the one with the highest leader epoch is served, and of those the longest. Old messages (magic
-    0 and 1) are sent as they are; clients understand them.
+    Consumers list topics, seek by offset and by time, and read with both isolation levels and all codecs, as from a
+    broker. Requests that write get an authorization error. There is no authentication: whoever reaches the address
+    reads everything.
 
-    Groups (the classic protocol) begin at the offsets in the directories' own __consumer_offsets. What they commit is
-    kept in memory, or with --offsets in a file with which the next run begins.
+    The command creates, locks and changes nothing in the directories, so they may belong to a running broker. Clients
+    see the data that was there at the start. If several directories have replicas of a partition, the one with the
+    highest leader epoch is served, and among those the longest. Old messages (magic 0 and 1) are sent as they are;
+    clients understand them.
 
-    The command compares each batch's checksum before it sends the batch. A fetch that meets damage gets
-    CORRUPT_MESSAGE, or with --on-corrupt skip the next good batch. Each damaged place is reported once. With skip, a
-    partition that cannot be opened is left out. If a log was not closed properly, a line says what a broker that starts
-    on it would cut. There is no authentication: whoever reaches the address reads everything. SIGTERM and SIGINT end
-    the command in order.
+    Groups (the classic protocol) begin at the offsets in the directories' own __consumer_offsets. Their commits are
+    kept in memory, or with --offsets in a file that the next run begins with.
+
+    Each batch's checksum is checked before it is sent. A fetch that meets damage gets CORRUPT_MESSAGE, or with
+    --on-corrupt skip the next good batch; skip also leaves out partitions that cannot be opened. Each damaged place is
+    reported once. If a log was not closed properly, a message says what a broker that starts on it would cut.
+
+    SIGTERM and SIGINT end the command in order.
 
     Examples:
       seglog serve /var/lib/kafka/data
@@ -81,7 +95,6 @@ def run(
     from seglog.serve.running import committed_offsets
     from seglog.serve.running import run as run_endpoint
     from seglog.serve.server import TlsFiles
-    from seglog_cli.views.serving import Reporter
 
     skip = one_of("--on-corrupt", on_corrupt, ("fail", "skip")) == "skip"
     place = parsed("--listen", _address, listen)
@@ -117,7 +130,7 @@ def run(
 
 
 def _address(text: str) -> Address:
-    """HOST:PORT, an IPv6 address in brackets."""
+    """Parses HOST:PORT; an IPv6 address is in brackets."""
     from seglog.serve.endpoint import Address
 
     host, colon, port = text.rpartition(":")
@@ -125,3 +138,81 @@ def _address(text: str) -> Address:
     if not (colon and host and port.isascii() and port.isdigit() and int(port) <= _MOST_PORT):
         raise ValueError(f"{text!r} is not HOST:PORT")
     return Address(host, int(port))
+
+
+class Reporter:
+    """The endpoint's observer. JSON lines go to stdout, text to stderr."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._lock = console, threading.Lock()
+
+    def opened(self, catalog: Catalog) -> None:
+        """Reports which partitions are not served."""
+        for one in catalog.left_out:
+            self._tell(
+                {"type": "left_out", "path": str(one.directory), "message": one.reason},
+                f"{one.directory} is not served: {one.reason}",
+                warning=True,
+            )
+
+    def ready(self, endpoint: Endpoint, listening: Address, metrics: Address | None) -> None:
+        """Reports that clients can connect, and where."""
+        topics = endpoint.catalog.topics
+        partitions = sum(len(each) for each in topics.values())
+        record: dict[str, object] = {
+            "type": "serving",
+            "listen": str(listening),
+            "advertised": str(endpoint.advertised),
+            "metrics": None if metrics is None else str(metrics),
+            "topics": len(topics),
+            "partitions": partitions,
+            "cluster_id": endpoint.cluster_id,
+        }
+        shown = "" if metrics is None else f", metrics on http://{metrics}/metrics"
+        what = f"{count_text(len(topics), 'topic')}, {count_text(partitions, 'partition')}"
+        self._tell(record, f"serving {what}, read-only, on {listening}{shown}")
+
+    def damaged(self, damage: CorruptionError) -> None:
+        record: dict[str, object] = {"type": "damage", "path": str(damage.path), "message": str(damage)}
+        for name in ("position", "first_offset", "last_offset"):
+            if getattr(damage, name) is not None:
+                record[name] = getattr(damage, name)
+        self._tell(record, str(damage), warning=True)
+
+    def offsets_not_kept(self, path: Path, error: OSError) -> None:
+        message = f"{path}: commits are refused, as the file does not take them: {error.strerror or error}"
+        self._tell({"type": "offsets_not_kept", "path": str(path), "message": message}, message, warning=True)
+
+    def recovery_would_cut(self, report: RecoveryReport) -> None:
+        end, size, where = report.log_end_offset, report.truncated_bytes, report.directory
+        message = (
+            f"{where} was not closed properly: a broker that starts on it cuts {size} bytes off, and the log then ends"
+            f" at offset {end}; `seglog recover --dry-run {where}` says more"
+        )
+        record: dict[str, object] = {"type": "recovery_would_cut", "path": str(where), "log_end_offset": end}
+        self._tell({**record, "bytes": size, "message": message}, message, warning=True)
+
+    def connection_ended(self, end: ConnectionEnd) -> None:
+        record = {
+            "type": "connection",
+            "peer": end.peer,
+            "client_id": end.client_id,
+            "requests": end.requests,
+            "sent_bytes": end.sent_bytes,
+            "seconds": round(end.seconds, 3),
+            "reason": end.reason,
+            "hostile": end.hostile,
+        }
+        who = f"{end.peer} ({end.client_id})" if end.client_id else end.peer
+        did = f"{end.requests} requests, {end.sent_bytes} bytes sent, {end.seconds:.1f} s"
+        self._tell(record, f"{who}: {did}: {end.reason}", warning=end.hostile)
+
+    def _tell(self, record: dict[str, object], text: str, *, warning: bool = False) -> None:
+        with self._lock:
+            if self._console.as_json:
+                self._console.json(record)
+                self._console.flush()
+            elif warning:
+                self._console.warning(text)
+            else:
+                self._console.message(text)

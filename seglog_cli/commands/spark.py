@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.cleaning import Rounds, show_outcomes
+from seglog_cli.commands.clean import Rounds, show_outcomes
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
+from seglog_cli.commands.stats import Measures, measured_partitions
 from seglog_cli.commands.verify import LevelName, Live, level_named, verdict
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.help import HelpOption
-from seglog_cli.measuring import Measures, measured_partitions
 from seglog_cli.options import (
     CONTEXT,
     Directories,
@@ -152,7 +152,7 @@ def stats(
     """
     from seglog.operations.stats import PartitionStatistics
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.unreadable import Unreadable
+    from seglog_cli.failures import Unreadable
 
     measures.check(session)
     session, paths = tiers.seen(session, paths)
@@ -358,7 +358,7 @@ def diff(
     Examples:
       seglog spark diff /mnt/broker1/data /mnt/broker2/data
     """
-    from seglog_cli.views.difference import show_diff_summary, show_difference
+    from seglog_cli.commands.diff import show_diff_summary, show_difference
 
     if len(copies) < 2:
         raise UsageError("diff needs at least two copies")

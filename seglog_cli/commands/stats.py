@@ -1,19 +1,60 @@
-"""`seglog stats`: what is in logs, how cleaning went, and what the cleaner needs."""
+"""`seglog stats`: contents of logs, past cleaning rounds, and what the cleaner needs; shared with `spark stats`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from seglog_cli.failures import UsageError
-from seglog_cli.measuring import Measures, Prometheus, measured_partitions
-from seglog_cli.options import Paths, command, takes_urls
+from seglog_cli.failures import Unreadable, UsageError
+from seglog_cli.options import OptionGroup, Paths, command, flag, option, size_option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.configuration.settings import DirectorySettings
+    from seglog.operations.stats import MeasuredPartition, PartitionStatistics
+    from seglog.scan.listing import Target
+
+Prometheus = Annotated[
+    Path | None,
+    option("--prometheus", "FILE", "Write the cleaner's gauges for Prometheus to this file."),
+]
+
+
+@dataclass(frozen=True)
+class Measures(OptionGroup):
+    """What is shown of a partition."""
+
+    sizing: Annotated[bool, flag("--sizing", "Show what the cleaner needs for this log, and whether it keeps up.")] = (
+        False
+    )
+    plot: Annotated[bool, flag("--plot", "Draw the distributions.")] = False
+    rounds: Annotated[int, option("--rounds", "N", "Show this many of the last cleaning rounds.", least=0)] = 5
+    write_rate: Annotated[
+        int | None,
+        size_option(
+            "--write-rate", "For --sizing, use this many bytes a second instead of the measured rate.", least=1
+        ),
+    ] = None
+
+    def check(self, session: Session) -> None:
+        """Raises UsageError for options that would change nothing."""
+        if self.write_rate is not None and not self.sizing:
+            raise UsageError("--write-rate is for --sizing")
+        if self.plot and session.as_json:
+            raise UsageError("--plot draws text; JSON lines hold the distributions anyway")
+
+    def show(self, session: Session, measured: PartitionStatistics) -> None:
+        """Shows a partition's distributions, its last rounds, and its sizing if there is one."""
+        from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
+
+        show_statistics(session.console, measured.statistics, self.plot)
+        show_rounds(session.console, measured.rounds[len(measured.rounds) - min(self.rounds, len(measured.rounds)) :])
+        if measured.sizing is not None:
+            show_sizing(session.console, measured.sizing)
 
 
 @command
@@ -27,11 +68,15 @@ def run(
 ) -> int:
     """Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.
 
-    Every partition is read once: records, keys and their number (an estimate, 0.8 % standard error), sizes, codecs,
-    tombstones, frequent keys. The last rounds are those that `clean` and `cleaner` kept under $XDG_STATE_HOME/seglog.
-    --sizing works out, from the log's own figures: how many keys the buffer takes, the buffer for all keys, the rounds
-    a broker would need, the disk when the cleaner stops for a day, and up to which write rate it keeps up. A segment
-    stands for the partition that it lies in. Nothing is changed or locked.
+    Every partition is read once. The output has the number of records and keys (keys are an estimate, 0.8 % standard
+    error), sizes, codecs, tombstones and frequent keys, then the last rounds that `clean` and `cleaner` recorded under
+    $XDG_STATE_HOME/seglog. Nothing is changed or locked.
+
+    --sizing calculates, from the log's own figures: how many keys the buffer takes, the buffer for all keys, the rounds
+    that a broker would need, the disk space when the cleaner stops for a day, and the write rate up to which it keeps
+    up.
+
+    A segment stands for the partition that it is in.
 
     Examples:
       seglog stats customers-0
@@ -39,7 +84,6 @@ def run(
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.unreadable import Unreadable
 
     measures.check(session)
     shown: dict[Path, DirectorySettings] = {}
@@ -60,7 +104,7 @@ def run(
 
 
 def _require_place(session: Session, path: Path) -> None:
-    """Wrong usage where the gauges could not be written."""
+    """Raises UsageError if the gauges could not be written."""
     status = session.fs.status(path.absolute().parent)
     if status is None or not status.is_directory:
         raise UsageError(f"--prometheus: {path.absolute().parent} is not a directory")
@@ -87,3 +131,30 @@ def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySetti
             )
         )
     write_prometheus(session.fs, path, gauges)
+
+
+def measured_partitions(
+    session: Session, targets: Sequence[Target], shown: dict[Path, DirectorySettings], unreadable: Unreadable
+) -> Iterator[MeasuredPartition]:
+    """Yields the partitions of `targets`; those of Kafka 0.7 and unreadable ones are skipped with a warning.
+
+    `shown` collects the log directories and their settings.
+    """
+    from seglog.operations.stats import MeasuredPartition, kept_rounds
+    from seglog.scan.listing import list_partition, log_directory_of, partition_directories
+
+    for target in targets:
+        log_directory = log_directory_of(target)
+        if log_directory not in shown:
+            shown[log_directory] = session.config_of(log_directory)
+        kept = kept_rounds(session.fs, os.environ, log_directory, session.console.warning)
+        for directory in partition_directories(session.fs, target):
+            listing = None
+            with unreadable.passing_over(directory):
+                listing = list_partition(session.fs, directory)
+            if listing is None:
+                continue
+            if listing.format != "kafka":
+                session.console.warning(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
+                continue
+            yield MeasuredPartition.of(listing, shown[log_directory], kept)

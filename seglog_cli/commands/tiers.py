@@ -1,14 +1,24 @@
-"""`seglog tiers`: what lies where in tiered storage."""
+"""`seglog tiers`: the contents of tiered storage."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import argument, command, flag, takes_urls
 from seglog_cli.session import Session
+from seglog_cli.tables import Layout, number_cell
 from seglog_cli.tiering import Tiers
+
+if TYPE_CHECKING:
+    from seglog.tiers.segments import Remark
+    from seglog.tiers.survey import Surveyed
+
+_PARTITIONS = ("PARTITION", "LAYOUT", "SEGMENTS", "START", "LAST", "BYTES", "LOCAL FROM", "MISSING")
+_SEGMENTS = ("PARTITION", "START", "LAST", "BYTES", "WHERE", "SEGMENT")
 
 
 @command
@@ -18,33 +28,36 @@ def run(
     paths: Annotated[
         list[Path],
         argument(
-            "PATH", "A partition or a topic in tiered storage, a whole tier, or an object of a segment; URLs, too."
+            "PATH", "A partition or a topic in tiered storage, a whole tier, or an object of a segment; URLs too."
         ),
     ],
     tiers: Tiers,
-    segments: Annotated[bool, flag("--long -l", "Show segments, too. JSON lines show them anyway.")] = False,
+    segments: Annotated[bool, flag("--long -l", "Show segments too. JSON lines always show them.")] = False,
 ) -> int:
-    """Shows which segments lie in tiered storage, which are missing, and what a restore would need.
+    """Shows which segments are in tiered storage, which are missing, and what a restore would need.
 
     PATH is a directory of a tier: one partition, a topic, or the whole tier. seglog knows the layouts of Aiven's
     plugin, of Kafka's own LocalTieredStorage, of Pinterest's uploader, and of the logs that seglog's Spark jobs commit
-    to a bucket. LAST is the last offset, BYTES are the bytes of log that a restore brings. MISSING counts the offsets
-    between segments that are nowhere. With --local, the partitions of that log directory count from their first segment
-    on.
+    to a bucket.
+
+    LAST is the last offset. BYTES is the size of the log that a restore brings. MISSING counts the offsets between
+    segments that are nowhere. With --local, the partitions of that log directory count from their first segment on.
 
     A segment that lacks its manifest, or some of its files, was not uploaded completely and does not count. With
     --remote-metadata, the records of __remote_log_metadata decide: an object without a record is an orphan, and a
-    record without an object is a missing segment. Where a record names another prefix or key (the custom metadata of
-    Aiven's plugin), the segment is read from there. Leaders of several epochs may have uploaded the same offsets.
-    Segments of epochs that the log's leader epochs do not name are left out, and overlaps are cut; the output reports
-    both.
+    record without an object is a missing segment. If a record names another prefix or key (the custom metadata of
+    Aiven's plugin), the segment is read from there.
 
-    In a committed log, an object that no manifest names is an orphan, too: a job that runs, or one that died, has put
-    it there. No reader reads it and nothing removes it. Remove it yourself when no job writes there.
+    Leaders of several epochs may have uploaded the same offsets. Segments of epochs that are not among the log's leader
+    epochs are left out, and overlaps are cut; the output reports both.
 
-    The exit code is 1 when something is missing, damaged, incomplete or an orphan, and 3 when something could not be
-    read. Every reading command takes such a PATH itself (ls, dump, read, verify, stats, txn, explain, export, diff,
-    groups, serve, replay and doctor; convert and salvage as their source). So does the library.
+    In a committed log, an object that no manifest names is an orphan too: it comes from a job that is running, or that
+    died. No reader reads it, and nothing removes it. Remove it yourself when no job is writing there.
+
+    The exit code is 1 if something is missing, damaged, incomplete or an orphan, and 3 if something could not be read.
+
+    Every reading command takes such a PATH itself (ls, dump, read, verify, stats, txn, explain, export, diff, groups,
+    serve, replay and doctor; convert and salvage as their source). So does the library.
 
     Examples:
       seglog tiers /mnt/tier
@@ -53,7 +66,6 @@ def run(
     """
     from seglog.tiers.segments import Problem, Remark
     from seglog.tiers.survey import FOUND, Surveyed, survey
-    from seglog_cli.views.tiers import show_tiers
 
     session.warn_of_runs([*paths, *filter(None, (tiers.local,))])
     found, remarks = list[Surveyed](), list[Remark]()
@@ -68,3 +80,87 @@ def run(
         return ExitCode.INCOMPLETE
     is_found = any(remark.problem in FOUND for remark in remarks)
     return ExitCode.FOUND if is_found else ExitCode.INCOMPLETE if tiers.lacking else ExitCode.DONE
+
+
+def show_tiers(console: Console, found: Sequence[Surveyed], remarks: Sequence[Remark], *, segments: bool) -> None:
+    """Shows partitions, with `segments` their segments too, and the remarks."""
+    from seglog.tiers.segments import GRAVE
+
+    if console.as_json:
+        _json(console, found, remarks)
+        return
+    rows = []
+    for one in found:
+        local = None if one.partition.local is None else one.partition.local.first
+        numbers = (one.first_offset, one.last_offset, one.log_bytes, local, _offsets(one.missing))
+        name, layout = str(one.place.topic_partition), one.place.layout.value
+        rows.append((name, layout, str(len(one.chosen)), *map(number_cell, numbers)))
+    console.table(_PARTITIONS, rows, Layout(right=(2, 3, 4, 5, 6, 7), spare=(1,)))
+    if segments:
+        console.line()
+        lines = [
+            (
+                str(one.place.topic_partition),
+                str(each.segment.start_offset),
+                str(each.end_offset),
+                str(each.size),
+                each.where.value,
+                each.segment.segment_id or "-",
+            )
+            for one in found
+            for each in one.segments
+        ]
+        console.table(_SEGMENTS, lines, Layout(right=(1, 2, 3), spare=(5,)))
+    for remark in remarks:
+        (console.warning if remark.problem in GRAVE else console.message)(f"{remark.problem.value}: {remark}")
+
+
+def _offsets(ranges: Sequence[tuple[int, int]]) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def _json(console: Console, found: Sequence[Surveyed], remarks: Sequence[Remark]) -> None:
+    from seglog.tiers.segments import GRAVE
+
+    for one in found:
+        partition = str(one.place.topic_partition)
+        console.json(
+            {
+                "type": "tier",
+                "partition": partition,
+                "layout": one.place.layout.value,
+                "topic_id": one.place.topic_id,
+                "directory": str(one.place.directory),
+                "segments": len(one.chosen),
+                "start_offset": one.first_offset,
+                "last_offset": one.last_offset,
+                "log_bytes": one.log_bytes,
+                "local_start_offset": None if one.partition.local is None else one.partition.local.first,
+                "missing": [{"first_offset": first, "last_offset": last} for first, last in one.missing],
+            }
+        )
+        for each in one.segments:
+            console.json(
+                {
+                    "type": "tier_segment",
+                    "partition": partition,
+                    "segment_id": each.segment.segment_id or None,
+                    "start_offset": each.segment.start_offset,
+                    "last_offset": each.end_offset,
+                    "log_bytes": each.size,
+                    "where": each.where.name.lower(),
+                }
+            )
+    for remark in remarks:
+        console.json(
+            {
+                "type": "tier_remark",
+                "severity": "error" if remark.problem in GRAVE else "info",
+                "code": remark.problem.name,
+                "partition": remark.partition,
+                "first_offset": remark.first_offset,
+                "last_offset": remark.last_offset,
+                "file": None if remark.path is None else str(remark.path),
+                "message": remark.message,
+            }
+        )

@@ -1,15 +1,17 @@
-"""`seglog transplant`: partitions of a dead cluster, in another one."""
+"""`seglog transplant`: moves partitions of a dead cluster into another one."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import UsageError, exit_code_of
+from seglog_cli.failures import UsageError, exit_code_of, message_of
 from seglog_cli.options import DryRun, Quarantine, argument, command, flag, option
-from seglog_cli.quarantines import remember_run
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from seglog.configuration.settings import DirectorySettings
     from seglog.operations.transplant import TransplantRequest
     from seglog.transplant.apply import TransplantOutcome
-    from seglog.transplant.plan import TransplantPlan
+    from seglog.transplant.plan import PartitionPlan, TransplantPlan
+    from seglog_cli.exit_codes import ExitCode
 
 
 @command
@@ -47,23 +50,27 @@ def run(
     dry_run: DryRun = False,
     quarantine: Quarantine = None,
 ) -> int:
-    """Puts partitions of a dead cluster into a stopped broker of another one; offsets stay as they are.
+    """Puts partitions of a dead cluster into a stopped broker of another one; offsets stay the same.
 
-    First make the topics in the new cluster, on that broker, with the same number of partitions and one replica. Then
-    stop the broker in order. Records keep their offset, timestamp, key, value and headers. The topics keep the ids that
-    the new cluster gave them. Leader epochs become 0. Plain batches lose their producer id, and transactions get ids
-    that no cluster hands out: otherwise the broker could take a new producer's write for an old one's. A marker ends
-    each transaction that is still open: COMMIT where its coordinator had committed it, else ABORT. Indexes are rebuilt.
-    The source may come from a killed broker, and stays as it is.
+    First create the topics in the new cluster, on that broker, with the same number of partitions and one replica. Then
+    stop the broker cleanly, and run this command. The old cluster's broker may have been killed; the source stays as it
+    is. Until the new broker has written, `seglog undo` takes the transplant back.
 
-    __consumer_offsets is taken along where the new cluster has it with as many partitions, so that groups resume; no
-    group may have committed there before. __transaction_state stays behind, and so do topics that know other topics by
-    id; the output says so.
+    Records keep their offset, timestamp, key, value and headers. Topics keep the ids that the new cluster gave them.
+    Leader epochs become 0, and indexes are rebuilt.
 
-    The command refuses, and changes nothing, where data would be lost: the broker runs or was not stopped in order, a
+    Plain batches lose their producer id, and transactions get ids that no cluster hands out: otherwise the broker could
+    take a new producer's write for an old one's. Each transaction that is still open is ended by a marker: COMMIT if
+    its coordinator had committed it, otherwise ABORT.
+
+    __consumer_offsets is moved too, so that groups resume, if the new cluster has it with as many partitions and no
+    group has committed there yet. __transaction_state stays behind, and so do topics that refer to other topics by id;
+    the output says so.
+
+    The command refuses, and changes nothing, where data would be lost: the broker runs or was not stopped cleanly, a
     partition holds other data, the numbers of partitions differ, the broker does not know the topic, the source is
     damaged, a run of seglog is unfinished there, or there is no room. You may run it again: it recognises what is
-    already there. Until the broker has written, `seglog undo` takes it back.
+    already there.
 
     Examples:
       seglog transplant --dry-run /mnt/old/kafka --into /var/lib/kafka/data
@@ -72,7 +79,6 @@ def run(
     """
     from seglog.operations.transplant import TransplantRequest
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.views.transplant import show_outcome, show_plan
 
     request = TransplantRequest(
         sources=resolve_paths(session.fs, sources),
@@ -88,14 +94,14 @@ def run(
         return ExitCode.DONE
     outcome = _carried_out(session, request)
     if outcome.run is not None:
-        remember_run(session, outcome.run.folder)
+        session.remember_run(outcome.run.folder)
     code = ExitCode.DONE if outcome.failure is None else exit_code_of(outcome.failure)
     show_outcome(session.console, outcome, code)
     return code
 
 
 def _planned(session: Session, request: TransplantRequest) -> tuple[TransplantPlan, DirectorySettings]:
-    """The plan, and the target's configuration, by which it was made."""
+    """Returns the plan, and the target's configuration that it is based on."""
     from seglog.operations.transplant import plan_transplant
 
     config_of = session.config_of(request.into)
@@ -104,7 +110,7 @@ def _planned(session: Session, request: TransplantRequest) -> tuple[TransplantPl
 
 
 def _carried_out(session: Session, request: TransplantRequest) -> TransplantOutcome:
-    """Plans and does it under the target's lock."""
+    """Plans and applies the transplant under the target's lock."""
     from seglog.operations.undo import settle
     from seglog.storage.lock import DirectoryLock
     from seglog.transplant.apply import carry_out
@@ -125,3 +131,116 @@ def _topics(given: Sequence[str]) -> dict[str, str]:
         if topics.setdefault(old, new or old) != (new or old):
             raise UsageError(f"--topic {text}: {old} is given twice")
     return topics
+
+
+def show_plan(console: Console, plan: TransplantPlan) -> None:
+    """Shows what would be done."""
+    _partitions(console, plan, dry_run=True)
+    if console.as_json:
+        console.json({"type": "summary", "exit_code": 0, "run": None, **_counts(plan)})
+    elif plan.pending:
+        console.line(
+            f"{_sentence(plan)} would be transplanted; {bytes_text(plan.bytes_needed)} of disk space is needed"
+        )
+    else:
+        console.line("nothing to do: the target holds this data already")
+
+
+def show_outcome(console: Console, outcome: TransplantOutcome, code: ExitCode) -> None:
+    """Shows what was done, and what the operator does next."""
+    plan = outcome.plan
+    run = None if outcome.run is None or outcome.failure is not None else outcome.run.name
+    if outcome.failure is None:
+        _partitions(console, plan, dry_run=False)
+    if outcome.failure is not None:
+        console.error(f"the transplant failed and was taken back: {message_of(outcome.failure)}")
+    steps = _next_steps(plan, run) if run is not None else []
+    if console.as_json:
+        console.json({"type": "summary", "exit_code": int(code), "run": run, **_counts(plan), "next": steps})
+    elif run is not None:
+        console.line(console.styled(f"{_sentence(plan)} transplanted", "good"))
+        console.line("next:")
+        for number, step in enumerate(steps, 1):
+            console.line(f"  {number}. {step}")
+    elif outcome.failure is None:
+        console.line("nothing to do: the target holds this data already")
+
+
+def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool) -> None:
+    for one in plan.partitions:
+        if console.as_json:
+            console.json(_row(one, dry_run))
+            continue
+        console.line(f"{console.styled(str(one.partition), 'strong')} from {one.source.directory}")
+        for step in one.steps():
+            console.line(f"  {step}")
+    for path, reason in plan.left_out:
+        if console.as_json:
+            console.json({"type": "left_out", "path": path, "reason": reason})
+        else:
+            console.line(f"left out {path}: {reason}")
+    for note in plan.notes:
+        console.warning(note)
+
+
+def _row(one: PartitionPlan, dry_run: bool) -> dict[str, Any]:
+    source = one.source
+    return {
+        "type": "transplant",
+        "partition": str(one.partition),
+        "source": str(source.directory),
+        "dry_run": dry_run,
+        "already_there": one.done,
+        "topic_id": one.target.topic_id,
+        "log_start_offset": source.log_start,
+        "log_end_offset": one.log_end,
+        "segments": len(source.segments),
+        "batches": source.batches,
+        "bytes": source.size,
+        "torn_bytes": source.torn_bytes,
+        "leader_epochs_changed": source.changes.epochs,
+        "producers_removed": source.changes.forgotten,
+        "producers_moved": source.changes.moved,
+        "transactions_ended": [
+            {
+                "producer_id": ending.transaction.producer_id,
+                "first_offset": ending.transaction.first_offset,
+                "records": ending.transaction.records,
+                "marker": ending.marker,
+                "offset": ending.offset,
+                "reason": ending.why,
+            }
+            for ending in one.endings
+        ],
+        "steps": list(one.steps()),
+        "notes": list(one.notes),
+    }
+
+
+def _counts(plan: TransplantPlan) -> dict[str, int]:
+    committed = sum(ending.commit for ending in plan.endings)
+    return {
+        "partitions": len(plan.pending),
+        "already_there": len(plan.partitions) - len(plan.pending),
+        "bytes": sum(one.source.size for one in plan.pending),
+        "transactions_aborted": len(plan.endings) - committed,
+        "transactions_committed": committed,
+    }
+
+
+def _sentence(plan: TransplantPlan) -> str:
+    counts = _counts(plan)
+    aborted, committed = counts["transactions_aborted"], counts["transactions_committed"]
+    ended = f", {count_text(aborted, 'open transaction')} ended by ABORT" if aborted else ""
+    ended += f", {committed} by COMMIT" if committed else ""
+    return f"{count_text(len(plan.pending), 'partition')}, {bytes_text(counts['bytes'])}{ended}:"
+
+
+def _next_steps(plan: TransplantPlan, run: str) -> list[str]:
+    first = plan.pending[0]
+    return [
+        f"start the broker of {plan.log_directory}; its log says of {first.partition}: logEndOffset={first.log_end}",
+        "restart producers and consumers of the old cluster: what they remember of it does not hold in this one",
+        "add replicas with kafka-reassign-partitions when the broker leads the partitions",
+        f"until the broker has started, seglog undo {run} takes it back",
+    ]

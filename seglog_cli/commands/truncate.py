@@ -1,9 +1,11 @@
-"""`seglog truncate`: the end of a log, cut off."""
+"""`seglog truncate`: cuts off the end of a log."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
 from seglog_cli.options import (
     DryRun,
@@ -16,8 +18,12 @@ from seglog_cli.options import (
     offset_option,
     time_option,
 )
-from seglog_cli.quarantines import remember_run
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.operations.truncate import Cut
+    from seglog.runs.journal import RunRecord
 
 
 @command
@@ -35,20 +41,21 @@ def run(
 ) -> None:
     """Cuts off the end of a log as a broker truncates a follower: whole batches, indexes and checkpoints.
 
-    One of --to-offset, --to-time and --at-damage says where. A batch that holds the offset is cut as a whole, and the
-    log then ends before it; the output says what was cut. Nothing is cut when the log ends before the offset. An offset
-    below the log start is an error. --at-damage does what a recovery of the whole log would do. A log that was not
-    closed properly is recovered first, whether or not there is anything to cut.
+    Give one of --to-offset, --to-time and --at-damage. A batch that contains the offset is cut as a whole, so the log
+    then ends before it; the output says what was cut. Nothing is cut if the log ends before the offset. An offset below
+    the log start is an error.
 
-    What is cut goes to the quarantine first, and `seglog undo` gives it back; with --no-keep it is gone.
+    --at-damage does what a recovery of the whole log would do.
+
+    What is cut goes to the quarantine first, and `seglog undo` brings it back. --no-keep keeps nothing.
+
+    A log that was not closed properly is recovered first, even if there is nothing to cut.
 
     Examples:
       seglog truncate orders-none-0 --to-offset 1000 --dry-run
       seglog truncate orders-none-0 --at-damage
     """
     from seglog.operations.keeping import Keeper
-    from seglog_cli.views.cut import show_cut
-    from seglog_cli.views.recovery import tell_recovery
 
     check_keeping(no_keep, quarantine)
     given = [to_offset is not None, to_time is not None, at_damage]
@@ -64,7 +71,39 @@ def run(
     config_of = session.config_of(session.resolved(partition).parent)
     keeper = Keeper(session.fs, session.clock, config_of, "truncate", quarantine, session.settled)
     done = keeper.truncate(partition, to_offset, to_time, dry_run=dry_run, keep=not no_keep)
-    tell_recovery(session, done.recovery)
+    session.tell_recovery(done.recovery)
     if done.run is not None:
-        remember_run(session, done.run.folder)
+        session.remember_run(done.run.folder)
     show_cut(session.console, done.cut, dry_run, done.run)
+
+
+def show_cut(console: Console, cut: Cut, dry_run: bool, run: RunRecord | None) -> None:
+    """Shows a truncation, done or planned; `run` keeps what was cut."""
+    if console.as_json:
+        console.json(
+            {
+                "type": "truncation",
+                "partition": str(cut.topic_partition),
+                "dry_run": dry_run,
+                "to_offset": min(cut.offset, cut.end_before),
+                "first_offset": None if cut.empty else cut.first_offset,
+                "last_offset": None if cut.empty else cut.end_before - 1,
+                "end_offset_before": cut.end_before,
+                "end_offset": cut.end_offset,
+                "deleted_segments": list(cut.segments),
+                "truncated_bytes": cut.bytes,
+                "run": None if run is None else run.name,
+            }
+        )
+        return
+    if cut.empty:
+        console.line(f"{cut.topic_partition}: nothing to cut, the log ends at offset {cut.end_before}")
+        return
+    did = "would cut" if dry_run else "cut"
+    gone = f", {count_text(len(cut.segments), 'segment')} with it" if cut.segments else ""
+    offsets = f"offsets {cut.first_offset} to {cut.end_before - 1}"
+    console.line(f"{did} {cut.topic_partition}: {offsets}, {bytes_text(cut.bytes)}{gone}")
+    if cut.first_offset < cut.offset:
+        console.line(f"  offset {cut.offset} lies in a batch that begins at {cut.first_offset}: batches go as a whole")
+    if run is not None:
+        console.line(f"  kept: seglog undo {run.name} gives it back")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, argument, command, duration_option, one_of, option, takes_urls
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seglog.evidence.transactions import Transaction
+    from seglog.scan.listing import PartitionListing
     from seglog.scan.view import PartitionView
 
 ACTIONS = ("list", "open", "stat", "abort-cmd")
@@ -40,15 +45,24 @@ def run(
         ),
     ] = None,
 ) -> int:
-    """Shows the transactions in a log: where they began and ended, how long they took, which are open or hang.
+    """Shows the transactions in a log: where they begin and end, how long they took, which are open or hang.
 
-    list shows all transactions in the order in which they ended, open ones last. open shows those that have no end.
-    stat counts them. abort-cmd prints the kafka-transactions.sh command that ends each hanging one, with a warning
-    where the producer was told that it had been committed and only the marker is missing. A transaction hangs when the
-    __transaction_state partitions beside the log say that nobody works on it. Where they say nothing, it hangs when it
-    is older than --max-timeout. While it is open, readers of committed data and the cleaner wait for it. One that only
-    a producer snapshot knows, and of which the log has no record, hangs as well: deleting that snapshot ends it. For
-    open and abort-cmd the exit code is 1 when a transaction hangs.
+    The second argument says what to show:
+
+      list       all transactions in the order in which they ended, open ones
+                 last
+      open       the transactions that have no end
+      stat       their counts
+      abort-cmd  the kafka-transactions.sh command that ends each hanging one
+
+    A transaction hangs if the __transaction_state partitions beside the log say that nobody works on it. If they say
+    nothing, it hangs when it is older than --max-timeout. While it is open, readers of committed data and the cleaner
+    wait for it. A transaction that only a producer snapshot knows, without a record in the log, hangs as well: deleting
+    that snapshot ends it.
+
+    abort-cmd warns if the producer was told that the transaction is committed and only the marker is missing.
+
+    With open and abort-cmd, the exit code is 1 if a transaction hangs.
 
     Examples:
       seglog txn payments-0
@@ -58,7 +72,6 @@ def run(
     from seglog.evidence.transactions import TransactionState
     from seglog.scan.listing import require_partition
     from seglog.scan.view import PartitionView
-    from seglog_cli.views.transactions import Statistics, show_abort, show_statistics, show_transaction
 
     one_of("txn", action, ACTIONS)
     if bootstrap_server is not None and action != "abort-cmd":
@@ -90,3 +103,91 @@ def _transactions(session: Session, view: PartitionView, max_timeout_ms: int | N
         max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if max_timeout_ms is None else max_timeout_ms,
         coordinators=lambda: read_coordinators(session.fs, beside),
     )
+
+
+@dataclass
+class Statistics:
+    """Counts over the transactions of a partition; durations in milliseconds."""
+
+    partition: str
+    committed: int = 0
+    aborted: int = 0
+    open: int = 0
+    hanging: int = 0
+    records: int = 0
+    aborted_records: int = 0
+    bytes: int = 0
+    longest_ms: int = 0
+    total_ms: int = 0
+    first_open_offset: int | None = None
+
+    def add(self, one: Transaction) -> None:
+        """Counts a transaction."""
+        state = one.state.value
+        setattr(self, state, getattr(self, state) + 1)
+        self.hanging += one.hanging is True
+        self.records += one.records
+        self.bytes += one.bytes
+        self.longest_ms = max(self.longest_ms, one.duration_ms)
+        self.total_ms += one.duration_ms
+        if state == "aborted":
+            self.aborted_records += one.records
+        if state == "open":
+            first = one.first_offset
+            self.first_open_offset = first if self.first_open_offset is None else min(self.first_open_offset, first)
+
+
+def show_transaction(console: Console, one: Transaction, partition: str) -> None:
+    """Shows one line: JSON, or text."""
+    if console.as_json:
+        console.json(one.as_dict(partition))
+        return
+    style = {"committed": "good", "aborted": "warning", "open": "strong"}[one.state.value]
+    state = "hanging" if one.hanging else one.state.value
+    offsets = (
+        f"from offset {one.first_offset}"
+        if one.last_offset is None
+        else f"offsets {one.first_offset} to {one.last_offset}"
+    )
+    coordinator = f", coordinator: {one.coordinator}" if one.coordinator else ""
+    source = "" if one.source == "log" else f", known to {one.file} only"
+    console.line(
+        f"{console.styled(state, style)} {offsets}, producer {one.producer_id}"
+        f" epoch {one.producer_epoch}, {count_text(one.records, 'record')} in {count_text(one.batches, 'batch')},"
+        f" {one.duration_ms} ms{coordinator}{source}"
+    )
+
+
+def show_abort(console: Console, one: Transaction, listing: PartitionListing, bootstrap_server: str) -> None:
+    """Shows the command that ends an open transaction."""
+    from seglog.evidence.transactions import abort_command
+
+    command = abort_command(one, listing, bootstrap_server)
+    if one.source == "snapshot":
+        command = f"mv {listing.directory / one.file} SOMEWHERE-ELSE  # while the broker is stopped"
+    elif one.is_decided:
+        console.warning(
+            f"the transaction at offset {one.first_offset} was acknowledged as committed ({one.coordinator}), and only"
+            f" its marker is missing. Aborting it hides {count_text(one.records, 'record')} from read_committed"
+            " consumers for ever. Copy them first (seglog read), or transplant the partition, which commits it"
+        )
+    if console.as_json:
+        console.json({"type": "command", "first_offset": one.first_offset, "command": command})
+    else:
+        console.line(command)
+
+
+def show_statistics(console: Console, found: Statistics) -> None:
+    """Shows the totals."""
+    if console.as_json:
+        console.json({"type": "transaction_statistics", **dataclasses.asdict(found)})
+        return
+    count = found.committed + found.aborted + found.open
+    records, aborted = count_text(found.records, "record"), count_text(found.aborted_records, "record")
+    console.line(f"{found.partition}: {count_text(count, 'transaction')}, {records}, {found.bytes} bytes")
+    console.line(f"  committed {found.committed}, aborted {found.aborted} ({aborted})")
+    console.line(f"  open {found.open}, of these hanging {found.hanging}")
+    mean = found.total_ms // count if count else 0
+    console.line(f"  longest {found.longest_ms} ms, mean {mean} ms")
+    if found.first_open_offset is not None:
+        console.line(f"  readers of committed data wait at offset {found.first_open_offset}")

@@ -1,11 +1,11 @@
-"""`seglog undo`: a repair, taken back."""
+"""`seglog undo`: takes a repair back."""
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 from seglog_cli.options import Quarantine, argument, command
-from seglog_cli.quarantines import named_run
 from seglog_cli.session import Session
 
 
@@ -17,18 +17,21 @@ def run(
 ) -> None:
     """Takes a repair back: restores every file bit for bit, with its times, mode and owner.
 
-    A run of recover, truncate or transplant is taken back in the same way; of checkpoints, which all partitions share,
-    the entries of its own partitions. It refuses when a file that the run changed has changed again since, as data
-    would then be lost. It looks for the run where this user made it and in the quarantine of the current directory, if
-    that is (in) a log directory; with --quarantine only there.
+    A run of recover, truncate or transplant is undone in the same way. In checkpoints, which all partitions share, only
+    the entries of the run's own partitions are restored.
+
+    The command refuses if a file that the run changed has changed again since: data would be lost.
+
+    Without --quarantine, the run is searched where this user made it, and in the quarantine of the current directory if
+    that is a log directory or in one.
 
     Examples:
       seglog undo 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
       seglog undo /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a
     """
-    from seglog.operations.undo import undo
+    from seglog.operations.undo import named_run, undo
 
-    found = undo(session.fs, named_run(session, name, quarantine))
+    found = undo(session.fs, named_run(session.fs, os.environ, name, quarantine))
     if session.as_json:
         session.console.json({"type": "undone", "run": found.name, "files": len(found.changes)})
     else:

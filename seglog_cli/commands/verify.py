@@ -1,4 +1,4 @@
-"""`seglog verify`: what is wrong with logs."""
+"""`seglog verify`: finds damage in logs, and repairs it with --repair."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from seglog_cli.options import (
     parsed,
     takes_urls,
 )
-from seglog_cli.repairing import repair_options, repair_paths
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from seglog.scan.listing import Target
     from seglog.verification.verify import Level, VerifySummary
 
-LevelName = Annotated[str, option("--level", "header|crc|record|index|semantic", "How deep to look.")]
-Live = Annotated[bool, flag("--live", "Expect a broker that writes here, though its lock is not seen.")]
+LevelName = Annotated[str, option("--level", "header|crc|record|index|semantic", "How thoroughly to verify.")]
+Live = Annotated[bool, flag("--live", "Expect a broker to write here, even if its lock is not seen.")]
 
 _LEVELS = ("header", "crc", "record", "index", "semantic")
 
@@ -56,35 +55,53 @@ def run(
     ] = "smallest-loss",
     only: Annotated[
         str | None,
-        option("--only", "PARTS", "Repair only these, separated by commas: log, index, snapshot, epochs, checkpoint."),
+        option(
+            "--only", "PARTS", "Repair only these parts, separated by commas: log, index, snapshot, epochs, checkpoint."
+        ),
     ] = None,
     dry_run: DryRun = False,
     quarantine: Quarantine = None,
 ) -> int:
-    """Verifies logs and goes on past damage; changes, locks and creates nothing without --repair.
+    """Verifies logs, past damage too; changes, locks and creates nothing without --repair.
 
-    Each level includes those before it: header (framing, offsets), crc (checksums), record (every record's structure),
-    index (offset and time indexes), semantic (transactions, producers, epochs, checkpoints). Gaps that compaction
-    leaves are not errors. A missing segment, log end or partition is an error when checkpoints, snapshots, indexes,
-    epochs, the groups' offsets or the cluster's metadata mention it. Each finding names the place, the offsets, what a
-    broker would do, and the repair; seglog-findings(7) lists the codes. The findings are grouped by code and counted,
-    the gravest first. Of each code the first three are shown; --all shows every one as it is found. With -q only the
-    exit code tells. The exit code is 1 when there is an error or a warning, 3 when some input could not be read or time
-    ran out.
+    Each level includes those before it:
 
-    Beside a broker (a process that holds the lock, or --live where the lock is not seen, as from another container)
-    each partition is verified as it was when its turn came. A batch that is being written is not damage. A grave
-    finding counts if it is still there after two seconds; otherwise it is the remark CHANGED_WHILE_READ.
+      header    framing and offsets
+      crc       checksums
+      record    the structure of every record
+      index     offset and time indexes
+      semantic  transactions, producers, epochs, checkpoints
 
-    --repair verifies at the deepest level and repairs what it found, under the broker's lock. smallest-loss cuts a torn
-    tail, removes damaged ranges inside the log, puts moved batches back in their place, also out of other segments'
-    files, and renames segments whose names contradict their batches: every good batch stays. excise does the same, but
-    removes batches that are out of order. truncate does what a broker's recovery does: it cuts at the first damage and
-    drops all that follows. No checksum covers the leader epoch in a batch's header; a broken one is corrected when its
-    neighbours show what it was. Wrong indexes, snapshots, leader epochs and checkpoints are rebuilt from the data. The
-    quarantine keeps what is removed. If a run is cut short, the next one finishes it. The exit code is then 4 when
-    everything is repaired and 5 when something remains. A log of Kafka 0.7 can only be cut at the damage, and only in
-    its last file, as its offsets are positions.
+    Gaps that compaction leaves are not errors. A missing segment, log end or partition is an error if checkpoints,
+    snapshots, indexes, epochs, the groups' offsets or the cluster's metadata mention it. Each finding names the place,
+    the offsets, what a broker would do, and the repair; seglog-findings(7) lists the codes.
+
+    Findings are grouped by code and counted, the gravest first. The first three of each code are shown; --all shows
+    every finding as it is found. -q prints nothing: only the exit code tells. The exit code is 1 if there is an error
+    or a warning, and 3 if some input could not be read or time ran out.
+
+    A log may be verified while a broker writes to it. The broker is recognised by its lock; give --live if the lock is
+    not seen, as from another container. Each partition is verified as it was when its turn came, and a batch that is
+    being written is not damage. A grave finding counts if it is still there after two seconds; otherwise it is the
+    remark CHANGED_WHILE_READ.
+
+    --repair verifies at the deepest level and repairs what it found, under the broker's lock. The quarantine keeps what
+    is removed, and `seglog undo` takes the repair back. If a run is interrupted, the next one finishes it. The exit
+    code is 4 if everything is repaired, and 5 if something remains.
+
+    --policy says how damage in a log is repaired:
+
+      smallest-loss  keeps every good batch: cuts a torn tail, removes damaged
+                     ranges inside the log, puts moved batches back in their
+                     place, also from other segments' files, and renames
+                     segments whose names contradict their batches
+      excise         the same, but removes batches that are out of order
+      truncate       cuts at the first damage and drops everything after it, as
+                     a broker's recovery does
+
+    Wrong indexes, snapshots, leader epochs and checkpoints are rebuilt from the data. No checksum covers the leader
+    epoch in a batch's header; a broken one is corrected if its neighbours show what it was. A log of Kafka 0.7 can only
+    be cut at the damage, and only in its last file, because its offsets are positions.
 
     Examples:
       seglog verify orders-none-0
@@ -94,7 +111,12 @@ def run(
       seglog verify --live --sample 5% --max-duration 10m /var/lib/kafka/data
     """
     if repair:
-        _refuse_mixture(level, live, sample, max_duration)
+        from seglog_cli.commands.repairing import repair_options, repair_paths
+
+        if live:
+            raise UsageError("--repair never works on a log that a broker writes to")
+        if sample is not None or max_duration is not None or level != "semantic":
+            raise UsageError("--repair looks at everything: do not give --level, --sample or --max-duration with it")
         return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine need --repair")
@@ -130,19 +152,19 @@ def run(
 
 
 def level_named(name: str) -> Level:
-    """The level that `--level` names; else wrong usage."""
+    """Returns the level that `--level` names; raises UsageError for an unknown name."""
     from seglog.verification.verify import Level
 
     return Level[one_of("--level", name, _LEVELS).upper()]
 
 
 def verdict(summary: VerifySummary) -> ExitCode:
-    """The exit code of a verification of everything."""
+    """Returns the exit code of a verification of everything."""
     return ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
 
 
 def _next_steps(paths: Sequence[Path], targets: Sequence[Target]) -> list[tuple[str, str]]:
-    """What to do about damage in these paths."""
+    """Returns the suggested commands for damage at these paths."""
     from seglog.scan.listing import TargetKind
 
     named = shlex.join(map(str, paths))
@@ -154,10 +176,3 @@ def _next_steps(paths: Sequence[Path], targets: Sequence[Target]) -> list[tuple[
         else (f"seglog explain {named}", "says how far it can be cleaned, deleted and read"),
         ("man seglog-findings", "explains each code"),
     ]
-
-
-def _refuse_mixture(level: str, live: bool, sample: str | None, max_duration: int | None) -> None:
-    if live:
-        raise UsageError("--repair never works on a log that a broker writes to")
-    if sample is not None or max_duration is not None or level != "semantic":
-        raise UsageError("--repair looks at everything: do not give --level, --sample or --max-duration with it")

@@ -1,4 +1,4 @@
-"""Findings for people: one line each, or by code, and a line that sums a verification up."""
+"""Findings for people: one line each or grouped by code, and the summary line of a verification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STYLES = {"error": "error", "warning": "warning", "info": "dim"}
 
 
 def show_finding(console: Console, finding: Finding) -> None:
-    """A finding as a line of data: JSON, or text with place and offsets."""
+    """Shows a finding as JSON, or as text with place and offsets."""
     if console.as_json:
         console.json(finding.as_dict())
     elif console.screen is not None:
@@ -30,7 +30,7 @@ def show_finding(console: Console, finding: Finding) -> None:
 
 
 def look(console: Console) -> Look[Finding]:
-    """How findings are shown."""
+    """Returns how findings are shown."""
 
     def group(found: Group[Finding]) -> None:
         show_group(console, found, [_placed(one) for one in found.first], _STYLES)
@@ -47,7 +47,7 @@ def look(console: Console) -> Look[Finding]:
 def show_group(
     console: Console, found: Group[Any], rows: Sequence[str], styles: Mapping[str, str], below: Sequence[str] = ()
 ) -> None:
-    """A heading with the count, the first rows, how many more there are, and what is to be said `below` them."""
+    """Shows a heading with the count, the first rows, the number of further ones, and the lines `below`."""
     severity = console.styled(found.severity, styles[found.severity])
     more = [f"… and {found.more:,} more (--all)"] if found.more else []
     console.line(f"{severity} {console.styled(found.code, 'strong')}: {count_text(found.count, 'finding', ',')}")
@@ -55,7 +55,7 @@ def show_group(
 
 
 def finding_text(console: Console, finding: Finding) -> str:
-    """Such as `error CRC_MISMATCH orders-0/….log position 200, 100 bytes, offsets 106 to 108: …`."""
+    """Returns text such as `error CRC_MISMATCH orders-0/….log position 200, 100 bytes, offsets 106 to 108: …`."""
     severity = console.styled(finding.severity.value, _STYLES[finding.severity.value])
     return f"{severity} {finding.code} {_placed(finding)}"
 
@@ -66,7 +66,7 @@ def _placed(finding: Finding) -> str:
 
 
 def place_text(finding: Finding) -> str:
-    """Where in the file, and which offsets, as far as the finding says."""
+    """Returns the position in the file and the offsets, as far as the finding has them."""
     parts = []
     if finding.position is not None:
         parts.append(f"position {finding.position}")
@@ -80,7 +80,7 @@ def place_text(finding: Finding) -> str:
 
 
 def show_summary(console: Console, summary: VerifySummary, exit_code: int) -> None:
-    """What a verification looked at and found."""
+    """Shows what a verification read and found."""
     if console.as_json:
         console.json({"type": "summary", "exit_code": exit_code, **dataclasses.asdict(summary)})
         return

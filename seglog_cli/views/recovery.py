@@ -1,4 +1,4 @@
-"""What opening or recovering a log did, or would do."""
+"""The results of recovering a log, done or planned, and what else keeps a broker from starting."""
 
 from __future__ import annotations
 
@@ -8,39 +8,21 @@ from typing import TYPE_CHECKING
 
 from seglog.units import count_text
 from seglog_cli.console import Console
+from seglog_cli.session import Session, lost_text
 
 if TYPE_CHECKING:
     from seglog.log.loader import RecoveryReport
     from seglog.model import TopicPartition
-    from seglog_cli.quarantines import Told
 
 
-def tell_recovery(session: Told, report: RecoveryReport) -> None:
-    """On stderr, what opening a log had to change; details with -v."""
-    for event in report.events:
-        session.console.detail(event)
-    if report.truncated_bytes:
-        session.console.warning(f"{report.directory}: {_lost_text(report)}{kept_text(session, report)}")
-
-
-def kept_text(session: Told, report: RecoveryReport) -> str:
-    """How to get back what was lost, if it was kept; its name is enough from then on."""
-    from seglog_cli.quarantines import remember_run
-
-    if report.run is None:
-        return ""
-    remember_run(session, report.run)
-    return f"; kept: seglog undo {report.run.name} gives it back"
-
-
-def show_recovery(session: Told, report: RecoveryReport, dry_run: bool, verb: str = "recover") -> None:
-    """A recovered partition as a line of data."""
-    console, kept = session.console, kept_text(session, report)
+def show_recovery(session: Session, report: RecoveryReport, dry_run: bool, verb: str = "recover") -> None:
+    """Shows a recovered partition as a line of data."""
+    console, kept = session.console, session.kept_text(report)
     if console.as_json:
         console.json(recovery_record(report, dry_run))
         return
     did = f"would {verb}" if dry_run else f"{verb}ed"
-    what = _lost_text(report) if report.truncated_bytes else "nothing lost"
+    what = lost_text(report) if report.truncated_bytes else "nothing lost"
     name = console.styled(report.directory.name, "strong")
     offsets = f"offsets {report.log_start_offset} to {report.log_end_offset}"
     console.line(f"{did} {name}: {count_text(len(report.recovered), 'segment')} read, {offsets}, {what}{kept}")
@@ -51,7 +33,7 @@ def show_recovery(session: Told, report: RecoveryReport, dry_run: bool, verb: st
 
 
 def warn_of_obstacles(console: Console, obstacles: Iterable[str], seen: set[str]) -> None:
-    """Warns of what stops a broker, of each file once."""
+    """Warns of what keeps a broker from starting, once for each file."""
     for sentence in obstacles:
         if sentence not in seen:
             seen.add(sentence)
@@ -59,15 +41,15 @@ def warn_of_obstacles(console: Console, obstacles: Iterable[str], seen: set[str]
 
 
 class ObstacleWarnings:
-    """Warns of what stops a broker in log directories and in partitions of them that were worked on."""
+    """Warns of what keeps a broker from starting, in the log directories and partitions that were worked on."""
 
-    def __init__(self, session: Told) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._seen: set[str] = set()
         self._directories: set[Path] = set()
 
     def tell(self, log_directory: Path, topic_partition: TopicPartition) -> None:
-        """Of a partition, and, once, of the log directory: its checkpoints name thousands of partitions."""
+        """Checks a partition, and once its log directory: the checkpoints there name thousands of partitions."""
         from seglog.log.obstacles import directory_obstacles, partition_obstacles
 
         console, fs = self._session.console, self._session.fs
@@ -78,7 +60,7 @@ class ObstacleWarnings:
 
 
 def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
-    """The JSON line."""
+    """Returns the JSON line."""
     return {
         "type": "recovery",
         "partition": report.directory.name,
@@ -114,11 +96,3 @@ def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
         "obstacles": list(report.obstacles),
         "run": None if report.run is None else report.run.name,
     }
-
-
-def _lost_text(report: RecoveryReport) -> str:
-    did = "replaced by less" if report.replaced and not report.truncated_segments else "cut off"
-    text = f"{report.truncated_bytes} bytes {did}"
-    if report.deleted_segments:
-        text += f", {count_text(len(report.deleted_segments), 'segment')} with them"
-    return f"{text}; the log ends at offset {report.log_end_offset}"

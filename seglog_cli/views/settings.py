@@ -11,11 +11,13 @@ from seglog_cli.tables import Cell
 if TYPE_CHECKING:
     from seglog.configuration.precedence import Contradiction, ResolvedConfig
 
-_METADATA_FILE = re.compile(r"(?<=__cluster_metadata-0)/\d{20}\.log")  # of one log each offset is in one file
+_METADATA_FILE = re.compile(
+    r"(?<=__cluster_metadata-0)/\d{20}\.log"
+)  # an offset alone is enough: it is in one file of the log
 
 
 def show_settings(console: Console, topic: str | None, config: ResolvedConfig, every: bool) -> None:
-    """The values that somebody set, or `every` one; of a topic only what a topic can have."""
+    """Shows the values that were set, or `every` one; for a topic only the keys that a topic can have."""
     asked = [one for one in config.settings.values() if topic is None or one.key.topic_level]
     shown = [one for one in asked if every or one.origin != "default"]
     if console.as_json:
@@ -35,7 +37,7 @@ def show_settings(console: Console, topic: str | None, config: ResolvedConfig, e
 
 
 def contradiction_record(found: Contradiction) -> dict[str, object]:
-    """A contradiction within a JSON line."""
+    """Returns a contradiction as part of a JSON line."""
     return {
         "key": found.given.key.name,
         "value": found.given.text,

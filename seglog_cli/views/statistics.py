@@ -27,7 +27,7 @@ _ROUND_HEADING = ("CLEANED", "DIRTY SECTION", "READ", "WRITTEN", "RECORDS", "KEP
 
 
 def show_statistics(console: Console, found: LogStatistics, plot: bool) -> None:
-    """A partition's distributions; histograms as bars with `plot`."""
+    """Shows a partition's distributions; with `plot`, histograms as bars."""
     if console.as_json:
         console.json(_record(found))
         return
@@ -46,7 +46,7 @@ def show_statistics(console: Console, found: LogStatistics, plot: bool) -> None:
 
 
 def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]]) -> None:
-    """The last cleaning rounds of a partition."""
+    """Shows the last cleaning rounds of a partition."""
     if console.as_json:
         for round_ in rounds:
             console.json({"type": "cleaning_round", **{k: v for k, v in round_.items() if k != "type"}})
@@ -57,7 +57,7 @@ def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_sizing(console: Console, sizing: Sizing) -> None:
-    """The sizing of one log, a sentence a line."""
+    """Shows the sizing of one log, one line for each fact."""
     if console.as_json:
         console.json({"type": "sizing", **dataclasses.asdict(sizing), "keeps_up": sizing.keeps_up})
         return
@@ -67,14 +67,14 @@ def show_sizing(console: Console, sizing: Sizing) -> None:
 def _facts(found: LogStatistics) -> list[tuple[str, str]]:
     from seglog.units import format_time
 
-    def time(timestamp: int | None) -> str:
-        return "-" if timestamp is None else format_time(timestamp)
-
+    oldest, newest = (
+        "-" if time is None else format_time(time) for time in (found.oldest_timestamp, found.newest_timestamp)
+    )
     batches = f"{found.batches:,} ({found.control_batches:,} control, {found.transactional_batches:,} transactional)"
     facts = [
         ("size", f"{bytes_text(found.bytes)} in {count_text(found.segments, 'segment')}"),
         ("batches", batches),
-        ("records", f"{found.records:,}, from {time(found.oldest_timestamp)} to {time(found.newest_timestamp)}"),
+        ("records", f"{found.records:,}, from {oldest} to {newest}"),
         ("distinct keys", f"about {found.distinct_keys:,}"),
         ("tombstones", f"{found.tombstones:,}"),
         ("without key", f"{found.null_keys:,}"),
@@ -88,21 +88,19 @@ def _facts(found: LogStatistics) -> list[tuple[str, str]]:
 
 
 def _bars(title: str, histogram: Mapping[int, int]) -> list[str]:
-    """A histogram by powers of two, from the smallest bucket that is used to the largest."""
-    lines = [f"  {title}"]
+    """Draws a histogram by powers of two, from the smallest used bucket to the largest."""
     most = max(histogram.values(), default=0)
-    for least in _buckets(histogram):
+    if not most:
+        return []
+    lines = [f"  {title}"]
+    for least in [0, *(1 << power for power in range(63))]:
+        if not min(histogram) <= least <= max(histogram):
+            continue
         count = histogram.get(least, 0)
         name = str(least) if least < 2 else f"{least}-{2 * least - 1}"
         cells = -(-count * _BAR_CELLS // most)
         lines.append(f"    {name:>21} {'#' * cells:<{_BAR_CELLS}} {count:,}")
-    return lines if most else []
-
-
-def _buckets(histogram: Mapping[int, int]) -> list[int]:
-    used = sorted(histogram)
-    every = [0, *(1 << power for power in range(63))]
-    return [least for least in every if used[0] <= least <= used[-1]] if used else []
+    return lines
 
 
 def _record(found: LogStatistics) -> dict[str, object]:
@@ -140,12 +138,6 @@ def _round_row(round_: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _kafka_rounds(s: Sizing) -> str:
-    if s.kafka_rounds == s.least_kafka_rounds:
-        return f"{s.kafka_rounds} in Kafka"
-    return f"{s.kafka_rounds} in Kafka if all keys come equally often, at least {s.least_kafka_rounds}"
-
-
 def _sizing_lines(s: Sizing) -> list[str]:
     buffer = f"{bytes_text(s.buffer_bytes)} a thread: {s.slots:,} slots, {s.capacity_keys:,} keys a round"
     need = (
@@ -154,8 +146,11 @@ def _sizing_lines(s: Sizing) -> list[str]:
     if s.kafka_rounds == 1:
         rounds = "one, in Kafka as here"
     else:
-        rounds = f"{_kafka_rounds(s)}, copying about {bytes_text(s.recopied_bytes)} again and again; here one round"
-        rounds += f" of {s.index_passes} index passes"
+        rounds = f"{s.kafka_rounds} in Kafka"
+        if s.kafka_rounds != s.least_kafka_rounds:
+            rounds += f" if all keys come equally often, at least {s.least_kafka_rounds}"
+        rounds += f", copying about {bytes_text(s.recopied_bytes)} again and again;"
+        rounds += f" here one round of {s.index_passes} index passes"
     dirty = f"{bytes_text(s.dirty_bytes)} of {bytes_text(s.dirty_bytes + s.clean_bytes)} ({100 * s.dirty_ratio:.1f}%)"
     if not s.dirty_bytes + s.clean_bytes:
         dirty = f"nothing of {bytes_text(s.log_bytes)}: {s.why}"

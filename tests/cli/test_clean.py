@@ -12,7 +12,7 @@ import pytest
 from seglog.cleaner.output import CleanerStats
 from seglog.model import TopicPartition
 from seglog.storage.local import LocalFileSystem
-from seglog_cli.views.cleaning import _REASONS
+from seglog_cli.commands.clean import _REASONS
 from tests.support.cleaning import append, compacted_log, keyed
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, fill, keys_of, opened

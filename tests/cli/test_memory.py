@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import threading
 from pathlib import Path
-from seglog_cli.memory import share_freed_memory
+from seglog_cli.session import share_freed_memory
 {call}
 def use():
     pieces = [bytearray(60_000) for _ in range(500)]
@@ -53,7 +53,7 @@ def grown_pages(call: str) -> int:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)},
+        env={"PYTHONPATH": f"{ROOT / 'core'}:{ROOT}", "MALLOC_TRIM_THRESHOLD_": str(1 << 30)},
         check=True,
     )
     return int(done.stdout)
@@ -67,7 +67,7 @@ def test_what_one_thread_freed_serves_the_next() -> None:
 # A command, and the most that was resident: of this very process (VmHWM), not of what started it.
 COMMAND = """
 from pathlib import Path
-from seglog_cli.process import main
+from seglog_cli.session import main
 try:
     main()
 except SystemExit as end:

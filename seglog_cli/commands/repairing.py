@@ -1,0 +1,207 @@
+"""Repairs for `verify --repair`: runs or plans them, shows the steps and the outcome, and chooses the exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seglog.units import count_text
+from seglog_cli.completing import PARTS
+from seglog_cli.console import Console
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError, exit_code_of, message_of
+from seglog_cli.grouping import FindingsShown, Grouped
+from seglog_cli.progress import bytes_text
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.evidence.findings import Finding
+    from seglog.operations.repair import Repaired, RepairJob, RepairWatch
+    from seglog.repairs.plan import RepairOptions, RepairPlan
+    from seglog.repairs.repair import Examination, RepairOutcome
+    from seglog.runs.journal import RunRecord
+    from seglog_cli.exit_codes import ExitCode
+
+POLICIES = ("smallest-loss", "truncate", "excise")
+_PAST = {
+    "cut": "cut",
+    "excise": "excised",
+    "reorder": "reordered",
+    "gather": "gathered",
+    "rebuild": "rebuilt",
+    "remove": "removed",
+    "move": "renamed",
+    "set": "set",
+    "mend": "mended",
+    "note": "noted",
+    "derive": "derived",
+}
+
+
+def repair_options(policy: str, only: str | None, quarantine: Path | None) -> RepairOptions:
+    """Returns the options as the engine takes them; raises UsageError for an unknown name."""
+    from seglog.repairs.plan import Policy, RepairOptions, RepairPart
+    from seglog_cli.options import one_of
+
+    chosen = Policy(one_of("--policy", policy, POLICIES))
+    names = PARTS if only is None else [name.strip() for name in only.split(",")]
+    parts = frozenset(RepairPart(one_of("--only", name, PARTS)) for name in names)
+    return RepairOptions(policy=chosen, only=parts, quarantine=quarantine)
+
+
+def repair_paths(
+    session: Session, paths: Sequence[Path], options: RepairOptions, shown: FindingsShown, dry_run: bool
+) -> ExitCode:
+    """Repairs the logs at the paths, or shows the plans; returns the exit code."""
+    from seglog.operations.repair import repair_jobs
+
+    try:
+        jobs = repair_jobs(session.fs, paths)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if dry_run:
+        session.warn_of_runs(paths)
+    codes = [(_planned if dry_run else _repaired)(session, job, options, shown) for job in jobs]
+    milder = (ExitCode.REPAIRED_IN_PART, ExitCode.INCOMPLETE, ExitCode.REPAIRED, ExitCode.FOUND, ExitCode.DONE)
+    failures = sorted(set(codes).difference(milder), reverse=True)
+    return next(code for code in (*failures, *milder) if code in codes)
+
+
+def _planned(session: Session, job: RepairJob, options: RepairOptions, shown: FindingsShown) -> ExitCode:
+    from seglog.operations.repair import plan_job
+
+    config_of = session.config_of(job.log_directory)
+    found = plan_job(session.workspace("--now", "--jobs"), job, config_of, options, _watch(session, shown))
+    show_plan(session.console, found.plan)
+    if not found.plan.is_empty:
+        session.offer_to_apply()
+    return ExitCode.FOUND if found.before.damaged or not found.plan.is_empty else ExitCode.DONE
+
+
+def _repaired(session: Session, job: RepairJob, options: RepairOptions, shown: FindingsShown) -> ExitCode:
+    from seglog.operations.repair import repair_job
+
+    config_of = session.config_of(job.log_directory)
+    done = repair_job(session.workspace("--now", "--jobs"), job, config_of, options, _watch(session, shown))
+    if done.outcome.run is not None:
+        session.remember_run(done.outcome.run.folder)
+    code = _exit_code(done)
+    show_outcome(session.console, done.outcome, done.before, done.after, code)
+    return code
+
+
+def _exit_code(done: Repaired) -> ExitCode:
+    if done.outcome.failure is not None:
+        return exit_code_of(done.outcome.failure)  # nothing was repaired
+    if not done.complete:
+        return ExitCode.REPAIRED_IN_PART
+    if done.outcome.run is not None:
+        return ExitCode.REPAIRED
+    return ExitCode.DONE if done.before.summary.complete else ExitCode.INCOMPLETE
+
+
+def _watch(session: Session, shown: FindingsShown) -> RepairWatch:
+    """Shows findings, progress, and runs that were settled."""
+    from seglog.operations.repair import RepairWatch
+    from seglog_cli.views.findings import look
+
+    findings = Grouped(session, look(session.console), shown)
+
+    class Shown(RepairWatch):
+        def settled(self, run: RunRecord) -> None:
+            session.settled(run)
+
+        def found(self, finding: Finding) -> None:
+            self._progress.clear()
+            findings.add(finding)
+
+        @contextmanager
+        def examining(self) -> Iterator[Callable[[int, int], None]]:
+            with findings, session.progress("verify") as self._progress:
+                yield self._progress.update
+
+        @contextmanager
+        def examining_again(self) -> Iterator[Callable[[int, int], None]]:
+            with session.progress("verify again") as progress:
+                yield progress.update
+
+        @contextmanager
+        def repairing(self) -> Iterator[Callable[[int], None]]:
+            with session.progress("repair") as progress:
+                yield progress.advance
+
+    return Shown()
+
+
+def show_plan(console: Console, plan: RepairPlan) -> None:
+    """Shows the steps of a plan, its costs, and what it does not repair."""
+    rows = list(plan.rows())
+    for row in rows:
+        if console.as_json:
+            console.json(row)
+        else:
+            console.line(_step_text(console, row["action"], row))
+    for sentence in plan.notes:
+        console.warning(sentence)
+    for sentence in plan.unrepaired:
+        console.warning(f"stays: {sentence}")
+    if not rows:
+        console.message("nothing to repair")
+    elif not console.as_json:
+        lost = sum(partition.removed_bytes for partition in plan.partitions)
+        console.line(
+            f"{count_text(len(rows), 'step')}; {bytes_text(lost)} of damage would go to the quarantine, and"
+            f" {bytes_text(plan.bytes_needed)} of disk space is needed"
+        )
+
+
+def show_outcome(
+    console: Console, outcome: RepairOutcome, before: Examination, after: Examination, code: ExitCode
+) -> None:
+    """Shows what a repair did, and what is still wrong."""
+    run = None if outcome.run is None or outcome.failure is not None else outcome.run.name
+    if run is not None:
+        for row in outcome.plan.rows():
+            console.json(row) if console.as_json else console.line(_step_text(console, _PAST[row["action"]], row))
+    for sentence in outcome.plan.notes:
+        console.warning(sentence)
+    if outcome.failure is not None:
+        console.error(f"the repair failed and was taken back: {message_of(outcome.failure)}")
+    for sentence in outcome.unrepaired:
+        console.warning(f"stays: {sentence}")
+    if console.as_json:
+        counts = dataclasses.asdict(before.summary)
+        remaining = after.summary.errors + after.summary.warnings
+        console.json({"type": "summary", "exit_code": int(code), "run": run, **counts, "remaining": remaining})
+    elif run is not None:
+        left = after.summary.errors + after.summary.warnings
+        rest = "everything is repaired" if not left else f"{count_text(left, 'finding')} left"
+        console.line(f"{console.styled(rest, 'warning' if left else 'good')}; seglog undo {run} takes it back")
+    elif not before.damaged:
+        console.line(console.styled("nothing wrong", "good"))
+
+
+def _step_text(console: Console, action: str, row: dict[str, Any]) -> str:
+    subject = f"{row['partition']}/{row['file']}" if row["partition"] else row["file"]
+    parts = [row["reason"]]
+    if "position" in row:
+        parts.append(f"position {row['position']}" + (f", {row['length']} bytes" if "length" in row else ""))
+        if row.get("first_offset") is not None:
+            last = row["last_offset"]
+            same = last is None or last == row["first_offset"]
+            parts.append(f"offset {row['first_offset']}" if same else f"offsets {row['first_offset']} to {last}")
+    if "before" in row:
+        parts.append(_change_text(row["before"], row["after"]))
+    if row.get("source"):
+        parts.append(f"from {row['source']}")
+    return f"{console.styled(action, 'strong')} {subject}: {', '.join(parts)}"
+
+
+def _change_text(before: object, after: object) -> str:
+    """Describes the change of a value; None: a checkpoint that is rewritten, or has no entry before or after."""
+    if before is None:
+        return "written anew" if after is None else f"set to {after}"
+    return f"{before} is removed" if after is None else f"{before} becomes {after}"
