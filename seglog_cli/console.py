@@ -243,3 +243,13 @@ def wants_color(is_terminal: bool, choice: ColorChoice) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return is_terminal and os.environ.get("TERM") != "dumb"
+
+
+def key_fields(key: bytes) -> dict[str, str]:
+    """Returns a record's key for a JSON line: `key` if it is UTF-8, else `key_b64`."""
+    try:
+        return {"key": key.decode()}
+    except UnicodeDecodeError:
+        import base64
+
+        return {"key_b64": base64.b64encode(key).decode()}

@@ -107,13 +107,15 @@ def render(description: Description, width: int | None = None) -> str:
 def _prose(paragraph: str, columns: int) -> str:
     if any(line[:1].isspace() for line in paragraph.splitlines()):
         return textwrap.indent(paragraph, "  ")
-    return textwrap.fill(" ".join(paragraph.split()), columns, initial_indent="  ", subsequent_indent="  ")
+    return textwrap.fill(
+        " ".join(paragraph.split()), columns, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 def _terms(terms: Sequence[Term], columns: int) -> Iterator[str]:
     indent = " " * _NAMES_WIDTH
     for term in terms:
-        text = textwrap.wrap(term.text, max(columns - _NAMES_WIDTH, 30)) or [""]
+        text = textwrap.wrap(term.text, max(columns - _NAMES_WIDTH, 30), break_on_hyphens=False) or [""]
         head = f"  {term.names}"
         if len(head) > _NAMES_WIDTH - 2:
             yield head

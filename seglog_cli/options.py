@@ -70,7 +70,7 @@ def _read(parse: Callable[[str], int], text: str | int) -> int:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if not -(2**63) <= value < 2**63:
-        raise typer.BadParameter(f"{text} is more than 64 bits hold")
+        raise typer.BadParameter(f"{text} does not fit into 64 bits")
     return value
 
 

@@ -34,7 +34,7 @@ _AGAIN_SECONDS = 0.001
 # New objects between two collections of cycles. With Python's default of 700 there are some hundred collections while
 # modules are imported, whose objects stay.
 _YOUNG_OBJECTS = 10_000
-_TWICE = "ended at once by a second signal, as by a crash; the next command that writes settles what was begun"
+_TWICE = "ended at once by a second signal, as by a crash; the next command that writes settles the unfinished work"
 
 
 _RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError, signal.SIGHUP: HungUpError}

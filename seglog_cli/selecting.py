@@ -103,5 +103,5 @@ def renamed(session: Session, value: int | None, old: str, new: str, given: int 
         return value
     if value is not None:
         raise UsageError(f"{old} is the old name of {new}: give one of them")
-    session.console.message(f"note: {old} is called {new} now; the old name goes with the next release")
+    session.console.message(f"note: {old} is now called {new}; the next release drops the old name")
     return given

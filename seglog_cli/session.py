@@ -185,7 +185,7 @@ class Session:
         """After a plan, shows the command line that applies it; only at a terminal."""
         planned = ("-n", "--dry-run", "--check")
         command = shlex.join(["seglog", *(word for word in sys.argv[1:] if word not in planned)])
-        self.console.next_steps([(command, "does what is shown here")])
+        self.console.next_steps([(command, "applies this plan")])
 
     def tell_unused(self) -> None:
         """Warns of common options that were given but that the command did not use."""

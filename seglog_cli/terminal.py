@@ -123,7 +123,10 @@ class Screen:
             self.rich.print(text, soft_wrap=True)
             return
         text = text[indent:]
-        first, *others = text.wrap(self.rich, max(self.width - indent - hang, 20))
+        first = text.wrap(self.rich, max(self.width - indent, 20))[0]
+        rest = text[len(first) :]
+        rest = rest[len(rest) - len(rest.plain.lstrip(" ")) :]
+        others = rest.wrap(self.rich, max(self.width - indent - hang, 20))
         for part, further in ((first, 0), *((other, hang) for other in others)):
             part.rstrip()
             self.rich.print(Text(" " * (indent + further)) + part, soft_wrap=True)

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from seglog_cli.console import Console, stream_error
+from seglog_cli.console import stream_error
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, argument, command, duration_option, flag, labelled, one_of, option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.operations.append import Appended
     from seglog.operations.input_lines import Format
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -102,12 +101,17 @@ def run(
             kept = log.config.compression_type
             session.console.warning(f"--codec {codec} has no effect: the topic's compression.type is {kept}")
         pieces = read_records(chunks, form, "standard input" if file == "-" else file)
-        some = False
+        partition_name, last = str(log.topic_partition), None
         for appended in Ingest(log, pieces, codec=compression, batch_records=batch_records):
-            show_appended(session.console, appended)
-            some = True
-        if not some:
-            session.console.message(f"{log.topic_partition}: no records came, and none were appended")
+            first, last = appended.first_offset, appended.last_offset
+            if session.as_json:
+                record = {"type": "appended", "partition": partition_name, "first_offset": first, "last_offset": last}
+                session.console.json({**record, "durable": True})
+            else:
+                session.console.line(f"appended {partition_name} offsets {first} to {last} durable")
+            session.console.flush()  # the reader may rely on it
+        if last is None:
+            session.console.message(f"{log.topic_partition}: the input had no records; nothing was appended")
 
 
 def record_format(file: str, input_format: str | None, key_separator: str | None) -> Format:
@@ -169,14 +173,3 @@ def _chunks(descriptor: int, name: str, wait_ms: int) -> Iterator[bytes | None]:
             yield b"".join(pieces)
         if ended:
             return
-
-
-def show_appended(console: Console, appended: Appended) -> None:
-    """Writes one line and flushes it at once, because the reader may rely on it."""
-    partition, first, last = str(appended.topic_partition), appended.first_offset, appended.last_offset
-    if console.as_json:
-        record = {"type": "appended", "partition": partition, "first_offset": first, "last_offset": last}
-        console.json({**record, "durable": True})
-    else:
-        console.line(f"appended {partition} offsets {first} to {last} durable")
-    console.flush()

@@ -217,16 +217,18 @@ def show_outcomes(
     obstacles = ObstacleWarnings(session)
     try:
         for outcome in outcomes:
-            contradictions: tuple[Contradiction, ...] = ()
             if isinstance(outcome, Cleaned):
-                topic = outcome.result.topic_partition.topic
-                contradictions = order.settings[outcome.log_directory].resolve(topic).against(COMPACT)
-                obstacles.tell(outcome.log_directory, outcome.result.topic_partition)
-            show_outcome(session.console, outcome, contradictions)
-            if isinstance(outcome, CleaningFailure):
-                failures.append(outcome)
-            elif isinstance(outcome, Cleaned):
+                topic_partition = outcome.result.topic_partition
+                obstacles.tell(outcome.log_directory, topic_partition)
+                config = order.settings[outcome.log_directory].resolve(topic_partition.topic)
+                _show_cleaned(session.console, outcome, config.against(COMPACT))
                 done.append(outcome)
+            elif isinstance(outcome, CleaningFailure):
+                session.console.message(f"{outcome.directory.name}: not cleaned, left unchanged")
+                session.console.detail(str(outcome.error))
+                failures.append(outcome)
+            else:
+                session.console.detail(f"{outcome.directory.name}: not cleaned: {outcome.reason}")
     finally:
         problem = keep_history(session.workspace(), done if keep else [])
         if problem:
@@ -234,19 +236,6 @@ def show_outcomes(
     if failures:
         raise failures[-1].error
     return done
-
-
-def show_outcome(console: Console, outcome: Outcome, contradictions: Sequence[Contradiction] = ()) -> None:
-    """Shows a partition's round with its contradictions of the cluster's configuration, or why there was none."""
-    from seglog.operations.clean import Cleaned, CleaningFailure
-
-    if isinstance(outcome, Cleaned):
-        _show_cleaned(console, outcome, contradictions)
-    elif isinstance(outcome, CleaningFailure):
-        console.message(f"{outcome.directory.name}: not cleaned, left as it was")
-        console.detail(str(outcome.error))
-    else:
-        console.detail(f"{outcome.directory.name}: not cleaned: {outcome.reason}")
 
 
 def _show_cleaned(console: Console, cleaned: Cleaned, contradictions: Sequence[Contradiction]) -> None:
@@ -257,9 +246,8 @@ def _show_cleaned(console: Console, cleaned: Cleaned, contradictions: Sequence[C
     for found in contradictions:
         console.line(f"{result.topic_partition}: this contradicts the cluster's configuration: {found}")
     if not result.segments_before:
-        active = (
-            f"; {bytes_text(cleaned.active_bytes)} are in the active segment (--roll)" if cleaned.active_bytes else ""
-        )
+        size = bytes_text(cleaned.active_bytes)
+        active = f"; {size} are in the active segment (--roll)" if cleaned.active_bytes else ""
         why = f": {result.limit_reason}" if result.limit_reason else ""
         console.line(f"{result.topic_partition}: nothing to clean{why}{active}")
         return

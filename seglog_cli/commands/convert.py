@@ -24,7 +24,6 @@ def run(
     output: Annotated[
         Path, option("--output -o", "DIR", "The new partition directory, or a directory to create it in.")
     ],
-    tiers: Tiers,
     magic: Annotated[
         int, typer.Option("--magic", metavar="2|1|0", min=0, max=2, help="The record format (magic) to write.")
     ] = 2,
@@ -36,6 +35,8 @@ def run(
             "Compress batches with this codec (default: each batch keeps its own).",
         ),
     ] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Rewrites a partition with another record format or codec; the source is only read.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text
-from seglog_cli.console import Console
+from seglog_cli.console import Console, key_fields
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import Unreadable, UsageError
 from seglog_cli.options import argument, command, one_of, option, size_option, takes_urls
@@ -32,7 +31,6 @@ def run(
     session: Session,
     copies: Copies,
     wanted: Wanted,
-    tiers: Tiers,
     level: ComparedLevel = "batches",
     limit: DifferenceLimit = None,
     memory: Annotated[
@@ -43,6 +41,8 @@ def run(
             least=1 << 20,
         ),
     ] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Compares two or more copies of a partition: replicas, a backup, before and after.
 
@@ -122,14 +122,6 @@ def show_difference(console: Console, found: Difference, partition: str, copies:
     lacks = f"; not in {', '.join(missing)}" if missing and len(missing) < len(copies) else ""
     right = "" if not found.right else f"; right: {', '.join(copies[i] for i in found.right)}"
     console.line(f"{kind} {what}{key}{where}: {found.message}{lacks}{right}")
-
-
-def key_fields(key: bytes) -> dict[str, str]:
-    """Returns `key` if it is UTF-8, else `key_b64`."""
-    try:
-        return {"key": key.decode()}
-    except UnicodeDecodeError:
-        return {"key_b64": base64.b64encode(key).decode()}
 
 
 def show_diff_summary(console: Console, partitions: int, shown: int, cut: int, exit_code: int) -> None:

@@ -29,11 +29,12 @@ def run(
     log_directories: Annotated[
         list[Path], argument("LOGDIR", "The log directories of one broker: all of its log.dirs.")
     ],
-    shown: DiagnosesShown,
-    tiers: Tiers,
     quick: Annotated[
         bool, flag("--quick", "Read only names, indexes, log ends, and what recovery would read.")
     ] = False,
+    *,
+    shown: DiagnosesShown,
+    tiers: Tiers,
 ) -> int:
     """Tells whether a Kafka 4.3 broker would start here, and what it would do to the data.
 
@@ -115,7 +116,10 @@ def show_diagnosis(console: Console, row: Diagnosis) -> None:
         console.json(row.as_dict())
         return
     gravity = console.styled(row.gravity.value, _STYLES[row.gravity.value])
-    console.line(f"{gravity} {row.code} {_placed(row)}")
+    if console.screen is None:
+        console.line(f"{gravity} {row.code} {_placed(row)}")
+    else:
+        console.lines([f"{gravity} {console.styled(row.code, 'strong')}", f"  {_placed(row)}"])
     console.line(f"  broker: {row.broker}")
     if row.command:
         console.line(f"  mend:   {row.command}")

@@ -18,7 +18,6 @@ def run(
     session: Session,
     paths: Paths,
     wanted: Wanted,
-    tiers: Tiers,
     records: Annotated[bool, flag("--records -r", "Show records too, not only batch headers.")] = False,
     every_file: Annotated[
         bool, flag("--all -a", "In directories, show indexes, snapshots and checkpoints too.")
@@ -27,6 +26,8 @@ def run(
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
     limit: RecordLimit = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Shows batches and records, and the contents of every other Kafka file.
 
@@ -63,7 +64,7 @@ def run(
     base64, targets = wants_base64(bytes_as), resolve_paths(session.fs, paths)
     beside = all(target.kind is TargetKind.FILE and is_beside_logs(target.path) for target in targets)
     if beside and (records or wanted != Wanted()):
-        raise UsageError("--records, and what chooses records, is for logs: none of these files is one")
+        raise UsageError("--records, and options that choose records, are for logs: none of these files is a log")
     require_decoders(decode, base64, (name for target in targets for name in partition_names(session.fs, target)))
     options = DumpOptions(
         json=session.as_json,

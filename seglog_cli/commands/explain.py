@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import Console
@@ -23,12 +24,13 @@ _HEADING = ("SEGMENT", "SIZE", "CLEANING", "DELETION")
 def run(
     session: Session,
     partition: Partition,
-    tiers: Tiers,
     advise: Annotated[bool, flag("--advise", "Name the commands that would help.")] = False,
     quick: Annotated[
         bool, flag("--quick", "Read only indexes and headers, and leave out the dry run of the round.")
     ] = False,
     metadata_dir: MetadataDirectory = None,
+    *,
+    tiers: Tiers,
 ) -> None:
     """Explains why a partition is not cleaned, not deleted, or not readable past an offset.
 
@@ -68,12 +70,19 @@ def show_explanation(console: Console, found: Explanation, advise: bool) -> None
         return
     console.line(console.styled(found.partition, "strong"))
     for title, sentences in (("cleaning", found.cleaning), ("deletion", found.deletion), ("reading", found.reading)):
-        console.indented([f"{title + ':' if i == 0 else '':<10}{text}" for i, text in enumerate(sentences)], hang=10)
+        _show_section(console, title, sentences)
     rows = [_row(segment) for segment in found.segments]
     console.table(_HEADING, rows, Layout(right=(1,), indent=2))
     if advise:
         advice = found.advice or ("no command of seglog would clean or delete anything here now",)
-        console.indented([f"{'advice:' if i == 0 else '':<10}{text}" for i, text in enumerate(advice)], hang=10)
+        _show_section(console, "advice", advice)
+
+
+def _show_section(console: Console, title: str, sentences: Sequence[str]) -> None:
+    """Shows sentences beside their title, which is in front of the first one."""
+    for number, sentence in enumerate(sentences):
+        label, hang = (f"{title}:", 10) if number == 0 else ("", 0)
+        console.indented([f"{label:<10}{sentence}"], hang)
 
 
 def _row(segment: SegmentExplanation) -> tuple[str, ...]:

@@ -33,7 +33,6 @@ def run(
     path: Annotated[Path, argument("PATH", "A partition directory, LOGDIR/TOPIC, or one .log file.")],
     output: Annotated[Path, option("--output -o", "FILE", "The file to write; - is standard output.")],
     wanted: Wanted,
-    tiers: Tiers,
     format_name: Annotated[
         str | None, option("--format", "jsonl|csv|parquet", "The format of FILE (default: by its extension).")
     ] = None,
@@ -44,6 +43,8 @@ def run(
     ] = False,
     replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
     limit: RecordLimit = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Writes the records of a partition or a topic to a file for other programs.
 
@@ -77,7 +78,7 @@ def run(
 
     to_stdout = _is_standard_output(output)
     if format_name is None and output.suffix not in EXTENSIONS:
-        raise UsageError(f"export: give --format {', '.join(FORMATS)}: {output} has no extension that says it")
+        raise UsageError(f"export: give --format {', '.join(FORMATS)}: {output} has no extension that names it")
     chosen = one_of("--format", format_name or EXTENSIONS[output.suffix], FORMATS)
     as_base64 = wants_base64(bytes_as)
     if csv_safe and chosen != "csv":
@@ -103,7 +104,10 @@ def run(
     else:
         with FileSink(session.fs, output, replace) as sink:
             count = export(partitions, sink, options, tell)
-        show_exported(session, output, count, len(damage))
+        if session.as_json:
+            session.console.json({"type": "exported", "file": str(output), "records": count, "damage": len(damage)})
+        else:
+            session.console.line(f"{count_text(count, 'record')} written to {output}")
     return tiers.code(ExitCode.FOUND if damage else ExitCode.DONE)
 
 
@@ -143,11 +147,3 @@ def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[
             raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
         partitions.append((topic_partition_of(target.directory.resolve()), logs_of(target)))
     return partitions
-
-
-def show_exported(session: Session, output: Path, records: int, damaged: int) -> None:
-    """Shows what was written."""
-    if session.as_json:
-        session.console.json({"type": "exported", "file": str(output), "records": records, "damage": damaged})
-    else:
-        session.console.line(f"{count_text(records, 'record')} written to {output}")

@@ -28,11 +28,12 @@ def run(
         ),
     ],
     output: Annotated[Path, option("--output -o", "DIR", "LOGDIR/TOPIC-NUMBER, or a log directory for several.")],
-    tiers: Tiers,
     allow_gaps: Annotated[
         bool,
         flag("--allow-gaps", "Also fetch partitions that lack offsets or segments. Damaged batches stay an error."),
     ] = False,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Copies partitions from tiered storage into a log directory that a broker can start on.
 
@@ -84,7 +85,7 @@ def _wanted(session: Session, paths: list[Path], output: Path) -> list[tuple[Pat
     targets = resolve_paths(session.fs, paths)
     for target in targets:
         if target.kind is TargetKind.FILE:
-            raise UsageError(f"fetch: {target.path} is a file; name the partition that it lies in")
+            raise UsageError(f"fetch: {target.path} is a file; name the partition that it is in")
     found = [directory for target in targets for directory in partition_directories(session.fs, target)]
     if parse_topic_partition(output.name) is not None:
         if len(found) != 1:
@@ -105,4 +106,4 @@ def _show(session: Session, done: Fetched) -> None:
         return
     kept = f", {count_text(done.kept, 'file')} already there" if done.kept else ""
     what = f"{count_text(done.segments, 'segment')} from offset {done.first_offset} on"
-    session.console.line(f"{done.target}: {what}; {count_text(done.files, 'file')}, {done.bytes} bytes came{kept}")
+    session.console.line(f"{done.target}: {what}; {count_text(done.files, 'file')}, {done.bytes} bytes fetched{kept}")

@@ -28,7 +28,6 @@ _OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "
 def run(
     session: Session,
     paths: Paths,
-    tiers: Tiers,
     group: Annotated[
         list[str] | None,
         option("--group", "NAME", "Show only this group, or groups that match a pattern with * and ?; repeatable."),
@@ -38,6 +37,8 @@ def run(
         str | None, option("--format", "table|json|reset-csv", "The output format (default: table).")
     ] = None,
     as_csv: Annotated[bool, flag("--csv", "The same as --format reset-csv.")] = False,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Shows committed offsets, lag and members of consumer groups from __consumer_offsets on disk.
 

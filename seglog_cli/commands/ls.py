@@ -40,7 +40,6 @@ SORTED_BY: dict[str, Callable[[PartitionOverview], Any]] = {
 def run(
     session: Session,
     paths: Paths,
-    tiers: Tiers,
     segments: Annotated[
         bool, flag("--long -l", "Show segments too. A named partition and JSON lines always show them.")
     ] = False,
@@ -52,6 +51,8 @@ def run(
             "Sort by name from a to z, or by number or time from the largest down.",
         ),
     ] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Lists partitions, segments and leftovers: sizes, offsets, times.
 

@@ -67,7 +67,9 @@ def ls(
                 session.console.warning(str(found))
     show_runs(session.console, runs)
     if others:
-        session.console.message(f"{count_text(others, 'run')} of other logs beside {path}: name the quarantine")
+        session.console.message(
+            f"{count_text(others, 'run')} of other logs beside {path} not shown: name the quarantine"
+        )
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
@@ -139,7 +141,7 @@ def purge(
         return
     found = named_run(session.fs, os.environ, name, quarantine)
     if not yes:
-        raise UsageError(f"{found.folder} would be removed for good: say so with --yes")
+        raise UsageError(f"{found.folder} would be removed for good: confirm it with --yes")
     _purged(session, found.folder, purge_run(session.fs, found))
 
 
@@ -149,7 +151,7 @@ def _purged(session: Session, folder: Path, freed: int) -> None:
     forget_run(session.fs, os.environ, folder)
     if session.as_json:
         session.console.json({"type": "purged", "run": folder.name, "bytes": freed})
-    session.console.message(f"{folder.name} is gone; {bytes_text(freed)} freed")
+    session.console.message(f"{folder.name} is deleted; {bytes_text(freed)} freed")
 
 
 def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:

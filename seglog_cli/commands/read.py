@@ -29,7 +29,6 @@ def run(
     session: Session,
     partition: Partition,
     wanted: Wanted,
-    tiers: Tiers,
     max_bytes: Annotated[
         int | None, size_option("--max-bytes", "Make one fetch of at most this size, as a consumer does.", least=0)
     ] = None,
@@ -38,6 +37,8 @@ def run(
     decode: Decode = False,
     offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", hidden=True)] = None,
     timestamp: Annotated[int | None, time_option("--timestamp", "", hidden=True)] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Reads records from an offset or a time on.
 
@@ -78,7 +79,7 @@ def run(
     listing = _listing_07(session, partition)
     if listing is not None:
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")
-        wanted.refuse("messages of Kafka 0.7 have an offset and a value, and nothing else to choose by", *absent)
+        wanted.refuse("messages of Kafka 0.7 have only an offset and a value to choose by", *absent)
         _read_07(session, listing, start, limit, max_bytes, base64)
         return ExitCode.DONE
     logging.getLogger("seglog.log.reader").addHandler(

@@ -226,5 +226,5 @@ def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
         f" kafka-storage format --standalone --ignore-formatted -t {plan.cluster_id} -c FILE",
         f"on each controller, cp {made} to the metadata.log.dir, in place of the {BOOTSTRAP_CHECKPOINT} there",
         "give these files to the user that Kafka runs as",
-        "start the controllers, then all brokers; until a partition's leader is there, the partition waits for it",
+        "start the controllers, then all brokers; a partition is offline until its leader has started",
     ]

@@ -203,5 +203,5 @@ def _step_text(console: Console, action: str, row: dict[str, Any]) -> str:
 def _change_text(before: object, after: object) -> str:
     """Describes the change of a value; None: a checkpoint that is rewritten, or has no entry before or after."""
     if before is None:
-        return "written anew" if after is None else f"set to {after}"
+        return "rewritten" if after is None else f"set to {after}"
     return f"{before} is removed" if after is None else f"{before} becomes {after}"

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 def run(
     session: Session,
     paths: Directories,
-    tiers: Tiers,
     to: Annotated[str, option("--to", "HOST:PORT", "The bootstrap servers of the target cluster.")],
     state: Annotated[
         Path, option("--state", "FILE", "The file that keeps the progress. Give the same file again to continue.")
@@ -54,6 +53,8 @@ def run(
     ] = None,
     dry_run: DryRun = False,
     rate: Annotated[int | None, size_option("--rate", "", least=1, hidden=True)] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Produces the records of partitions again, to another, running cluster.
 

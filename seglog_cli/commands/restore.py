@@ -70,7 +70,7 @@ def show_restored(console: Console, plan: RestorePlan, code: ExitCode, *, dry_ru
         if console.as_json:
             console.json(_row(one, dry_run))
             continue
-        goes = "is there already, in" if one.is_there else "would go to" if dry_run else "to"
+        goes = "is already in" if one.is_there else "would go to" if dry_run else "to"
         console.line(f"{console.styled(str(one.partition), 'strong')} {goes} {one.target}")
         for sentence in _sentences(one):
             console.line(f"  {sentence}")
@@ -93,10 +93,10 @@ def _sentences(one: RestoredPartition) -> Iterator[str]:
         offsets = f"offsets {joined.log_start} to {joined.log_end - 1}"
         yield f"{count_text(len(joined.rows), 'batch')}, {joined.size} bytes, {offsets}"
     else:
-        yield f"empty; the log goes on at offset {joined.log_end}"
+        yield f"empty; the log continues at offset {joined.log_end}"
     if joined.copies:
         yield f"{count_text(joined.copies, 'batch')} in several parts, with equal bytes"
-    yield f"topic id {one.topic_id}" if one.topic_id else "no part says which topic id it had"
+    yield f"topic id {one.topic_id}" if one.topic_id else "no part has its topic id"
     for damage in joined.damage:
         place = f"from position {damage.position} on"
         yield f"{damage.path}: {damage.size} bytes {place} are not a good batch, and left out"

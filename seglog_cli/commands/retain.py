@@ -131,7 +131,7 @@ def run(
     for outcome in retain(session.fs, targets, lambda path: session.config_of(path, sources), session.clock, request):
         if isinstance(outcome, RetentionFailure):
             failures.append(outcome)
-            session.console.message(f"{outcome.directory.name}: left as it was: {outcome.error}")
+            session.console.message(f"{outcome.directory.name}: left unchanged: {outcome.error}")
         elif isinstance(outcome, Freed):
             show_freed(session.console, outcome, planned)
             short = short or not outcome.reached
@@ -182,7 +182,7 @@ def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
     if retained.before_recovery:
         early = count_text(retained.before_recovery, "segment")
         console.message(
-            f"{plan.topic_partition}: {early} went before the log was recovered: the disk had no room for that"
+            f"{plan.topic_partition}: {early} removed before the log was recovered: the disk had no room for recovery"
         )
     if retained.left_deleted:
         console.message(f"{plan.topic_partition}: {retained.left_deleted} files wait as .deleted; they are removed when"

@@ -43,12 +43,13 @@ def run(
             "The new partition directory; with --carve, the directory for all logs that are found.",
         ),
     ],
-    tiers: Tiers,
     carve: Annotated[bool, flag("--carve", "Search every byte of every file, such as a disk image.")] = False,
     into_one: Annotated[bool, flag("--into-one", "Join everything that is found into one log.")] = False,
     segment_bytes: Annotated[
         int | None, size_option("--segment-bytes", "The size of the new segments (segment.bytes).", least=1)
     ] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Copies every good batch into a new, valid log; never writes to its sources.
 
@@ -103,7 +104,7 @@ def show_salvage(console: Console, report: SalvageReport, code: ExitCode) -> Non
         else:
             console.line(f"{source.path.name}: nothing good")
         if source.unreadable and not console.as_json:
-            console.warning(f"{source.path}: not all of it could be read: {source.unreadable}")
+            console.warning(f"{source.path}: it could not be read completely: {source.unreadable}")
     for log in report.logs:
         _show_log(console, log, several=len(report.logs) > 1)
     if console.as_json:
@@ -134,7 +135,7 @@ def _show_log(console: Console, log: SalvagedLog, several: bool) -> None:
         f" {log.log_end_offset} in {log.directory}; {log.missing_offsets} offsets are missing"
     )
     if log.undecided:
-        console.warning(f"{where}it might be a part of another log here; --into-one joins what belongs together")
+        console.warning(f"{where}it might be a part of another log here; --into-one joins logs that belong together")
     if log.contradicting:
         console.warning(
             f"{where}{count_text(log.contradicting, 'good batch')} left out: the offsets contradict those of others"

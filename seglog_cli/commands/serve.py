@@ -33,7 +33,6 @@ _MOST_PORT = 65535
 def run(
     session: Session,
     paths: Directories,
-    tiers: Tiers,
     listen: Annotated[
         str, option("--listen", "HOST:PORT", "The address to listen on. With port 0 the system chooses a port.")
     ] = "127.0.0.1:9092",
@@ -62,6 +61,8 @@ def run(
     metrics: Annotated[
         str | None, option("--metrics", "HOST:PORT", "Serve counters for Prometheus at this address, under /metrics.")
     ] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Serves the partitions in directories to Kafka clients, read-only.
 

@@ -45,7 +45,7 @@ class Measures(OptionGroup):
         if self.write_rate is not None and not self.sizing:
             raise UsageError("--write-rate is for --sizing")
         if self.plot and session.as_json:
-            raise UsageError("--plot draws text; JSON lines hold the distributions anyway")
+            raise UsageError("--plot draws text; JSON lines always have the distributions")
 
     def show(self, session: Session, measured: PartitionStatistics) -> None:
         """Shows a partition's distributions, its last rounds, and its sizing if there is one."""
@@ -62,9 +62,10 @@ class Measures(OptionGroup):
 def run(
     session: Session,
     paths: Paths,
-    tiers: Tiers,
     measures: Measures,
     prometheus: Prometheus = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.
 

@@ -31,8 +31,9 @@ def run(
             "PATH", "A partition or a topic in tiered storage, a whole tier, or an object of a segment; URLs too."
         ),
     ],
-    tiers: Tiers,
     segments: Annotated[bool, flag("--long -l", "Show segments too. JSON lines always show them.")] = False,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Shows which segments are in tiered storage, which are missing, and what a restore would need.
 

@@ -239,8 +239,8 @@ def _sentence(plan: TransplantPlan) -> str:
 def _next_steps(plan: TransplantPlan, run: str) -> list[str]:
     first = plan.pending[0]
     return [
-        f"start the broker of {plan.log_directory}; its log says of {first.partition}: logEndOffset={first.log_end}",
-        "restart producers and consumers of the old cluster: what they remember of it does not hold in this one",
+        f"start the broker of {plan.log_directory}; its log reports {first.partition}: logEndOffset={first.log_end}",
+        "restart producers and consumers of the old cluster: their cached state is not valid in this one",
         "add replicas with kafka-reassign-partitions when the broker leads the partitions",
         f"until the broker has started, seglog undo {run} takes it back",
     ]

@@ -104,6 +104,8 @@ def show_cut(console: Console, cut: Cut, dry_run: bool, run: RunRecord | None) -
     offsets = f"offsets {cut.first_offset} to {cut.end_before - 1}"
     console.line(f"{did} {cut.topic_partition}: {offsets}, {bytes_text(cut.bytes)}{gone}")
     if cut.first_offset < cut.offset:
-        console.line(f"  offset {cut.offset} lies in a batch that begins at {cut.first_offset}: batches go as a whole")
+        console.line(
+            f"  offset {cut.offset} is in a batch that begins at {cut.first_offset}: batches are cut as a whole"
+        )
     if run is not None:
         console.line(f"  kept: seglog undo {run.name} gives it back")

@@ -30,7 +30,6 @@ ACTIONS = ("list", "open", "stat", "abort-cmd")
 def run(
     session: Session,
     partition: Partition,
-    tiers: Tiers,
     action: Annotated[str, argument("list|open|stat|abort-cmd", "What to show (default: list).")] = "list",
     max_timeout: Annotated[
         int | None,
@@ -44,6 +43,8 @@ def run(
             "The address in the commands that abort-cmd prints (default: localhost:9092).",
         ),
     ] = None,
+    *,
+    tiers: Tiers,
 ) -> int:
     """Shows the transactions in a log: where they begin and end, how long they took, which are open or hang.
 

@@ -41,8 +41,6 @@ _LEVELS = ("header", "crc", "record", "index", "semantic")
 def run(
     session: Session,
     paths: Paths,
-    shown: FindingsShown,
-    tiers: Tiers,
     level: LevelName = "semantic",
     live: Live = False,
     sample: Annotated[
@@ -61,6 +59,9 @@ def run(
     ] = None,
     dry_run: DryRun = False,
     quarantine: Quarantine = None,
+    *,
+    shown: FindingsShown,
+    tiers: Tiers,
 ) -> int:
     """Verifies logs, past damage too; changes, locks and creates nothing without --repair.
 
@@ -171,8 +172,8 @@ def _next_steps(paths: Sequence[Path], targets: Sequence[Target]) -> list[tuple[
     whole = all(target.kind is TargetKind.LOG_DIRECTORY for target in targets)
     return [
         (f"seglog verify --repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
-        (f"seglog doctor {named}", "says what a broker would do with this data")
+        (f"seglog doctor {named}", "shows what a broker would do with this data")
         if whole
-        else (f"seglog explain {named}", "says how far it can be cleaned, deleted and read"),
+        else (f"seglog explain {named}", "shows how far it can be cleaned, deleted and read"),
         ("man seglog-findings", "explains each code"),
     ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seglog.units import count_text
-from seglog_cli.console import Console
+from seglog_cli.console import Console, key_fields
 from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Layout, time_cell
 
@@ -108,15 +107,10 @@ def _record(found: LogStatistics) -> dict[str, object]:
     for name, _ in _HISTOGRAMS:
         facts[name] = [{"least": least, "count": count} for least, count in getattr(found, name).items()]
     facts["codecs"] = [{**dataclasses.asdict(codec), "ratio": codec.ratio} for codec in found.codecs]
-    facts["frequent_keys"] = [_key_record(key) for key in found.frequent_keys]
+    facts["frequent_keys"] = [
+        {**key_fields(key.key), "size": key.size, "count": key.count} for key in found.frequent_keys
+    ]
     return {"type": "statistics", **facts}
-
-
-def _key_record(key: FrequentKey) -> dict[str, object]:
-    try:
-        return {"key": key.key.decode(), "size": key.size, "count": key.count}
-    except UnicodeDecodeError:
-        return {"key_b64": base64.b64encode(key.key).decode(), "size": key.size, "count": key.count}
 
 
 def _key_text(key: FrequentKey) -> str:
@@ -157,7 +151,7 @@ def _sizing_lines(s: Sizing) -> list[str]:
     lines = [("buffer", buffer), ("buffer needed", need), ("rounds", rounds), ("dirty", dirty)]
     lines.append(("disk for a round", f"up to {bytes_text(s.headroom_bytes)} until the old segments can go"))
     if s.write_bytes_per_second is None or s.day_bytes is None:
-        lines.append(("write rate", "not known: the timestamps do not show it (--write-rate)"))
+        lines.append(("write rate", "unknown: the timestamps do not show it (--write-rate)"))
     else:
         day = f"a day without cleaner takes {bytes_text(s.day_bytes)} more"
         lines.append(("write rate", f"{bytes_text(round(s.write_bytes_per_second))}/s: {day}"))

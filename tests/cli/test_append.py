@@ -79,7 +79,7 @@ def test_the_number_of_records_counts_whatever_their_size(tmp_path: Path) -> Non
 def test_that_no_records_came_is_said(tmp_path: Path) -> None:
     done = run("append", "--create", tmp_path / "t-0", input_text="")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "t-0: no records came, and none were appended\n"
+    assert done.stderr == "t-0: the input had no records; nothing was appended\n"
 
 
 def test_each_flush_is_acknowledged(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_what_a_truncation_says_is_what_it_does(log: Path) -> None:
     assert contents(log) == before
     cut = json_lines(run("truncate", "--json", "--no-keep", "--to-offset", "760", log))[0]
     assert f"would cut orders-none-0: offsets {cut['first_offset']} to 789" in said
-    assert f"offset 760 lies in a batch that begins at {cut['first_offset']}: batches go as a whole" in said
+    assert f"offset 760 is in a batch that begins at {cut['first_offset']}: batches are cut as a whole" in said
     assert cut["first_offset"] < 760 and offsets(log)[-1] == cut["first_offset"] - 1
     assert cut["run"] is None
 

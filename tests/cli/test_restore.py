@@ -139,7 +139,7 @@ def test_a_dry_run_makes_nothing_and_an_empty_log_keeps_its_end(tmp_path: Path) 
     planned = run("restore", "--dry-run", logs, "-o", tmp_path / "new")
     assert (planned.exit_code, (tmp_path / "new").exists()) == (0, False)
     assert f"orders-0 would go to {tmp_path / 'new' / 'orders-0'}\n" in planned.stdout
-    assert "empty; the log goes on at offset 55" in planned.stdout
+    assert "empty; the log continues at offset 55" in planned.stdout
     assert run("restore", logs, "-o", tmp_path / "new").exit_code == 0
     assert list(logs_of(tmp_path / "new" / "orders-0")) == [f"{55:020}.log"]
     assert "orders" in TOPIC_IDS
@@ -174,7 +174,7 @@ def test_a_run_that_was_killed_is_gone_on_with_and_what_it_made_stays(tmp_path: 
     assert files_of(tmp_path / "new" / "orders-0") == whole
     assert logs_of(tmp_path / "new" / "orders-1") == logs_of(tmp_path / "new" / "orders-0")
     again = run("restore", logs, "-o", tmp_path / "new")
-    assert f"orders-1 is there already, in {tmp_path / 'new' / 'orders-1'}\n" in again.stdout
+    assert f"orders-1 is already in {tmp_path / 'new' / 'orders-1'}\n" in again.stdout
     last = tmp_path / "new" / "orders-1" / f"{0:020}.log"
     last.write_bytes(last.read_bytes()[:-1] + b"?")
     assert run("restore", logs, "-o", tmp_path / "new").exit_code == 12

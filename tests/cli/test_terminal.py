@@ -224,3 +224,27 @@ def test_durations_are_no_finer_than_anybody_knows() -> None:
         "60 min",
         "2.5 h",
     ]
+
+
+def test_only_the_continuation_of_a_long_line_is_indented() -> None:
+    written: list[bytes] = []
+    screen = Screen(written.append, 40, color=False)
+    screen.line([("", "  size      " + "word " * 10)], hang=10)
+    assert b"".join(written).decode().splitlines() == [
+        "  size      word word word word word",
+        "            word word word word word",
+    ]
+    written.clear()
+    screen.line([("", "  " + "abcd " * 12)], hang=2)
+    assert b"".join(written).decode().splitlines() == [
+        "  abcd abcd abcd abcd abcd abcd abcd",
+        "    abcd abcd abcd abcd abcd",
+    ]
+
+
+def test_further_sentences_of_an_explanation_stand_below_the_first(logs: Path) -> None:
+    lines = on_terminal(80, "explain", "customers-0", directory=logs).lines
+    section = lines[1 : next(i for i, line in enumerate(lines) if line.startswith("  deletion:"))]
+    assert section[0].startswith("  cleaning: ")
+    assert len(section) > 2
+    assert {len(line) - len(line.lstrip()) for line in section[1:]} == {12}

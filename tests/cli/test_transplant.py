@@ -94,7 +94,7 @@ def test_the_text_says_what_is_done_and_what_comes_next(dead: Path, target: Path
     assert lines[0] == f"payments-0 from {dead / 'payments-0'}"
     assert any("by ABORT at offset 399: its coordinator had not committed it" in line for line in lines)
     assert any("1 open transaction ended by ABORT" in line for line in lines)
-    assert f"  1. start the broker of {target}; its log says of payments-0: logEndOffset=400" in lines
+    assert f"  1. start the broker of {target}; its log reports payments-0: logEndOffset=400" in lines
     assert any("seglog undo" in line for line in lines[-1:])
 
 
