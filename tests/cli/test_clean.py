@@ -392,7 +392,7 @@ def test_it_says_what_needed_no_second_reading(tmp_path: Path) -> None:
     log.close()
     result = run("clean", "-v", "--policy", "compact", tmp_path / "t-0")
     assert result.exit_code == 0, result.stderr
-    assert "t-0: 79 B of 158 B were read once, as no record of them survives" in result.stderr
+    assert "t-0: 79 B of 158 B were read once, because no record in them survives" in result.stderr
 
 
 def test_a_log_directory_with_nothing_to_clean_is_said_to_be_so(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_what_one_thread_freed_serves_the_next() -> None:
 # A command, and the most that was resident: of this very process (VmHWM), not of what started it.
 COMMAND = """
 from pathlib import Path
-from seglog_cli.session import main
+from seglog_cli.process import main
 try:
     main()
 except SystemExit as end:
