@@ -268,7 +268,7 @@ def test_a_checkpoint_that_cannot_be_read_is_written_anew_and_no_value_is_shown_
     (logs / "recovery-point-offset-checkpoint").write_text("none\n")
     result = run("verify", "--repair", "--dry-run", logs)
     assert "set recovery-point-offset-checkpoint:" in result.stdout
-    assert "written anew" in result.stdout
+    assert "rewritten" in result.stdout
     assert "None" not in result.stdout
 
 
