@@ -88,7 +88,7 @@ def test_an_old_spelling_still_counts_and_a_note_names_the_new_one(
     before = ended("read", logs / "payments-0", "--json", *old)
     after = ended("read", logs / "payments-0", "--json", *new)
     assert (before.code, before.stdout) == (after.code, after.stdout)
-    assert f"{old[0]} is called {new[0]} now" in before.stderr.decode()
+    assert f"{old[0]} is now called {new[0]};" in before.stderr.decode()
     assert after.stderr == b""
     assert "give one of them\n" in ended("read", logs / "payments-0", *old, *new).stderr.decode()
     assert old[0].encode() not in ended("read", "--help").stdout.split()
