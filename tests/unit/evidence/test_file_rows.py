@@ -9,7 +9,7 @@ import pytest
 
 from seglog.evidence.file_rows import rows_of
 from seglog.evidence.findings import Finding
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.local import LocalFileSystem
 
 INDEXES = [("timeindex", struct.pack(">qi", 1_700_000_000_000, 5)), ("index", struct.pack(">ii", 5, 4096))]
 
