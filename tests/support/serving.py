@@ -17,8 +17,7 @@ from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import Catalog
-from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint
-from seglog.serve.limits import Limits
+from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint, Limits
 from seglog.serve.running import committed_offsets
 from seglog.serve.server import Server
 from seglog.storage.local import LocalFileSystem

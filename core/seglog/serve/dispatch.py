@@ -17,7 +17,7 @@ from seglog.serve import protocol, topics
 from seglog.serve.endpoint import Address, Endpoint
 from seglog.serve.fetches import fetch
 from seglog.serve.group_requests import GROUP_APIS, GroupRequests
-from seglog.serve.protocol import NO_THROTTLE, VERSIONS, Answer, ErrorCode, Request, Values, write_answer
+from seglog.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
 from seglog.serve.refusals import REFUSALS
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Dispatcher:
     async def _values(self, request: Request, peer: Peer) -> Values:
         endpoint, key = self._endpoint, request.api_key
         if key == protocol.API_VERSIONS:
-            return {"error_code": ErrorCode.none, "api_keys": _versions(), "throttle_time": NO_THROTTLE}
+            return {"error_code": ErrorCode.none, "api_keys": _versions()}
         if key in _READERS:
             return await self._in_thread(_READERS[key], request)
         if key in _IMMEDIATE:

@@ -14,7 +14,7 @@ from seglog.errors import CorruptionError, OffsetOutOfRangeError
 from seglog.model import Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import Endpoint
-from seglog.serve.protocol import NO_OFFSET, NO_THROTTLE, ErrorCode, Values, isolation_of
+from seglog.serve.protocol import NO_OFFSET, ErrorCode, Values, isolation_of
 from seglog.serve.spans import FileSpan, Found, find_span
 from seglog.serve.topics import epoch_problem
 
@@ -66,7 +66,6 @@ def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
                 entry["records"].file.close()
         raise
     answer.values = {
-        "throttle_time": NO_THROTTLE,
         "error_code": ErrorCode.none,
         "session_id": _NO_SESSION,
         "responses": topics,
@@ -75,7 +74,7 @@ def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
 
 
 def _refused(error: ErrorCode) -> Values:
-    return {"throttle_time": NO_THROTTLE, "error_code": error, "session_id": _NO_SESSION, "responses": ()}
+    return {"error_code": error, "session_id": _NO_SESSION, "responses": ()}
 
 
 def _partition(

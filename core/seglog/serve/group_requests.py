@@ -15,8 +15,8 @@ from seglog.serve import protocol
 from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile
 from seglog.serve.coordinator import Coordinator
 from seglog.serve.endpoint import NODE_ID, Endpoint
-from seglog.serve.groups import Group, JoinRequest
-from seglog.serve.protocol import NO_NODE, NO_OFFSET, NO_THROTTLE, ErrorCode, Values
+from seglog.serve.groups import Group, Joined, JoinRequest, Outcome
+from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values
 
 Answerer = Callable[["GroupRequests", Any, int, str, str], Awaitable[Values]]
 
@@ -49,9 +49,7 @@ class GroupRequests:
             "error_code": ErrorCode.none if is_group else ErrorCode.transactional_id_authorization_failed,
             "error_message": None,
         }
-        if version < 4:
-            return {"throttle_time": NO_THROTTLE, **found}
-        return {"throttle_time": NO_THROTTLE, "coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
+        return found if version < 4 else {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
 
     async def join(self, body: Any, version: int, client: str, host: str) -> Values:
         """Waits for the rebalance."""
@@ -68,12 +66,12 @@ class GroupRequests:
             host,
             named_first=version >= _NAMED_FIRST_FROM,
         )
-        if not body.group_id:
-            return _not_joined(ErrorCode.invalid_group_id, body.member_id)
-        joined = await self._coordinator.join(body.group_id, request)
+        if body.group_id:
+            joined = await self._coordinator.join(body.group_id, request)
+        else:
+            joined = Joined(Outcome.INVALID_GROUP_ID, body.member_id)
         members = [{"member_id": name, "group_instance_id": at, "metadata": said} for name, at, said in joined.members]
         return {
-            "throttle_time": NO_THROTTLE,
             "error_code": ErrorCode(joined.outcome),
             "generation_id": joined.generation,
             "protocol_type": joined.protocol_type,
@@ -94,7 +92,6 @@ class GroupRequests:
             protocol=(getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)),
         )
         return {
-            "throttle_time": NO_THROTTLE,
             "error_code": ErrorCode(synced.outcome),
             "protocol_type": synced.protocol_type,
             "protocol_name": synced.protocol,
@@ -105,19 +102,19 @@ class GroupRequests:
         """Notes that a member lives."""
         instance = getattr(body, "group_instance_id", None)
         outcome = self._coordinator.heartbeat(body.group_id, body.member_id, int(body.generation_id), instance)
-        return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode(outcome)}
+        return {"error_code": ErrorCode(outcome)}
 
     async def leave(self, body: Any, version: int, _client: str, _host: str) -> Values:
         """Removes a member, or several from version 3 on."""
         if version < 3:
             outcome = self._coordinator.leave(body.group_id, body.member_id, None)
-            return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode(outcome)}
+            return {"error_code": ErrorCode(outcome)}
         gone = []
         for each in body.members:
             outcome = self._coordinator.leave(body.group_id, each.member_id, each.group_instance_id)
             names = {"member_id": each.member_id, "group_instance_id": each.group_instance_id}
             gone.append({**names, "error_code": ErrorCode(outcome)})
-        return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode.none, "members": gone}
+        return {"error_code": ErrorCode.none, "members": gone}
 
     # --- offsets ------------------------------------------------------------------------------------------
 
@@ -125,11 +122,11 @@ class GroupRequests:
         """Answers with groups' committed offsets: of the given partitions, or of all."""
         if version < 8:
             topics = self._committed(body.group_id, body.topics)
-            return {"throttle_time": NO_THROTTLE, "topics": topics, "error_code": ErrorCode.none}
+            return {"topics": topics, "error_code": ErrorCode.none}
         groups = [
             {"group_id": each.group_id, "topics": self._committed(each.group_id, each.topics)} for each in body.groups
         ]
-        return {"throttle_time": NO_THROTTLE, "groups": groups}
+        return {"groups": groups}
 
     def _committed(self, group: str, asked: Any) -> list[Values]:
         commits = self._offsets.of(group)
@@ -167,7 +164,7 @@ class GroupRequests:
         if taken and not await self._keep(taken):
             for entry in (each for topic in topics for each in topic["partitions"] if not each["error_code"]):
                 entry["error_code"] = ErrorCode.coordinator_not_available
-        return {"throttle_time": NO_THROTTLE, "topics": topics}
+        return {"topics": topics}
 
     def _commit_problem(self, group: str, partition: TopicPartition, commit: Commit) -> ErrorCode:
         limits = self._endpoint.limits
@@ -203,7 +200,6 @@ class GroupRequests:
         states = {name: _state(living.get(name)) for name in sorted({*living, *self._offsets.groups})}
         wanted = getattr(body, "states_filter", ())
         return {
-            "throttle_time": NO_THROTTLE,
             "error_code": ErrorCode.none,
             "groups": [
                 {"group_id": name, "protocol_type": _CONSUMER, "group_state": state}
@@ -214,7 +210,7 @@ class GroupRequests:
 
     async def describe_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
         """Describes the members of groups."""
-        return {"throttle_time": NO_THROTTLE, "groups": [self._described(name) for name in body.groups]}
+        return {"groups": [self._described(name) for name in body.groups]}
 
     def _described(self, name: str) -> Values:
         group = self._coordinator.groups.get(name)
@@ -273,15 +269,4 @@ def _entry(number: int, commit: Commit | None) -> Values:
         "committed_leader_epoch": found.leader_epoch,
         "metadata": found.metadata,
         "error_code": ErrorCode.none,
-    }
-
-
-def _not_joined(error: ErrorCode, member_id: str) -> Values:
-    return {
-        "throttle_time": NO_THROTTLE,
-        "error_code": error,
-        "protocol_name": "",
-        "leader": "",
-        "member_id": member_id,
-        "members": (),
     }

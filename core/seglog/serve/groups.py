@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from seglog.serve.limits import Limits
+from seglog.serve.endpoint import Limits
 
 Token = Hashable
 NO_GENERATION = -1
@@ -30,6 +30,7 @@ class Outcome(IntEnum):
     NOT_COORDINATOR = 16
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27

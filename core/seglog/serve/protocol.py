@@ -81,7 +81,6 @@ VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
     }
 )
 
-NO_THROTTLE = datetime.timedelta(0)
 NO_OFFSET = -1
 NO_NODE = -1
 
@@ -89,6 +88,7 @@ Values = Mapping[str, Any]  # the fields of an answer, or of a part of it, by ki
 
 _FRONT = struct.Struct(">hhi")  # api key, version, correlation id: the same in all request headers
 _SIZE = struct.Struct(">i")
+_NO_THROTTLE = datetime.timedelta(0)
 
 
 class HostileRequestError(Exception):
@@ -168,12 +168,12 @@ def isolation_of(body: Any) -> Isolation:
 def write_answer(request: Request, values: Values, version: int | None = None) -> Answer:
     """Writes the answer to a request; `values` are fields by kio's names, nested ones as mappings.
 
-    Fields that the version lacks are left out, so one mapping serves all versions.
+    Fields that the version lacks are left out, so one mapping serves all versions. No answer throttles a client.
     """
     kind = load_response_schema(request.api_key, request.version if version is None else version)
     header = {"correlation_id": request.correlation_id}
     answer = Answer()
-    for each, fields in ((kind.__header_schema__, header), (kind, values)):
+    for each, fields in ((kind.__header_schema__, header), (kind, {"throttle_time": _NO_THROTTLE, **values})):
         write: Callable[[Answer, Any], None] = cast(Any, entity_writer(each))  # it calls only `write` of a buffer
         write(answer, message(each, fields))
     answer.finish()

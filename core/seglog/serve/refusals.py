@@ -10,14 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from seglog.serve import protocol
-from seglog.serve.protocol import NO_OFFSET, NO_THROTTLE, ErrorCode, Values
+from seglog.serve.protocol import NO_OFFSET, ErrorCode, Values
 
 REASON = "seglog serves these files for reading only"
 
 
 def _produce(body: Any) -> Values:
     return {
-        "throttle_time": NO_THROTTLE,
         "responses": [
             {
                 "name": topic.name,
@@ -41,7 +40,7 @@ def _init_producer_id(body: Any) -> Values:
     failed = ErrorCode.cluster_authorization_failed
     if body.transactional_id is not None:
         failed = ErrorCode.transactional_id_authorization_failed
-    return {"throttle_time": NO_THROTTLE, "error_code": failed, "producer_epoch": -1}
+    return {"error_code": failed, "producer_epoch": -1}
 
 
 def _topic(name: str, **more: object) -> Values:
@@ -51,15 +50,15 @@ def _topic(name: str, **more: object) -> Values:
 
 def _create_topics(body: Any) -> Values:
     topics = [_topic(each.name, topic_id=None, configs=None) for each in body.topics]
-    return {"throttle_time": NO_THROTTLE, "topics": topics}
+    return {"topics": topics}
 
 
 def _delete_topics(body: Any) -> Values:
-    return {"throttle_time": NO_THROTTLE, "responses": [_topic(name) for name in body.topic_names]}
+    return {"responses": [_topic(name) for name in body.topic_names]}
 
 
 def _create_partitions(body: Any) -> Values:
-    return {"throttle_time": NO_THROTTLE, "results": [_topic(each.name) for each in body.topics]}
+    return {"results": [_topic(each.name) for each in body.topics]}
 
 
 def _delete_records(body: Any) -> Values:
@@ -68,7 +67,7 @@ def _delete_records(body: Any) -> Values:
         {"name": topic.name, "partitions": [{"partition_index": p.partition_index, **failed} for p in topic.partitions]}
         for topic in body.topics
     ]
-    return {"throttle_time": NO_THROTTLE, "topics": topics}
+    return {"topics": topics}
 
 
 REFUSALS: Mapping[int, Callable[[Any], Values]] = MappingProxyType(

@@ -21,7 +21,7 @@ from seglog.log.loader import RecoveryReport
 from seglog.serve.catalog import Catalog
 from seglog.serve.committed import CommittedOffsets, OffsetsFile, load_offsets_topic
 from seglog.serve.endpoint import Address, Endpoint
-from seglog.serve.metrics_page import MetricsPage
+from seglog.serve.metrics import MetricsPage
 from seglog.serve.server import Server
 from seglog.storage.filesystem import FileSystem
 
@@ -61,8 +61,9 @@ async def run(
         listening = await server.start(listen)
         if endpoint.advertised.port == 0:
             endpoint.advertised = replace(endpoint.advertised, port=listening.port)
-        shown = None if metrics is None else await page.start(metrics)
-        ready(listening, shown)
+        if metrics is not None:
+            metrics = replace(metrics, port=await page.start(metrics.host, metrics.port))
+        ready(listening, metrics)
         losses.start()
         return await ended
     finally:

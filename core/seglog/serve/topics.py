@@ -14,7 +14,7 @@ from seglog.errors import CorruptionError
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import NODE_ID, Endpoint
-from seglog.serve.protocol import NO_NODE, NO_OFFSET, NO_THROTTLE, ErrorCode, Values, isolation_of
+from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, isolation_of
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _TOPIC_RESOURCE = 2
@@ -32,7 +32,6 @@ def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
         found = [_topic(endpoint, each.name, getattr(each, "topic_id", None)) for each in asked]
     address = endpoint.advertised
     return {
-        "throttle_time": NO_THROTTLE,
         "brokers": [{"node_id": NODE_ID, "host": address.host, "port": address.port}],
         "cluster_id": endpoint.cluster_id,
         "controller_id": NODE_ID,
@@ -141,7 +140,7 @@ def _by_partition(
                     entry |= find(partition, asked)
             entries.append(entry)
         answers.append({topic_field: name, "partitions": entries})
-    return {"throttle_time": NO_THROTTLE, "topics": answers}
+    return {"topics": answers}
 
 
 def epoch_problem(partition: ServedPartition, asked: Any) -> ErrorCode:
@@ -155,10 +154,7 @@ def epoch_problem(partition: ServedPartition, asked: Any) -> ErrorCode:
 
 def describe_configs(endpoint: Endpoint, body: Any, _version: int) -> Values:
     """Describes the configuration of topics as far as it is known; all of it is read-only."""
-    return {
-        "throttle_time": NO_THROTTLE,
-        "results": [_resource(endpoint, each) for each in body.resources],
-    }
+    return {"results": [_resource(endpoint, each) for each in body.resources]}
 
 
 def _resource(endpoint: Endpoint, asked: Any) -> Values:

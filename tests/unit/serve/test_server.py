@@ -18,7 +18,7 @@ import pytest
 
 from seglog.model import Isolation, Record
 from seglog.serve import dispatch, protocol, server
-from seglog.serve.limits import Limits
+from seglog.serve.endpoint import Limits
 from seglog.serve.protocol import VERSIONS, ErrorCode
 from tests.support.consumers import librdkafka_rows
 from tests.support.open_logs import opened_log
