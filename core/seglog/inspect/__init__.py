@@ -1,1 +1,1 @@
-"""Figures and comparisons: statistics, sizing, copies side by side, an overview."""
+"""Figures and comparisons: statistics, sizing, differences between copies, an overview."""

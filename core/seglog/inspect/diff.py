@@ -1,11 +1,11 @@
-"""Two or more copies of a partition compared: replicas, a backup, before and after (`seglog diff`).
+"""Compares two or more copies of a partition: replicas, a backup, before and after a change (`seglog diff`).
 
-Three levels. *bytes*: the `.log` files, byte by byte. *batches*: what lies at each offset, wherever segments were
-rolled and whatever is around damage. *view*: the latest value of each key, as a consumer of committed records sees
-it (`diff_view`). Where checksums tell which copy is right, `right` says so: a batch that is whole in one copy and
-damaged in another, a file that is good in one alone. Where both are whole, nothing tells.
+There are three levels. *bytes* compares the `.log` files byte by byte. *batches* compares the batches at each offset,
+wherever segments were rolled, and past damage. *view* compares the latest value of each key, as a consumer of committed
+records sees it (`diff_view`). `right` names the right copies where checksums show them: a batch is whole in one copy
+and damaged in another, or only some copies of a file are undamaged. If all are whole, nothing shows which is right.
 
-Batches are merged by offset, in constant memory; differences that touch become one row.
+Batches are merged by offset, in constant memory; adjacent differences of the same kind become one row.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ _COMPARED = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference. `has` says of each copy whether it has the thing, `right` which are right (None: unknown).
+    """One difference. `has` tells for each copy whether it has the file, batch or key; `right` lists the copies that
+    are right (None: unknown).
 
-    `kind` is "missing" (some copies lack it), "differs", or "damaged" (no copy has it whole). Offsets are those
-    concerned, `count` batches, bytes or 1 for a key; `file` and `position` those in the first copy that has it.
+    `kind` is "missing" (some copies lack it), "differs", or "damaged" (no copy has it whole). `first_offset` and
+    `last_offset` are the affected offsets; `count` counts batches or bytes, and is 1 for a key. `file` and `position`
+    are those in the first copy that has it.
     """
 
     level: str
@@ -65,7 +67,7 @@ class Difference:
     offsets: tuple[int | None, ...] = ()
 
     def as_dict(self, partition: str, copies: Sequence[str]) -> dict[str, Any]:
-        """The JSON line's fields, `type` first; copies by their paths."""
+        """Returns the JSON line's fields, `type` first; copies are named by their paths."""
         row: dict[str, Any] = {
             "type": "difference",
             "level": self.level,
@@ -90,7 +92,7 @@ class Difference:
 
 
 def diff_bytes(fs: FileSystem, copies: Sequence[PartitionListing]) -> Iterator[Difference]:
-    """The `.log` files by name. Raises OSError."""
+    """Yields the differences between `.log` files of the same name. Raises OSError."""
     files = [{segment.log.name: segment.log for segment in listing.segments} for listing in copies]
     for name in sorted({name for one in files for name in one}):
         paths = [one.get(name) for one in files]
@@ -106,7 +108,7 @@ def diff_bytes(fs: FileSystem, copies: Sequence[PartitionListing]) -> Iterator[D
 
 
 def _differing(fs: FileSystem, paths: Sequence[Path]) -> tuple[int, int | None]:
-    """(bytes in which not all files agree, position of the first); bytes that only some have count."""
+    """Returns (number of differing bytes, position of the first); bytes that only some files have count too."""
     files = [fs.open(path, "r") for path in paths]
     try:
         sizes = [file.size() for file in files]
@@ -122,7 +124,7 @@ def _differing(fs: FileSystem, paths: Sequence[Path]) -> tuple[int, int | None]:
                 first = position + int(np.argmax(unequal)) if first is None else first
                 count += int(np.count_nonzero(unequal))
             if shortest < wanted:
-                break  # cut while it was read
+                break  # a file was cut during the read
             position += wanted
     finally:
         for file in files:
@@ -131,7 +133,7 @@ def _differing(fs: FileSystem, paths: Sequence[Path]) -> tuple[int, int | None]:
 
 
 def _only_good(fs: FileSystem, present: Sequence[tuple[int, Path]]) -> tuple[int, ...] | None:
-    """The copies whose file is free of damage, where others' is not."""
+    """Returns the copies whose file is undamaged if some but not all are; otherwise None."""
     good = tuple(i for i, path in present if is_whole(fs, path))
     return good if good and len(good) < len(present) else None
 
@@ -150,7 +152,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Copy:
-    """One copy's good batches, in order, and the offsets that it has lost to damage."""
+    """One copy: its good batches, in order, and the offsets that it has lost to damage."""
 
     fs: FileSystem
     listing: PartitionListing
@@ -164,7 +166,9 @@ class _Copy:
             waiting: list[_Batch] = []
             for step in with_damage(LogWalk(self.fs, segment.log), segment.log, segment.base_offset):
                 if isinstance(step, Finding):
-                    self._note(step)
+                    first, last = step.first_offset, step.last_offset
+                    if first is not None and self.selection.reaches(first, last):
+                        self.damage.append((first, layout.INT64_MAX if last is None else last))
                     continue
                 yield from waiting
                 good = step.batches[step.valid]
@@ -172,13 +176,8 @@ class _Copy:
                 waiting = [_batch(row, segment.log.name) for row in good[shown]]
             yield from waiting
 
-    def _note(self, found: Finding) -> None:
-        if found.first_offset is not None and self.selection.reaches(found.first_offset, found.last_offset):
-            last = layout.INT64_MAX if found.last_offset is None else found.last_offset
-            self.damage.append((found.first_offset, last))
-
     def damaged_at(self, offset: int) -> bool:
-        """Whether damage may have taken `offset`; an open end reaches to the next good batch."""
+        """True if damage may have destroyed `offset`; damage without a last offset extends to the next good batch."""
         if self.head is not None and self.head.base_offset <= offset:
             return False
         return any(first <= offset <= last for first, last in self.damage[-64:])
@@ -190,7 +189,7 @@ def _batch(row: np.void, file: str) -> _Batch:
 
 
 def diff_batches(fs: FileSystem, copies: Sequence[PartitionListing], selection: Selection) -> Iterator[Difference]:
-    """What lies at each offset, of the batches that `selection` takes by their headers. Raises OSError."""
+    """Yields the differences between the batches that `selection` takes by their headers, by offset. Raises OSError."""
     sides = [_Copy(fs, listing, selection) for listing in copies]
     streams = [side.batches() for side in sides]
     for side, stream in zip(sides, streams, strict=True):
@@ -200,11 +199,13 @@ def diff_batches(fs: FileSystem, copies: Sequence[PartitionListing], selection: 
         least = min(head.base_offset for head in heads)
         here = [side.head if side.head is not None and side.head.base_offset == least else None for side in sides]
         found = _compared(sides, here, least)
-        if pending is not None and (found is None or not _joins(pending, found)):
-            yield pending
-            pending = None
-        if found is not None:
-            pending = found if pending is None else _joined(pending, found)
+        if pending is not None and found is not None and _same_kind(pending) == _same_kind(found):
+            last = max(pending.last_offset or 0, found.last_offset or 0)
+            pending = replace(pending, last_offset=last, count=pending.count + 1)
+        else:
+            if pending is not None:
+                yield pending
+            pending = found
         for side, stream, batch in zip(sides, streams, here, strict=True):
             if batch is not None:
                 side.head = next(stream, None)
@@ -229,28 +230,18 @@ def _compared(sides: Sequence[_Copy], here: Sequence[_Batch | None], offset: int
         message = "damaged where it is missing" if damaged else "not every copy has it"
     else:
         names = [n for i, n in enumerate(_COMPARED) if len({batch.fields[i] for batch in present}) > 1]
-        message = f"whole in every copy that has it, but with another {', '.join(names).replace('_', ' ')}"
+        message = f"whole in every copy that has it, but with a different {', '.join(names).replace('_', ' ')}"
     kind = "missing" if same else "differs"
     return Difference("batches", kind, has, message, right, first.file, first.position, offset, last)
 
 
-def _joins(before: Difference, found: Difference) -> bool:
-    same = (before.kind, before.has, before.right, before.message) == (
-        found.kind,
-        found.has,
-        found.right,
-        found.message,
-    )
-    return same and before.file == found.file
-
-
-def _joined(before: Difference, found: Difference) -> Difference:
-    last = max(before.last_offset or 0, found.last_offset or 0)
-    return replace(before, last_offset=last, count=before.count + 1)
+def _same_kind(found: Difference) -> tuple[object, ...]:
+    """Returns the fields that adjacent differences must share to become one row."""
+    return found.kind, found.has, found.right, found.message, found.file
 
 
 def _damaged_everywhere(sides: Sequence[_Copy]) -> Iterator[Difference]:
-    """Damage that all copies have at the same offsets."""
+    """Yields damage that all copies have at overlapping offsets."""
     for first, last in sides[0].damage:
         if all(any(f <= last and first <= to for f, to in side.damage) for side in sides[1:]):
             end = None if last == layout.INT64_MAX else last

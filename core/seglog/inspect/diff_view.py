@@ -1,13 +1,13 @@
-"""The views of several copies compared: the latest value of each key, as readers of committed records see it.
+"""Compares the views of several copies: the latest value of each key, as readers of committed records see it.
 
-1. The records of every copy are counted by their batch headers; that and the memory given say how many passes it
-   takes, each over the keys of one hash class.
-2. A pass keeps of each record in its class two 64-bit hashes of the key, two of the value, and the offset; of equal
-   keys the highest offset. Control records and records without key do not count, nor, unless uncommitted ones are asked
-   for, records of aborted and open transactions. A tombstone takes the key out of the view.
-3. The copies' tables are joined by sorting. Keys that differ are read again, for their bytes.
+1. Counts the records of every copy by their batch headers. The count and the memory limit determine the number of
+   passes, each over the keys of one hash class.
+2. A pass keeps, for each key of its class, two 64-bit hashes of the key, two of the latest value, and the offset. It
+   skips control records, records without a key and, unless uncommitted records are asked for, records of aborted and
+   open transactions. A tombstone removes the key from the view.
+3. Joins the copies' tables by sorting, and reads the keys that differ again for their bytes.
 
-Two keyed hashes stand for the bytes: that two keys or values fall together has a chance of about 2^-128 a pair.
+Two keyed hashes replace the bytes: two different keys or values collide with a probability of about 2^-128.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ COMMITTED = Selection(isolation=Isolation.READ_COMMITTED)
 _ROW = np.dtype(
     [("key", np.int64), ("key_2", np.int64), ("value", np.int64), ("value_2", np.int64), ("offset", np.int64)]
 )
-_SORTING = 3  # tables, sort order and the join need about this many times the rows
+_SORTING = 3  # tables, sort order and join take about this many times the rows' size
 _LEAST_KEPT = 1 << 16
 _LEGACY_ENTRY_BYTES = 34
-# Any odd constants will do: the hashes are keyed so that the two of a pair are independent.
+# Arbitrary odd constants: different keys make the two hashes of a pair independent.
 _SEEDS = np.array([0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x6A09E667F3BCC909, 0x3C6EF372FE94F82B], dtype=np.int64)
 _SEEDS_2 = np.array([0x428A2F98D728AE22, 0x7137449123EF65CD, 0x35C0FBCFEC4D3B2F, 0x69DBA5818189DBBC], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
-    """`memory_bytes` bounds the tables of a pass. Only the records of `selection` count; `limit` is the most rows."""
+    """`memory_bytes` bounds the tables of a pass. Only records in `selection` count. `limit` bounds the differences."""
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     selection: Selection = COMMITTED
@@ -51,15 +51,14 @@ class ViewOptions:
 
 
 def diff_view(fs: FileSystem, copies: Sequence[PartitionListing], options: ViewOptions) -> Iterator[Difference]:
-    """Keys whose latest value is not the same in all copies. Raises OSError."""
+    """Yields the keys whose latest value is not the same in all copies. Raises OSError."""
     sides = [_Side(fs, listing, options.selection) for listing in copies]
     count = sum(side.count() for side in sides)
     passes = max(1, -(-count * _ROW.itemsize * _SORTING // options.memory_bytes))
     reported = 0
     for number in range(passes):
-        tables = [side.table(number, passes) for side in sides]
-        differences = _joined(tables)
-        for difference in _with_keys(sides, differences[: options.limit - reported]):
+        differing = _joined([side.table(number, passes) for side in sides])
+        for difference in _with_keys(sides, differing[: options.limit - reported]):
             reported += 1
             yield difference
         if reported >= options.limit:
@@ -74,14 +73,14 @@ class _Side:
         self._unsettled = unsettled(fs, listing) if selection.is_committed else None
 
     def pieces(self) -> Iterator[tuple[WalkedEntries, np.ndarray]]:
-        """Each piece with the batches that count."""
+        """Yields each piece of the log with the batches that count."""
         for segment in self._listing.segments:
             for step in LogWalk(self._fs, segment.log):
                 if not isinstance(step, Gap):
                     yield step, self._counting(step.batches[step.valid])
 
     def count(self) -> int:
-        """Records, at most."""
+        """Returns an upper bound of the number of records."""
         total = 0
         for segment in self._listing.segments:
             for step in LogWalk(self._fs, segment.log, check=False):
@@ -92,7 +91,7 @@ class _Side:
         return total
 
     def table(self, number: int, passes: int) -> np.ndarray:
-        """The view of one class of keys (_ROW, sorted by key)."""
+        """Returns the view of one hash class of keys (_ROW, sorted by key)."""
         kept, parts, waiting = np.zeros(0, dtype=_ROW), [], 0
         for piece, batches in self.pieces():
             for records in piece.records(batches):
@@ -108,7 +107,7 @@ class _Side:
         return view
 
     def keys_at(self, offsets: np.ndarray) -> dict[int, bytes]:
-        """The keys of the records at some offsets (ascending)."""
+        """Returns the keys of the records at some offsets (ascending)."""
         found: dict[int, bytes] = {}
         for piece, batches in self.pieces() if len(offsets) else ():
             beyond = np.searchsorted(offsets, batches["last_offset"], side="right")
@@ -145,7 +144,7 @@ def _hashed(arena: np.ndarray, rows: np.ndarray, number: int, passes: int) -> np
 
 
 def _latest(rows: np.ndarray) -> np.ndarray:
-    """Of each key the row with the highest offset, sorted by key."""
+    """Returns each key's row with the highest offset, sorted by key."""
     if len(rows) == 0:
         return rows
     rows = rows[np.lexsort((rows["offset"], rows["key_2"], rows["key"]))]
@@ -156,7 +155,7 @@ def _latest(rows: np.ndarray) -> np.ndarray:
 
 
 def _joined(tables: Sequence[np.ndarray]) -> list[tuple[tuple[int | None, ...], bool]]:
-    """(offset in each copy or None, whether the values that are there agree) of every key that differs."""
+    """Returns, for every key that differs, (its offset in each copy or None, whether the existing values agree)."""
     rows = np.concatenate(list(tables))
     copy = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     if len(rows) == 0:
@@ -182,25 +181,21 @@ def _joined(tables: Sequence[np.ndarray]) -> list[tuple[tuple[int | None, ...], 
 def _with_keys(sides: Sequence[_Side], found: Sequence[tuple[tuple[int | None, ...], bool]]) -> Iterator[Difference]:
     names: list[dict[int, bytes]] = []
     for i, side in enumerate(sides):
-        own = [offsets[i] for offsets, _ in found if offsets[i] is not None and not any(_there(offsets[:i]))]
-        names.append(side.keys_at(np.array(sorted(o for o in own if o is not None), dtype=np.int64)))
+        own = [at for offsets, _ in found if (at := offsets[i]) is not None and offsets[:i].count(None) == i]
+        names.append(side.keys_at(np.array(sorted(own), dtype=np.int64)))
     for offsets, agree in found:
-        has = tuple(_there(offsets))
+        has = tuple(offset is not None for offset in offsets)
+        known = {offset for offset in offsets if offset is not None}
         first = has.index(True)
         at = offsets[first]
         key = None if at is None else names[first].get(at)
-        known = {offset for offset in offsets if offset is not None}
         kind = "missing" if agree else "differs"
         if agree:
             message = "the key has no value in every copy"
         elif len(known) == 1:
             message = "the values differ at the same offset"
         else:
-            message = "the copies have values of different age"
+            message = "the copies have values from different offsets"
         yield Difference(
             "view", kind, has, message, first_offset=min(known), last_offset=max(known), key=key, offsets=offsets
         )
-
-
-def _there(offsets: Sequence[int | None]) -> list[bool]:
-    return [offset is not None for offset in offsets]

@@ -1,8 +1,8 @@
-"""The whole of what a metadata log says, as Kafka's image of the cluster: topics, brokers, configuration, users, ACLs.
+"""Replays a metadata log into an image of the cluster, like Kafka's: topics, brokers, configuration, users, ACLs.
 
-A `MetadataImage` is plain data: `tree()` gives it as nested mappings for people and JSON, `entries()` as one line of
-facts by path, which is what two images are compared by. Secrets never get into it: of SCRAM credentials and delegation
-tokens stay names, mechanisms and times; values of sensitive configuration keys are hidden.
+A `MetadataImage` is plain data: `tree()` returns it as nested mappings for people and JSON, `entries()` as a flat
+mapping from path to fact, by which two images are compared. It never holds secrets: of SCRAM credentials and delegation
+tokens it keeps only names, mechanisms and times, and it hides the values of sensitive configuration keys.
 
 Kafka: MetadataImage, TopicsDelta, ClusterDelta, ConfigurationsDelta, FeaturesDelta, ClientQuotasDelta, AclsDelta,
 ScramDelta, DelegationTokenDelta, ProducerIdsDelta; PartitionRegistration.merge, BrokerRegistration.
@@ -29,7 +29,7 @@ _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _LEADER_RECOVERY = {0: "recovered", 1: "recovering"}
 _SENSITIVE = re.compile(r"password|jaas|secret|credential|private|\.key$", re.IGNORECASE)
-_NO_CHANGE = -2  # of a leader
+_NO_CHANGE = -2  # the leader stays
 _CHANGE = {0: None, 1: True, -1: False}  # BrokerRegistrationFencingChange: FENCE is 1, UNFENCE -1
 
 # Kafka: AclOperation, AclPermissionType, ResourceType
@@ -46,12 +46,12 @@ Facts = dict[str, Any]
 
 @dataclass(slots=True)
 class MetadataImage:
-    """What a metadata log says after a number of records.
+    """The state of the cluster after a number of records of its metadata log.
 
     `topics` maps a name to its id, its own configuration and its partitions by number; `configs` has the values of all
-    other resources by kind and name. `end_offset` is the offset after the last record that was read, `snapshot` the
-    name of the file that the log begins with, `open_transaction` the offset at which a transaction began that has no
-    end: its records do not count. `problems` are sentences about what could not be read.
+    other resources by kind and name. `end_offset` is the offset after the last record read. `snapshot` is the name of
+    the snapshot file with which the log begins. `open_transaction` is the offset at which an unfinished transaction
+    began, whose records do not count. `problems` are sentences about records that could not be read.
     """
 
     source: Path
@@ -72,13 +72,17 @@ class MetadataImage:
     problems: list[str] = field(default_factory=list)
 
     def tree(self) -> Facts:
-        """Everything that is there, nested, in a stable order."""
+        """Returns all non-empty parts, nested, in a stable order."""
+        configured = {
+            kind: {name: values for name, values in resources.items() if values}
+            for kind, resources in sorted(self.configs.items())
+        }
         parts: Facts = {
             "features": dict(sorted(self.features.items())),
             "controllers": _sorted(self.controllers),
             "brokers": _sorted(self.brokers),
             "topics": _sorted(self.topics),
-            "configs": {kind: known for kind in sorted(self.configs) if (known := self._configured(kind))},
+            "configs": {kind: _sorted(known) for kind, known in configured.items() if known},
             "users": _sorted(self.users),
             "quotas": _sorted(self.quotas),
             "acls": dict(sorted(self.acls.items(), key=lambda one: one[1])),
@@ -89,18 +93,14 @@ class MetadataImage:
             found["next_producer_id"] = self.next_producer_id
         return found
 
-    def _configured(self, kind: str) -> Facts:
-        """The values of resources of a kind that have any."""
-        return _sorted({name: values for name, values in self.configs[kind].items() if values})
-
     def entries(self) -> dict[tuple[str, ...], object]:
-        """Each fact by its path, such as ("topics", "orders", "partitions", "0", "isr")."""
+        """Returns each fact by its path, such as ("topics", "orders", "partitions", "0", "isr")."""
         return dict(_flat((), self.tree()))
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A fact that two images do not share; None on the side that does not have it."""
+    """A fact that differs between two images; None on a side that lacks it."""
 
     path: tuple[str, ...]
     left: object
@@ -108,10 +108,10 @@ class Difference:
 
 
 def read_metadata_image(fs: FileSystem, path: Path, *, end: int | None = None) -> MetadataImage:
-    """The image of a log directory's metadata log, of its directory, or of one snapshot file.
+    """Reads the image from a log directory, a metadata log's directory, or one snapshot file.
 
-    `end` is the offset before which records count (None: all). Raises `NotALogError` where no metadata log is there,
-    and for `end` before the oldest snapshot that is still there. Nothing is created or locked; damage is in `problems`.
+    Only records before the offset `end` count (None: all). Raises `NotALogError` if there is no metadata log, and if
+    `end` lies before the oldest snapshot that still exists. Creates and locks nothing; `problems` lists damage.
     """
     status = fs.status(path)
     changes = _Changes(MetadataImage(path))
@@ -130,7 +130,7 @@ def read_metadata_image(fs: FileSystem, path: Path, *, end: int | None = None) -
 
 
 def differences(left: MetadataImage, right: MetadataImage) -> list[Difference]:
-    """The facts in which two images differ, by path."""
+    """Returns the facts in which two images differ, by path."""
     one, other = left.entries(), right.entries()
     return [
         Difference(path, one.get(path), other.get(path))
@@ -143,7 +143,7 @@ def _metadata_directory(fs: FileSystem, path: Path) -> Path:
     inside = path if path.resolve().name == METADATA_PARTITION else path / METADATA_PARTITION
     status = fs.status(inside)
     if status is None or not status.is_directory:
-        raise NotALogError(path, f"no {METADATA_PARTITION} is there: name the controller's log directory")
+        raise NotALogError(path, f"it has no {METADATA_PARTITION}: name the controller's log directory")
     return inside
 
 
@@ -153,9 +153,9 @@ class _Changes:
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         self._topic_names: dict[str, str] = {}
-        self._appliers: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+        self._appliers: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
             "REGISTER_BROKER_RECORD": self._register_broker,
-            "UNREGISTER_BROKER_RECORD": lambda data: self._drop(self.image.brokers, data["brokerId"]),
+            "UNREGISTER_BROKER_RECORD": lambda data: image.brokers.pop(data["brokerId"], None),
             "BROKER_REGISTRATION_CHANGE_RECORD": self._change_broker,
             "FENCE_BROKER_RECORD": lambda data: self._fence(data, True),
             "UNFENCE_BROKER_RECORD": lambda data: self._fence(data, False),
@@ -171,9 +171,9 @@ class _Changes:
             "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": self._remove_user,
             "CLIENT_QUOTA_RECORD": self._set_quota,
             "ACCESS_CONTROL_ENTRY_RECORD": self._add_acl,
-            "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": lambda data: self._drop(self.image.acls, data["id"]),
+            "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": lambda data: image.acls.pop(data["id"], None),
             "DELEGATION_TOKEN_RECORD": self._add_token,
-            "REMOVE_DELEGATION_TOKEN_RECORD": lambda data: self._drop(self.image.tokens, data["tokenId"]),
+            "REMOVE_DELEGATION_TOKEN_RECORD": lambda data: image.tokens.pop(data["tokenId"], None),
             "PRODUCER_IDS_RECORD": self._take_producer_ids,
         }
 
@@ -181,15 +181,12 @@ class _Changes:
         self.image.records += 1
         applier = self._appliers.get(record.name)
         if applier is None:
-            return  # says nothing of the cluster: NO_OP_RECORD, ZK_MIGRATION_STATE_RECORD
+            return  # does not change the image: NO_OP_RECORD, ZK_MIGRATION_STATE_RECORD
         try:
             applier(record.data)
         except KeyError as error:
             unknown = f"{record.name} is about {error.args[0]}, which no record before it names"
             self.image.problems.append(f"{source.path}: offset {source.offset}: {unknown}")
-
-    def _drop(self, known: dict[Any, Any], key: Any) -> None:
-        known.pop(key, None)
 
     def _register_broker(self, data: Mapping[str, Any]) -> None:
         self.image.brokers[data["brokerId"]] = {
@@ -239,7 +236,7 @@ class _Changes:
         name = self._topic_names.pop(data["topicId"], None)
         if name is None:
             raise KeyError(f"topic id {data['topicId']}")
-        self._drop(self.image.topics, name)
+        self.image.topics.pop(name, None)
 
     def _partitions(self, data: Mapping[str, Any]) -> dict[int, Facts]:
         name = self._topic_names.get(data["topicId"])
@@ -264,7 +261,7 @@ class _Changes:
         }
 
     def _change_partition(self, data: Mapping[str, Any]) -> None:
-        """What a change does not mention stays; each change raises the partition's epoch, a leader's the leader's."""
+        """Applies a change: raises the partition epoch and, for a new leader, the leader epoch; other facts stay."""
         number = data["partitionId"]
         partition = self._partitions(data).get(number)
         if partition is None:
@@ -280,7 +277,7 @@ class _Changes:
         partition["partition_epoch"] += 1
 
     def _clear_eligible(self, data: Mapping[str, Any]) -> None:
-        """An empty name stands for all topics. It is a change of each partition that has any to clear."""
+        """Clears eligible leaders of one topic, or of all if the name is empty; only affected partitions change."""
         names = [data["topicName"]] if data["topicName"] else list(self.image.topics)
         for name in names:
             if name not in self.image.topics:
@@ -291,7 +288,7 @@ class _Changes:
                     partition["partition_epoch"] += 1
 
     def _configure(self, data: Mapping[str, Any]) -> None:
-        """A null value takes the key back. Values of a topic that is there stand with the topic."""
+        """Sets a configuration value; null removes it. The values of an existing topic are stored with the topic."""
         kind = _RESOURCES.get(data["resourceType"], f"resource type {data['resourceType']}")
         name = data["resourceName"]
         if kind == "topic" and name in self.image.topics:
@@ -304,9 +301,8 @@ class _Changes:
             values[data["name"]] = HIDDEN if _SENSITIVE.search(data["name"]) else data["value"]
 
     def _set_feature(self, data: Mapping[str, Any]) -> None:
-        """Level 0 is a feature that is off."""
-        if data["featureLevel"] == 0:
-            self._drop(self.image.features, data["name"])
+        if data["featureLevel"] == 0:  # the feature is off
+            self.image.features.pop(data["name"], None)
         else:
             self.image.features[data["name"]] = data["featureLevel"]
 
@@ -319,10 +315,10 @@ class _Changes:
         known = self.image.users.get(data["name"], {})
         known.pop(mechanism, None)
         if not known:
-            self._drop(self.image.users, data["name"])
+            self.image.users.pop(data["name"], None)
 
     def _set_quota(self, data: Mapping[str, Any]) -> None:
-        """A null name is the default of its kind."""
+        """Sets or removes a quota; an entity whose name is null is the default of its kind."""
         parts = sorted((one["entityType"], one["entityName"]) for one in data["entity"])
         entity = ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in parts)
         known = self.image.quotas.setdefault(entity, {})
@@ -331,7 +327,7 @@ class _Changes:
         else:
             known[data["key"]] = data["value"]
         if not known:
-            self._drop(self.image.quotas, entity)
+            self.image.quotas.pop(entity, None)
 
     def _add_acl(self, data: Mapping[str, Any]) -> None:
         permission, operation = _named(_PERMISSIONS, data["permissionType"]), _named(_OPERATIONS, data["operation"])
@@ -386,7 +382,7 @@ def _named(names: tuple[str, ...], number: int) -> str:
 
 
 def _sorted(known: Mapping[Any, Any]) -> dict[str, Any]:
-    """Keys as text in the order of the keys; partitions are such a mapping within a topic."""
+    """Returns a mapping with its keys as text, sorted by the original keys, including those nested in a topic."""
     found = {}
     for key, value in sorted(known.items()):
         if isinstance(value, Mapping):

@@ -1,12 +1,12 @@
-"""What lies where: partitions, their segments and leftovers, with sizes, offsets and times (`seglog ls`).
+"""Lists partitions, their segments and leftovers, with sizes, offsets and times (`seglog ls`).
 
-Goes by names and `stat`; for the last offset and the newest timestamp of a log it reads the end of its last
-segment alone, from the newest index entry that leads to a batch.
+Uses file names, `stat` and indexes. For a log's last offset and newest timestamp it reads only the end of the last
+segment, from the newest index entry that points to a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,14 +31,14 @@ from seglog.storage.links import name_of
 
 _MOST_INDEX_BYTES = 256 << 20
 _MOST_STEPS = 1_000_000
-_ATTEMPTS = 20  # a broker may remove what was just listed
+_ATTEMPTS = 20  # a broker may remove files between listing and reading
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentOverview:
-    """One segment. `size` is that of the `.log`, `index_size` of its indexes; `end_offset` (exclusive) is the next
-    segment's base, or read from the last one's end; `max_timestamp` in epoch milliseconds, None where no time index
-    tells.
+    """One segment. `size` is that of the `.log`, `index_size` that of its indexes, in bytes. `end_offset` (exclusive)
+    is the next segment's base offset; for the last segment it is read from the `.log`. `max_timestamp` is in epoch
+    milliseconds, None if no time index shows it.
     """
 
     file: str
@@ -53,7 +53,7 @@ class SegmentOverview:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOverview:
-    """One partition directory. `format` is "kafka" or "0.7", where offsets are byte positions. `state` is "live",
+    """One partition directory. `format` is "kafka" or "0.7", whose offsets are byte positions. `state` is "live",
     "delete", "stray" or "future".
     """
 
@@ -77,16 +77,17 @@ class PartitionOverview:
 
 @dataclass(frozen=True, slots=True)
 class Unlisted:
-    """A partition that could not be looked at, and the error."""
+    """A partition that could not be read, and the error."""
 
     directory: Path
     error: OSError | NotALogError
 
 
 def overview(fs: FileSystem, targets: Sequence[Target]) -> Iterator[PartitionOverview | Unlisted]:
-    """Each partition of `targets`, in their order, or why it cannot be read. Touches nothing. Beside a broker each is
-    listed as it is in its turn; one that is deleted meanwhile is left out. A segment stands for its partition;
-    NotALogError for any other file.
+    """Yields each partition of `targets`, in order, or the error if it cannot be read. Changes nothing.
+
+    While a broker runs, each partition is listed at a different moment; one deleted in the meantime is left out. A
+    segment stands for its partition. Raises NotALogError for any other file.
     """
     for target in targets:
         require_segment(target)
@@ -112,7 +113,7 @@ def _overview_of(fs: FileSystem, directory: Path, state: PartitionState) -> Part
 
 
 def partition_overview(fs: FileSystem, listing: PartitionListing, state: PartitionState) -> PartitionOverview:
-    """One partition, from its listing."""
+    """Describes a listed partition. Raises OSError."""
     segments = []
     for i, segment in enumerate(listing.segments):
         following = listing.segments[i + 1].base_offset if i + 1 < len(listing.segments) else None
@@ -139,7 +140,8 @@ def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07
     if is_07:
         end = segment.base_offset + segment.size
     else:
-        newest = _newest_indexed(fs, segment)
+        rows = _index(fs, segment.time_index, segment.base_offset, decode_time_index)
+        newest = int(rows["timestamp"].max()) if len(rows) else None
         if following is None:
             end, seen = _end_of(fs, segment)
             newest = max((t for t in (newest, seen) if t is not None and t >= 0), default=None)
@@ -155,14 +157,8 @@ def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07
     )
 
 
-def _newest_indexed(fs: FileSystem, segment: SegmentFiles) -> int | None:
-    """The largest timestamp in the time index, None when there is none."""
-    rows = _index(fs, segment.time_index, segment.base_offset, decode_time_index)
-    return int(rows["timestamp"].max()) if len(rows) else None
-
-
 def _end_of(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int | None]:
-    """(end offset, largest timestamp seen) of the last segment, walking headers from its last index entry on."""
+    """Returns (end offset, largest timestamp seen) of the last segment, from the headers after its last index entry."""
     rows = _index(fs, segment.offset_index, segment.base_offset, decode_offset_index)
     position = int(rows["position"][-1]) if len(rows) else 0
     end, newest = segment.base_offset, None
@@ -180,10 +176,11 @@ def _end_of(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int | None]:
     return end, newest
 
 
-def _index(fs: FileSystem, path: Path | None, base_offset: int, decode: object) -> np.ndarray:
+def _index(
+    fs: FileSystem, path: Path | None, base_offset: int, decode: Callable[[bytes, int], np.ndarray]
+) -> np.ndarray:
     status = None if path is None else fs.status(path)
     if path is None or status is None or status.size > _MOST_INDEX_BYTES:
         return np.zeros(0, dtype=[("timestamp", np.int64), ("position", np.int64)])
-    assert callable(decode)
-    rows: np.ndarray = decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset)
+    rows = decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset)
     return rows[: used_entries(rows, base_offset)]

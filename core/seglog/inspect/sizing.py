@@ -1,13 +1,13 @@
-"""Dedupe-buffer arithmetic and whether a cleaner keeps up: napkin mathematics from a log's own measured figures.
+"""Computes dedupe buffer sizes and whether a cleaner keeps up: rough estimates from a log's measured figures.
 
-With S slots of 24 bytes and load factor f, Kafka's map holds L = ⌊S·f⌋ keys; a round that finds more ends there, and
-every further round begins with an empty map and copies the clean section again. Of K keys that come equally often, n
-records hold K·(1-(1-1/K)^n), so that a round ends after ln(1-L/K) / ln(1-1/K) records; keys that come more often than
-others make rounds longer, down to K/L rounds when no key comes twice.
+With S slots of 24 bytes and load factor f, Kafka's map holds L = ⌊S·f⌋ keys. A round that finds more stops there; every
+further round starts with an empty map and copies the clean section again. If all of K keys are equally frequent, n
+records hold K·(1-(1-1/K)^n) different ones, so a round ends after ln(1-L/K) / ln(1-1/K) records. Unequal frequencies
+make rounds longer; the least number of rounds, K/L, is reached if every key occurs once.
 
 In the steady state a log is cleaned when its dirty part D is the share r of D + C, so that C = D·(1-r)/r. A cleaner
-that works through s bytes a second (of D + C, as its statistics say) needs (D + C)/s; meanwhile D comes in at w bytes a
-second. It keeps up while w < s·r.
+that processes s bytes per second (of D + C, as its statistics count) needs (D + C)/s seconds, while new data arrives at
+w bytes per second. It keeps up while w < s·r.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _MOST_BUFFER_BYTES = 2**31 - 1  # of one thread, in Kafka
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The figures for one log. Sizes in bytes, rates in bytes a second; None where nothing was measured.
+    """The figures for one log. Sizes are in bytes, rates in bytes per second; None means not measured.
 
-    `keys` is the number of different keys in the whole log (an estimate). `kafka_rounds` is how many rounds a broker
-    with this buffer needs for what is dirty (of a clean log: for all of it) if every key comes equally often, and
-    `recopied_bytes` what these copy again; `least_kafka_rounds` if they come as well for it as can be. seglog needs one
-    round, of `index_passes` passes. `why` says why a broker's cleaner would, or would not, take the log now.
-    `sustainable_bytes_per_second` is the write rate up to which the cleaner keeps up.
+    `keys` is the estimated number of different keys in the whole log. `kafka_rounds` is the number of rounds that a
+    broker with this buffer needs for the dirty part (for the whole of a clean log) if all keys are equally frequent,
+    `recopied_bytes` the data that these rounds copy again, and `least_kafka_rounds` the number in the best case. seglog
+    needs one round with `index_passes` passes. `why` says why a broker's cleaner would or would not take the log now.
+    `sustainable_bytes_per_second` is the highest write rate with which the cleaner keeps up.
     """
 
     partition: str
@@ -67,7 +67,7 @@ class Sizing:
 
     @property
     def keeps_up(self) -> bool | None:
-        """Whether the cleaner keeps up with the write rate; None when one of them is not known."""
+        """True if the cleaner keeps up with the write rate; None if either rate is unknown."""
         if self.write_bytes_per_second is None or self.sustainable_bytes_per_second is None:
             return None
         return self.write_bytes_per_second < self.sustainable_bytes_per_second
@@ -75,10 +75,10 @@ class Sizing:
 
 @dataclass(frozen=True, slots=True)
 class SizingRequest:
-    """What the sizing of a partition takes beside its log.
+    """The input for sizing a partition, besides its log.
 
-    `rounds` are those kept of it; `write_bytes_per_second` replaces the measured rate. The dirty part is
-    that of `now_ms` (epoch milliseconds).
+    `rounds` are its saved cleaning rounds; `write_bytes_per_second` replaces the measured rate. The dirty part is
+    computed as of `now_ms` (epoch milliseconds).
     """
 
     config: LogConfig
@@ -89,7 +89,7 @@ class SizingRequest:
 
 
 def size_partition(fs: FileSystem, directory: Path, request: SizingRequest, *, keys: int, records: int) -> Sizing:
-    """The figures for a partition, opened for reading; its dirty part begins where cleaner-offset-checkpoint says."""
+    """Returns the figures for a partition, opened for reading; cleaner-offset-checkpoint tells where it is dirty."""
     clock = FixedClock(request.now_ms)
     owner, log = open_partition(directory, fs=fs, clock=clock, config_of=lambda _: request.config, writable=False)
     with owner:
@@ -98,13 +98,13 @@ def size_partition(fs: FileSystem, directory: Path, request: SizingRequest, *, k
 
 
 def capacity(buffer_bytes: int, load_factor: float) -> int:
-    """Keys that Kafka's map of this many bytes takes in one round."""
+    """Returns the number of keys that Kafka's map of this many bytes holds in one round."""
     return int(buffer_bytes // KAFKA_BYTES_PER_ENTRY * load_factor)
 
 
 def buffer_for(keys: int, load_factor: float) -> int:
-    """The least buffer in bytes that takes `keys` in one round."""
-    slots = math.ceil(keys / load_factor)  # rounded, and so perhaps one or two off
+    """Returns the smallest buffer, in bytes, that holds `keys` in one round."""
+    slots = math.ceil(keys / load_factor)  # may be off by one or two because of rounding
     while slots > 0 and capacity((slots - 1) * KAFKA_BYTES_PER_ENTRY, load_factor) >= keys:
         slots -= 1
     while capacity(slots * KAFKA_BYTES_PER_ENTRY, load_factor) < keys:
@@ -113,17 +113,17 @@ def buffer_for(keys: int, load_factor: float) -> int:
 
 
 def kafka_rounds(keys: int, records: int, room: int) -> tuple[int, int]:
-    """Rounds of a broker whose map has room for `room` of `keys` that come equally often, over `records` dirty
-    records; and how many records of the clean section the rounds after the first copy again, in sum."""
+    """Returns the rounds that a broker needs for `records` dirty records with `keys` equally frequent keys if its map
+    holds `room` of them, and how many records of the clean section the rounds after the first copy again in total."""
     if keys <= room:
         return 1, 0
-    missed = 1 - room / keys  # the share of all keys that a round does not meet
+    missed = 1 - room / keys  # the share of all keys that a round does not see
     rounds = max(1, math.ceil(records * math.log1p(-1 / keys) / math.log(missed)))
     return rounds, round(keys * (rounds - 1 - missed * (1 - missed ** (rounds - 1)) / (1 - missed)))
 
 
 def size_log(log: Log, found: LogToClean, request: SizingRequest, *, keys: int, records: int) -> Sizing:
-    """The figures for `log`; `found` says how dirty it is."""
+    """Returns the figures for `log`; `found` says how dirty it is."""
     config, rate = request.cleaner, request.write_bytes_per_second
     buffer = min(config.dedupe_buffer_size // max(config.threads, 1), _MOST_BUFFER_BYTES)
     factor = config.io_buffer_load_factor
@@ -163,7 +163,7 @@ def size_log(log: Log, found: LogToClean, request: SizingRequest, *, keys: int, 
 
 
 def measured_write_rate(log: Log, found: LogToClean) -> float | None:
-    """Bytes a second that came in, by the timestamps of what has not been cleaned yet; None when they tell nothing."""
+    """Returns the write rate in bytes per second by the timestamps of the dirty segments; None if they do not show it."""
     segments = [segment for segment in log.segments.from_floor(found.first_dirty_offset) if segment.size]
     if not segments:
         return None
@@ -174,7 +174,7 @@ def measured_write_rate(log: Log, found: LogToClean) -> float | None:
 
 
 def measured_speed(rounds: Sequence[Mapping[str, Any]]) -> float | None:
-    """Bytes a second that past rounds worked through, as their statistics count them; None without rounds."""
+    """Returns the bytes per second that past rounds processed, by their statistics; None without rounds."""
     read = sum(round_.get("bytes_read", 0) for round_ in rounds)
     seconds = sum(round_.get("index_seconds", 0) + round_.get("clean_seconds", 0) for round_ in rounds)
     return read / seconds if read and seconds > 0 else None

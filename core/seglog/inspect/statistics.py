@@ -1,13 +1,13 @@
-"""Distributions over a partition in one pass, in constant memory (`seglog stats`).
+"""Measures distributions over a partition in one pass, in constant memory (`seglog stats`).
 
-Damage is passed over and counted; control batches count as batches, not as records. Distinct keys are an
-estimate (0.8 % standard error), counts of frequent keys are lower bounds.
+Damage is skipped and counted; control batches count as batches but not as records. The number of distinct keys is an
+estimate (0.8 % standard error); counts of frequent keys are lower bounds.
 
-A log is measured in stretches of neighbouring segments (`stretches_of`), each by itself, and what was found is added up
-in the order of the log. So a stretch may be measured elsewhere (`measure_stretch`), and the statistics are the same.
-What depends on the records before a stretch is the count of records older than one before them: a stretch that is
-measured elsewhere brings its leaders with it, the records that are not older than one before them in the stretch. Those
-of them that are older than the newest record before the stretch count, too.
+A log is measured in stretches of neighbouring segments (`stretches_of`), each separately, and the results are added in
+log order. A stretch can therefore be measured elsewhere (`measure_stretch`) with the same result. Only the number of
+out-of-order records (older than an earlier record) depends on the records before a stretch. A stretch measured
+elsewhere therefore includes its leaders, the records that are not older than an earlier one in the stretch: leaders
+older than the newest record before the stretch are out of order too.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from seglog.verification.parts import stamp_of
 
 _MOST_PRODUCERS = 100_000
 _MOST_FREQUENT = 10
-_STRETCH_BYTES, _MOST_STRETCHES = 256 << 20, 256  # of a larger log stretches are larger: what is found travels
-_MOST_LEADERS = 1 << 16  # times of a stretch's first leaders; where they do not suffice it is read again
+_STRETCH_BYTES, _MOST_STRETCHES = 256 << 20, 256  # a larger log has larger stretches: their results are transferred
+_MOST_LEADERS = 1 << 16  # timestamps of a stretch's first leaders; if they do not suffice, it is read again
 _PACKED_LIMIT = 64 << 20  # bytes of one stretch's counts, expanded
 
 
 @dataclass(frozen=True, slots=True)
 class CodecStatistics:
-    """Batches of one codec: `bytes` of records as they lie on disk, `uncompressed_bytes` when expanded."""
+    """Batches of one codec: the records' `bytes` on disk and their `uncompressed_bytes`."""
 
     codec: str
     batches: int
@@ -50,13 +50,13 @@ class CodecStatistics:
 
     @property
     def ratio(self) -> float:
-        """How many times smaller the records lie on disk."""
+        """The factor by which compression shrinks the records."""
         return self.uncompressed_bytes / self.bytes if self.bytes else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FrequentKey:
-    """A key that many records have, cut to 64 bytes (`size` is its whole size); `count` is a lower bound."""
+    """A frequent key, cut to 64 bytes (`size` is its full size); `count` is a lower bound of its records."""
 
     key: bytes
     size: int
@@ -65,10 +65,10 @@ class FrequentKey:
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """What a partition holds. Histograms map the least size of a bucket (0, 1, 2, 4, 8, …) to a count.
+    """The statistics of a partition. Histograms map the lower bound of a bucket (0, 1, 2, 4, 8, …) to a count.
 
-    `tombstones` have a key and a null value. `out_of_order` counts records older than one before them. `producers`
-    counts producer ids, at most 100000.
+    `tombstones` counts records with a key and a null value, `out_of_order` records older than an earlier one,
+    `producers` the producer ids, up to 100000.
     """
 
     partition: str
@@ -105,7 +105,7 @@ Stretch = tuple[Path, ...]  # logs of neighbouring segments
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStretch:
-    """What a stretch holds, packed, and the stamps that its logs had before they were read."""
+    """The packed counts of a stretch, and the stamps of its logs before they were read."""
 
     logs: Stretch
     stamps: tuple[tuple[int, int, str], ...]
@@ -117,10 +117,10 @@ NOTHING_MEASURED: MeasuredStretches = {}
 
 
 def stretches_of(segments: Sequence[SegmentFiles]) -> list[Stretch]:
-    """Segments in stretches of 256 MiB at most, or one segment; of a log beyond 64 GiB in larger ones."""
+    """Splits segments into stretches of up to 256 MiB or a single segment; larger ones for a log beyond 64 GiB."""
     most, total = _STRETCH_BYTES, sum(segment.size for segment in segments)
     while most * _MOST_STRETCHES < total:
-        most *= 2  # and so the same while a log grows a little
+        most *= 2  # doubling keeps the stretches the same while a log grows a little
     stretches: list[list[Path]] = []
     held = 0
     for segment in segments:
@@ -133,7 +133,7 @@ def stretches_of(segments: Sequence[SegmentFiles]) -> list[Stretch]:
 
 
 def measure_stretch(fs: FileSystem, logs: Stretch) -> MeasuredStretch | None:
-    """A stretch measured by itself; None where a log is gone. Raises OSError where one cannot be read."""
+    """Measures a stretch separately. Returns None if a log is gone. Raises OSError if one cannot be read."""
     stamps = _stamps(fs, logs)
     if stamps is None:
         return None
@@ -145,9 +145,9 @@ def measure_stretch(fs: FileSystem, logs: Stretch) -> MeasuredStretch | None:
 def log_statistics(
     fs: FileSystem, listing: PartitionListing, measured: MeasuredStretches = NOTHING_MEASURED
 ) -> LogStatistics:
-    """The statistics of a partition of Kafka 0.8 or later. Raises OSError where it cannot be read.
+    """Returns the statistics of a partition of Kafka 0.8 or later. Raises OSError if it cannot be read.
 
-    Stretches that were `measured` and are still the same are not read again.
+    Does not read `measured` stretches again unless they have changed.
     """
     total = _Gathering()
     for logs in stretches_of(listing.segments):
@@ -160,21 +160,22 @@ def log_statistics(
 
 
 def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches = NOTHING_MEASURED) -> LogStatistics:
-    """The statistics of a partition as it is now, whatever a broker does meanwhile. Raises OSError, NotALogError."""
+    """Returns the statistics of a partition as of now, even while a broker changes it. Raises OSError, NotALogError."""
     with whole_view(fs, directory) as view:
         return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, measured))
 
 
 def _stamps(fs: FileSystem, logs: Stretch) -> tuple[tuple[int, int, str], ...] | None:
-    """None where a log is gone."""
+    """Returns the logs' stamps, None if a log is gone."""
     found = [fs.status(log) for log in logs]
     stamps = tuple(stamp_of(status) for status in found if status is not None)
     return stamps if len(stamps) == len(logs) else None
 
 
 def _known(fs: FileSystem, measured: MeasuredStretch | None, newest: int) -> _Gathering | None:
-    """What was found in a stretch, as it counts after records of which the newest is `newest`; None where that is not
-    known.
+    """Unpacks a measured stretch that follows records with the newest timestamp `newest`.
+
+    Returns None if it is not measured, has changed, or has too few leaders for that timestamp.
     """
     if measured is None or _stamps(fs, measured.logs) != measured.stamps:
         return None
@@ -187,14 +188,14 @@ def _known(fs: FileSystem, measured: MeasuredStretch | None, newest: int) -> _Ga
 
 
 class _Leaders:
-    """The times of the first records of a stretch that are not older than one before them, each with its count."""
+    """The timestamps, with counts, of a stretch's first leaders: records not older than any before them."""
 
     def __init__(self) -> None:
         self.times, self.counts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self.newest, self.is_whole = -1, True
 
     def __getstate__(self) -> tuple[np.ndarray, np.ndarray, int, bool]:
-        """Times never go back: what lies between them packs better than they do."""
+        """Stores differences instead of timestamps, which ascend: they compress better."""
         return np.diff(self.times, prepend=0), self.counts, self.newest, self.is_whole
 
     def __setstate__(self, state: tuple[np.ndarray, np.ndarray, int, bool]) -> None:
@@ -202,7 +203,7 @@ class _Leaders:
         self.times = np.cumsum(steps)
 
     def take(self, times: np.ndarray) -> None:
-        """The times of the records that follow."""
+        """Adds the timestamps of the next records."""
         times = times[times >= 0]
         if not self.is_whole or not len(times):
             return
@@ -214,14 +215,14 @@ class _Leaders:
             self.times, self.counts, self.is_whole = self.times[:_MOST_LEADERS], self.counts[:_MOST_LEADERS], False
 
     def older_than(self, time: int) -> int | None:
-        """How many are; None where they are not known as far as that."""
+        """Returns the number of leaders older than `time`; None if the known leaders do not reach that far."""
         if not self.is_whole and time > self.times[-1]:
             return None
         return int(self.counts[self.times < time].sum())
 
 
 class _Gathering:
-    """The running counts, after records of which the newest is `newest` (-1: none)."""
+    """The running counts. `newest` is the newest timestamp of the records before (-1: none)."""
 
     def __init__(self, newest: int = -1, leaders: _Leaders | None = None) -> None:
         self.leaders = leaders
@@ -240,17 +241,17 @@ class _Gathering:
 
     @property
     def newest(self) -> int:
-        """The time of the newest record so far; -1 where none has one."""
+        """The newest timestamp so far, -1 if no record has one."""
         return int(self.counters[sketch.NEWEST])
 
     def walk(self, fs: FileSystem, logs: Stretch) -> None:
-        """Takes in logs, one after the other."""
+        """Counts logs, one after the other."""
         for log in logs:
             for step in LogWalk(fs, log):
                 self.take(step)
 
     def add(self, other: _Gathering) -> None:
-        """Takes in what was counted of the records that follow."""
+        """Adds the counts of the records that follow."""
         mine, its = self.counters, other.counters
         most = (sketch.NEWEST, sketch.LARGEST_KEY, sketch.LARGEST_VALUE)
         oldest = [each for each in (int(mine[sketch.OLDEST]), int(its[sketch.OLDEST])) if each >= 0]
@@ -258,8 +259,8 @@ class _Gathering:
         mine += its
         for each, value in kept.items():
             mine[each] = value
-        for own, more in ((self.key_sizes, other.key_sizes), (self.value_sizes, other.value_sizes)):
-            own += more
+        self.key_sizes += other.key_sizes
+        self.value_sizes += other.value_sizes
         self.batch_sizes += other.batch_sizes
         self.per_batch += other.per_batch
         self.by_codec += other.by_codec
@@ -273,7 +274,7 @@ class _Gathering:
             self.producers |= other.producers
 
     def _add_votes(self, other: _Gathering) -> None:
-        """The candidates of each slot stand against each other: what remains of the votes is the stronger one's."""
+        """Merges the candidates of each slot: equal keys add their votes; otherwise the stronger keeps the difference."""
         slots = np.flatnonzero(other.votes[:, 1] > 0)
         mine, its = self.votes[slots], other.votes[slots]
         same = (mine[:, 1] > 0) & (mine[:, 0] == its[:, 0])
@@ -293,14 +294,24 @@ class _Gathering:
         self._batches(good)
         plain = good[(good["attributes"] & layout.CONTROL_MASK == 0) | (good["magic"] < 2)]
         for records in step.records(plain):
-            self._records(records.arena, records.rows)
+            sketch.count_records(
+                records.arena,
+                records.rows,
+                self.seeds,
+                self.counters,
+                self.key_sizes,
+                self.value_sizes,
+                self.registers,
+                self.votes,
+                self.keys,
+            )
             if self.leaders is not None:
                 self.leaders.take(records.rows["timestamp"])
             codecs = records.batches["attributes"] & layout.CODEC_MASK
             sizes = np.bincount(records.rows["batch"], records.rows["size"], len(records.batches))
             np.add.at(self.by_codec[:, 2], codecs, sizes.astype(np.int64))
             if records.rows_after:
-                continue  # the batch counts with its last part
+                continue  # a batch in parts counts with its last part
             counts = np.bincount(records.rows["batch"], minlength=len(records.batches))
             counts[:1] += records.rows_before
             _add(self.per_batch, counts)
@@ -316,19 +327,6 @@ class _Gathering:
         _add(self.batch_sizes, good["size"])
         if len(self.producers) < _MOST_PRODUCERS:
             self.producers.update(np.unique(good["producer_id"][good["producer_id"] >= 0]).tolist())
-
-    def _records(self, arena: np.ndarray, rows: np.ndarray) -> None:
-        sketch.count_records(
-            arena,
-            rows,
-            self.seeds,
-            self.counters,
-            self.key_sizes,
-            self.value_sizes,
-            self.registers,
-            self.votes,
-            self.keys,
-        )
 
     def result(self, listing: PartitionListing) -> LogStatistics:
         count = self.counters.tolist()
@@ -393,7 +391,7 @@ def _histogram(counts: np.ndarray) -> dict[int, int]:
 
 
 def _distinct(registers: np.ndarray) -> int:
-    """HyperLogLog's estimate, with linear counting where few registers are used."""
+    """Returns HyperLogLog's estimate, or that of linear counting if few registers are used."""
     size = len(registers)
     estimate = 0.7213 / (1 + 1.079 / size) * size * size / float(np.exp2(-registers.astype(np.float64)).sum())
     empty = int(np.count_nonzero(registers == 0))
