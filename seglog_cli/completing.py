@@ -86,7 +86,7 @@ def finding_codes(incomplete: str) -> list[str]:
 
 def decoder_classes(incomplete: str) -> list[str]:
     """Offers the decoder classes of kafka-dump-log that seglog knows."""
-    from seglog.kafka_dump_log.options import CLASSES
+    from seglog.kafka_dump_log.decoders import CLASSES
 
     return [name for name in CLASSES if name.startswith(incomplete)]
 

@@ -125,7 +125,7 @@ def _read_07(
     max_bytes: int | None,
     base64: bool,
 ) -> None:
-    from seglog.dump.render_json import json_line, text_line
+    from seglog.dump.files import json_line, text_line
     from seglog.operations.read_07 import read_07
 
     line = json_line if session.as_json else text_line

@@ -1,1 +1,1 @@
-"""Everything that a log directory holds, as rows and rendered lines."""
+"""Renders the contents of a log directory as rows and lines."""

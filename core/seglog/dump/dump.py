@@ -1,12 +1,12 @@
-"""Dumping logs as lines of text or JSON: batches and records of every magic, past damage, as fast as pipes take it.
+"""Dumps logs as lines of text or JSON: batches and records of every magic, past damage, at the speed of a pipe.
 
-Steps, for each `.log`:
+Steps for each `.log`:
 
-1. Walk it past any damage (`log_walk`); findings go between the lines where they belong.
-2. Decode the records and drop those that the filters do not want.
-3. Render a whole chunk in one kernel call (`kernels.render`), under threads; the order stays that of the log.
+1. Walk it past any damage (`log_walk`); findings appear between the lines, at the place of the damage.
+2. Decode the records and drop those that the filters exclude.
+3. Render a whole chunk in one kernel call (`kernels.render`), in threads, in log order.
 
-Other files go through `dump.files`. Records of a batch whose checksum is wrong appear only when asked for, marked.
+`dump.files` handles other files. Records of a batch with a wrong checksum appear only on request, marked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.dump.files import dump_file, is_log, rendered_rows
+from seglog.dump.files import dump_file, is_log, rendered_rows, text_line
 from seglog.dump.internal_topics import decoded, decoder_of, with_objects
-from seglog.dump.render_json import text_line
 from seglog.dump.render_records import record_prefix
 from seglog.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.dump.selection import EVERYTHING, Chosen, Selection
@@ -43,12 +42,12 @@ from seglog.storage.links import name_of
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What `dump` shows.
+    """The options of `dump`.
 
-    `json` gives JSON lines, else text. `records` adds records to batches; `untrusted` also those of batches whose
-    checksum is wrong; `base64` renders all keys and values so, and `decode` those of Kafka's internal topics as what
-    they say (`internal_topics`). `every_file` takes the indexes, snapshots and checkpoints of directories too. `limit`
-    is the most records shown, or batches without `records`. `jobs` is the number of threads.
+    `json` selects JSON lines instead of text. `records` adds records to batches, `untrusted` also those of batches with
+    a wrong checksum. `base64` renders all keys and values in base64; `decode` decodes those of Kafka's internal topics
+    (`internal_topics`). `every_file` includes the indexes, snapshots and checkpoints of directories. `limit` bounds the
+    records shown, or the batches without `records`. `jobs` is the number of threads.
     """
 
     json: bool = False
@@ -65,8 +64,8 @@ class DumpOptions:
 def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Iterator[Block | Finding]:
     """Yields rendered lines in blocks (valid until the next step) and findings, in the order of the files.
 
-    What cannot be read is a finding, and the others are dumped. Beside a broker each partition is dumped as it was when
-    its turn came.
+    An unreadable file becomes a finding, and the dump continues. While a broker runs, each partition is dumped as it is
+    when its turn comes.
     """
     remaining = options.limit
     committed, beside = options.selection.is_committed, dict[Path, Unsettled]()
@@ -80,7 +79,16 @@ def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Ite
             try:
                 dumped: _LogDump | Messages07
                 if is_07(source.path):
-                    dumped = _dumped_07(source, options, remaining)
+                    chosen = options.selection.starting_at(source.least_offset)
+                    dumped = Messages07(
+                        source.fs,
+                        source.path,
+                        records=options.records,
+                        base64_values=options.base64,
+                        first_offset=chosen.first_offset or 0,
+                        end_offset=chosen.end_offset,
+                        limit=remaining if chosen.takes_bare_messages else 0,
+                    )
                     yield from rendered_rows(source.fs, source.path, dumped.rows(), options.json)
                 elif not is_log(source.path):
                     yield from dump_file(source.fs, source.path, options.json)
@@ -95,21 +103,8 @@ def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Ite
                 remaining -= dumped.shown
 
 
-def _dumped_07(source: Source, options: DumpOptions, limit: int | None) -> Messages07:
-    chosen = options.selection.starting_at(source.least_offset)
-    return Messages07(
-        source.fs,
-        source.path,
-        records=options.records,
-        base64_values=options.base64,
-        first_offset=chosen.first_offset or 0,
-        end_offset=chosen.end_offset,
-        limit=limit if chosen.takes_bare_messages else 0,
-    )
-
-
 class _LogDump(LogRenderer):
-    """One `.log` file (or leftover of one, or KRaft snapshot) rendered."""
+    """Renders one `.log` file, a leftover of one, or a KRaft snapshot."""
 
     def __init__(self, source: Source, options: DumpOptions, limit: int | None) -> None:
         name = parse_file_name(source.path.name)
@@ -121,13 +116,17 @@ class _LogDump(LogRenderer):
         super().__init__(options.jobs)
         self.records = options.records or self._selection.by_record
         self._style = render.JSON if options.json else render.TEXT
-        self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
         partition = name_of(self.path.parent)
+        prefix = b"batch position="
+        if options.json:
+            names = json_text({"type": "batch", "partition": partition, "file": self.path.name})
+            prefix = f'{names[:-1]},"position":'.encode()
+        self._prefix = np.frombuffer(prefix, dtype=np.uint8)
         self._record_prefix = record_prefix(partition, options.json)
         self._decoder = decoder_of(partition) if options.decode and self.records else None
 
     def blocks(self) -> Iterator[Rendered]:
-        """The file's lines. Under threads unless it is small or limited."""
+        """Yields the file's lines; uses threads unless the file is small or `limit` is set."""
         status = self.fs.status(self.path)
         size = 0 if status is None else status.size
         if not self.options.json:
@@ -138,12 +137,6 @@ class _LogDump(LogRenderer):
             yield from self.in_sequence(steps)
         else:
             yield from self.under_threads(steps)
-
-    def _batch_prefix(self) -> bytes:
-        if not self.options.json:
-            return b"batch position="
-        names = {"type": "batch", "partition": name_of(self.path.parent), "file": self.path.name}
-        return f'{json_text(names)[:-1]},"position":'.encode()
 
     def enough(self) -> bool:
         return self.limit is not None and self.shown >= self.limit
@@ -162,7 +155,7 @@ class _LogDump(LogRenderer):
                 chosen = Chosen(chosen.rows[seen[chosen.rows["batch"]]], seen)
             if not records.rows_before:
                 named = _with_inner_offsets(records)
-            elif has_line:  # an earlier part of the batch has it
+            elif has_line:  # the batch's line came with an earlier part
                 chosen = Chosen(chosen.rows, np.zeros(1, dtype=bool))
             chosen = self._limited(chosen, trusted)
             has_line = bool(chosen.batches_shown.any()) or (has_line and records.rows_before > 0)
@@ -179,7 +172,7 @@ class _LogDump(LogRenderer):
         return iter((Records.without_rows(batches),))
 
     def _limited(self, chosen: Chosen, trusted: np.ndarray) -> Chosen:
-        """What of `chosen` the limit still allows; counts it as shown."""
+        """Returns the part of `chosen` that the limit still allows, and counts it as shown."""
         shown = chosen.batches_shown
         if self.records:
             rows = chosen.rows
@@ -210,7 +203,7 @@ class _LogDump(LogRenderer):
 
 
 def _with_inner_offsets(records: Records) -> np.ndarray:
-    """The batches, with first offset and count of legacy wrappers as their contents say."""
+    """Returns the batches; legacy wrappers get the first offset and the count of their contents."""
     batches = records.batches
     if len(batches) == 0 or batches["magic"].min() > 1 or len(records.rows) == 0:
         return batches

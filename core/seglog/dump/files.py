@@ -1,11 +1,15 @@
-"""Files of a log directory that are no `.log`, as rendered rows, and which files hold batches."""
+"""Renders the rows of files that hold no batches (indexes, snapshots, checkpoints) as lines of JSON or text.
+
+Batches and records have a kernel for that (`kernels.render`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from seglog.dump.render_json import json_line, text_line
+from seglog.escaping import escaped, json_text, json_value
 from seglog.evidence.file_rows import rows_of
 from seglog.evidence.findings import Finding
 from seglog.evidence.messages_07 import Row
@@ -18,7 +22,7 @@ _LOG_KINDS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
 
 
 def is_log(path: Path) -> bool:
-    """Whether the file holds batches: a `.log`, a KRaft `.checkpoint`, or a leftover of one."""
+    """True if the file holds batches: a `.log`, a KRaft `.checkpoint`, or a leftover of one."""
     name = parse_file_name(path.name)
     if name is not None:
         return name.kind in _LOG_KINDS
@@ -26,15 +30,32 @@ def is_log(path: Path) -> bool:
     return stem.endswith((".log", ".checkpoint"))
 
 
+def json_line(kind: str, fields: Mapping[str, Any]) -> bytes:
+    """Returns one JSON object and a line feed, `type` first; keeps text beyond ASCII as it is."""
+    return json_text({"type": kind, **fields}).encode() + b"\n"
+
+
+def text_line(kind: str, fields: Mapping[str, Any]) -> bytes:
+    """Returns `kind name=value …` and a line feed; text that is not a single plain word is quoted."""
+    words = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
+    return f"{kind} {words}\n".encode()
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str) and value and not any(c.isspace() or c in '"\\=' or not c.isprintable() for c in value):
+        return value
+    return escaped(json_value(value))
+
+
 def dump_file(fs: FileSystem, path: Path, as_json: bool) -> Iterator[memoryview | Finding]:
-    """The rows of a small file as rendered blocks, and findings on it. UnsupportedError for an unknown name."""
+    """Yields a small file's rows as rendered blocks, and its findings. Raises UnsupportedError for an unknown name."""
     return rendered_rows(fs, path, rows_of(fs, path), as_json)
 
 
 def rendered_rows(
     fs: FileSystem, path: Path, rows: Iterable[Row | Finding], as_json: bool
 ) -> Iterator[memoryview | Finding]:
-    """Rows of a file as rendered blocks, after a line for the file itself, and the findings among them."""
+    """Yields a file's rows as rendered blocks, in text after a line for the file itself, and the findings among them."""
     partition = name_of(path.parent)
     if not as_json:
         status = fs.status(path)

@@ -1,9 +1,9 @@
-"""Records of Kafka's internal topics as text in the place of their bytes, decoded as kafka-dump-log decodes them.
+"""Decodes records of Kafka's internal topics to text as kafka-dump-log does.
 
-Kafka: OffsetsMessageParser and its siblings in DumpLogSegments. A decoder gives the texts of a key and a value: JSON,
-except for values of `__remote_log_metadata`, which kafka-dump-log prints as Java does. For a record that it cannot take
-it gives a sentence that says why, in the place of the key (of metadata: of the value); it never raises. Control records
-are not decoded.
+Kafka: OffsetsMessageParser and its siblings in DumpLogSegments. A decoder returns the texts of a key and a value: JSON,
+except for values of `__remote_log_metadata`, which kafka-dump-log prints as Java does. For a record that it cannot
+decode it returns a sentence with the reason in place of the key (for metadata: of the value); it never raises. Control
+records are not decoded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seglog.format.columns import Records
 from seglog.format.filenames import parse_partition_directory
 from seglog.format.remote_metadata import remote_metadata_text
 
-# From a record's key, value and offset to the texts of key and value; None where nothing is printed.
+# Maps a record's key, value and offset to the texts of key and value; None prints nothing.
 Decoder: TypeAlias = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 
 DECODERS: dict[str, Decoder] = {
@@ -36,13 +36,13 @@ DECODERS: dict[str, Decoder] = {
 
 
 def decoder_of(partition: str) -> Decoder | None:
-    """That of a partition directory's topic, if it is an internal one."""
+    """Returns the decoder for a partition directory's topic, None if the topic is not internal."""
     name = parse_partition_directory(partition)
     return None if name is None else DECODERS.get(name.topic_partition.topic)
 
 
 def decoded(records: Records, decoder: Decoder) -> Records:
-    """`records` with texts in the place of keys and values. A null stays null, and bytes without a text stay bytes."""
+    """Returns `records` with keys and values replaced by their texts; null and undecodable ones stay as they are."""
     rows = records.rows.copy()
     batches = records.batches
     control = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
@@ -60,7 +60,7 @@ def decoded(records: Records, decoder: Decoder) -> Records:
 
 
 def with_objects(blocks: Iterable[memoryview]) -> Iterator[memoryview]:
-    """Rendered JSON lines in which keys and values of records that are text of a JSON object are that object."""
+    """Parses keys and values that are the text of a JSON object, in the record lines of rendered JSON."""
     lines = b"".join(map(bytes, blocks)).split(b"\n")
     opened = [_opened(line) if line.startswith(b'{"type":"record"') else line for line in lines]
     if lines != [b""]:
@@ -75,5 +75,5 @@ def _opened(line: bytes) -> bytes:
             try:
                 fields[part] = json.loads(text)
             except ValueError:
-                continue  # a text of Java's
+                continue  # text as Java prints it
     return json_text(fields).encode()

@@ -1,4 +1,4 @@
-"""Records that a reader fetched, as lines of text or JSON, by the kernel that dumps use."""
+"""Renders fetched records as lines of text or JSON, with the kernel of `dump`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_PREFIX = np.zeros(0, dtype=np.uint8)
 
 
 def record_prefix(partition: str, as_json: bool) -> np.ndarray:
-    """What a record's line begins with, before its offset: a JSON line names the partition."""
+    """Returns the beginning of a record's line, before its offset; in JSON it names the partition."""
     if not as_json:
         return np.frombuffer(b"  offset=", dtype=np.uint8)
     names = json_text({"type": "record", "partition": partition})
@@ -26,7 +26,7 @@ def record_prefix(partition: str, as_json: bool) -> np.ndarray:
 def render_records(
     records: Records, partition: str, *, as_json: bool, base64: bool = False, decoder: Decoder | None = None
 ) -> Iterator[memoryview]:
-    """One line a record of `partition`, in blocks. The same lines as `dump --records`, without the batches."""
+    """Yields blocks with one line per record of `partition`: the lines of `dump --records` without the batches."""
     if decoder is None:
         yield from _lines(records, partition, as_json, base64)
         return

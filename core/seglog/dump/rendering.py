@@ -1,8 +1,8 @@
-"""Turning the pieces of a log into rendered blocks, in order, under threads; `dump` and `dump_log` share it.
+"""Renders the pieces of a log to blocks, in order, in threads; shared by `dump` and `dump_log`.
 
-A task renders a run of batches. The first blocks are computed under the thread, the others only as they are read. What
-all tasks hold together is bounded in bytes (`ordered_pool`), whatever the batches expand to. Buffers are recycled: a
-block is valid until the next step.
+A task renders a run of batches. Its thread computes the first blocks; the others are computed as they are read. The
+memory of all tasks together is bounded in bytes (`memory_budget`), whatever the batches expand to. Buffers are
+recycled: a block is valid until the next step.
 """
 
 from __future__ import annotations
@@ -21,20 +21,18 @@ from seglog.kernels import render
 from seglog.ordered_pool import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.log_walk import WalkedEntries
 
-# A rendered block; larger only for a line that is larger itself.
+# The size of a rendered block, which only a single longer line exceeds.
 BLOCK_BYTES = 1 << 21
 SMALL_FILE_BYTES = 1 << 20
 
 _TASK_OUTPUT_BYTES = 8 << 20
 _GROUP_BYTES = 128 << 10
-_NO_BUFFER = np.zeros(0, dtype=np.uint8)
-
 Block = memoryview
 Rendered = Block | Finding
 
 
 class LogRenderer:
-    """Renders one log. A subclass says how a run of batches looks, and whether enough was shown."""
+    """Renders one log. A subclass renders a run of batches and decides when to stop."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
@@ -43,15 +41,15 @@ class LogRenderer:
     def rendered(
         self, piece: WalkedEntries, first: int, stop: int, account: Account | None = None
     ) -> Generator[Rendered, None, None]:
-        """The lines of batches `first` to `stop` of `piece`; what is held for them counts in `account`."""
+        """Yields the lines of batches `first` to `stop` of `piece`; `account` counts the memory that they hold."""
         raise NotImplementedError
 
     def enough(self) -> bool:
-        """Whether nothing more is wanted; asked when blocks are made in sequence."""
+        """True if no more is wanted; `in_sequence` asks after each step."""
         return False
 
     def in_sequence(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[Rendered]:
-        """The blocks and findings of `steps`, made as they are read."""
+        """Yields the blocks and findings of `steps`, rendered as they are read."""
         for step in steps:
             if isinstance(step, Finding):
                 yield step
@@ -61,7 +59,7 @@ class LogRenderer:
                 return
 
     def under_threads(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[Rendered]:
-        """The same, made ahead. Each piece must have a buffer of its own."""
+        """Yields the same, rendered ahead in threads. Each piece must have its own buffer."""
         waiting: deque[Finding | _Task] = deque()
         jobs, budget = self.jobs, MemoryBudget(bytes_in_flight(self.jobs))
         with ThreadPoolExecutor(jobs, "seglog-dump") as pool:
@@ -83,7 +81,7 @@ class LogRenderer:
                 for left in waiting:
                     if not isinstance(left, Finding):
                         left.begun.cancel()
-                        left.account.close()  # whatever waits for its turn has it
+                        left.account.close()  # lets a task that waits for memory go on
 
     def _finished(self, item: Finding | _Task) -> Iterator[Rendered]:
         if isinstance(item, Finding):
@@ -101,7 +99,7 @@ class LogRenderer:
                 self._buffers.append(block.obj if block.obj.base is None else block.obj.base)
 
     def lines(self, count: int, write: Callable[[np.ndarray, np.ndarray], int]) -> Iterator[Block]:
-        """The blocks of `count` batches: `write(out, state)` is a rendering kernel (`kernels.render`) on them."""
+        """Yields the blocks of `count` batches; `write(out, state)` calls a rendering kernel (`kernels.render`)."""
         state = np.zeros(render.STATE_SIZE, dtype=np.int64)
         while state[render.STATE_BATCH] < count:
             out = self._buffer(int(state[render.STATE_NEEDED]))
@@ -113,23 +111,24 @@ class LogRenderer:
                 self._buffers.append(out)
 
     def _buffer(self, least: int) -> np.ndarray:
+        size = max(least, BLOCK_BYTES)
         try:
             found = self._buffers.popleft()
-        except IndexError:
-            found = _NO_BUFFER
-        return found if len(found) >= max(least, BLOCK_BYTES) else np.empty(max(least, BLOCK_BYTES), dtype=np.uint8)
+        except IndexError:  # another thread may take the last one, so the deque is not asked before
+            return np.empty(size, dtype=np.uint8)
+        return found if len(found) >= size else np.empty(size, dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A run of batches that is being rendered."""
+    """A run of batches in the making."""
 
     account: Account
     begun: Future[tuple[list[Rendered], Iterator[Rendered]]]
 
 
 def _begun(blocks: Iterator[Rendered], account: Account) -> tuple[list[Rendered], Iterator[Rendered]]:
-    """The first blocks, as far as bytes may be held, computed now; the others are computed by whoever iterates."""
+    """Renders the first blocks, as far as memory allows; returns them and an iterator that renders the others."""
     begun: list[Rendered] = []
     size = 0
     for block in blocks:
@@ -143,7 +142,8 @@ def _begun(blocks: Iterator[Rendered], account: Account) -> tuple[list[Rendered]
 
 
 def _groups(piece: WalkedEntries) -> Iterator[tuple[int, int]]:
-    """Runs of batches worth a task each: of compressed ones fewer bytes."""
+    """Splits a piece into runs of batches (first, stop), one per task: the whole piece, or about 128 KiB of compressed
+    batches."""
     count = len(piece.batches)
     if not (piece.batches["attributes"] & layout.CODEC_MASK).any():
         return iter(((0, count),))

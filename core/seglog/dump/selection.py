@@ -1,4 +1,4 @@
-"""Which batches and records a dump is asked for: by offset, time, producer and key."""
+"""Selects batches and records by offset, time, producer and key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation
 
 
 class Chosen(NamedTuple):
-    """`rows`: the records that are wanted; `batches_shown` (bool): the batches."""
+    """The selected records (`rows`) and, a bool per batch, the selected batches (`batches_shown`)."""
 
     rows: np.ndarray
     batches_shown: np.ndarray
@@ -21,10 +21,10 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All conditions must hold; None asks for everything.
+    """The conditions, all of which must hold; None is no condition.
 
-    Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. What `isolation` leaves
-    out, the batches' transactions tell (`evidence.unsettled`), not the batches: whoever walks them asks there.
+    Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. `isolation` is not
+    applied here, because it depends on the log's transactions: the caller applies it with `evidence.unsettled`.
     """
 
     first_offset: int | None = None
@@ -37,38 +37,38 @@ class Selection:
 
     @property
     def is_committed(self) -> bool:
-        """Whether records of aborted and open transactions are left out."""
+        """True if records of aborted and open transactions are excluded."""
         return self.isolation == Isolation.READ_COMMITTED
 
     @property
     def by_record(self) -> bool:
-        """Whether it takes the records themselves to decide."""
+        """True if only the records themselves can decide."""
         return self.key is not None
 
     @property
     def everything(self) -> bool:
-        """Whether there is no condition on batches and records themselves."""
+        """True if there is no condition besides `isolation`."""
         return replace(self, isolation=Isolation.READ_UNCOMMITTED) == EVERYTHING
 
     def reaches(self, first_offset: int, last_offset: int | None) -> bool:
-        """Whether a range of offsets (None: without end) holds one that is asked for."""
+        """True if a range of offsets (a last one of None: no end) overlaps the selected range."""
         begins = self.end_offset is None or first_offset < self.end_offset
         return begins and (self.first_offset is None or last_offset is None or last_offset >= self.first_offset)
 
     @property
     def takes_bare_messages(self) -> bool:
-        """Whether it takes messages without time, producer and key (Kafka 0.7)."""
+        """True if messages without timestamp, producer and key (Kafka 0.7) are selected."""
         in_time = (self.first_timestamp is None or self.first_timestamp <= NO_TIMESTAMP) and (
             self.end_timestamp is None or self.end_timestamp > NO_TIMESTAMP
         )
         return in_time and self.producer_id in (None, NO_PRODUCER_ID) and self.key is None
 
     def starting_at(self, offset: int) -> Selection:
-        """The same, of what lies at `offset` or after it."""
+        """Returns the same selection, restricted to `offset` and later."""
         return self if offset <= (self.first_offset or 0) else replace(self, first_offset=offset)
 
     def of(self, records: Records, with_records: bool) -> Chosen:
-        """What of `records` is wanted. A batch counts by its header, or with `with_records` by its records."""
+        """Selects from `records`. A batch is judged by its header, or by its records if `with_records` is set."""
         if self.everything:
             return Chosen(records.rows, np.ones(len(records.batches), dtype=bool))
         shown = self._batches(records.batches)
@@ -78,7 +78,7 @@ class Selection:
         rows = rows[self._rows(records) & shown[rows["batch"]]]
         decided = np.zeros(len(shown), dtype=bool)
         decided[rows["batch"]] = True
-        # A batch none of whose records could be read shows by its header.
+        # A batch without readable records is judged by its header.
         without = np.ones(len(shown), dtype=bool)
         without[records.rows["batch"]] = False
         return Chosen(rows, decided | (shown & without & (self.key is None)))
@@ -88,7 +88,7 @@ class Selection:
         if self.first_offset is not None:
             shown &= batches["last_offset"] >= self.first_offset
         if self.end_offset is not None:
-            # The first offset of a legacy wrapper is not known from its header.
+            # A legacy wrapper's header does not tell its first offset.
             shown &= (batches["base_offset"] < self.end_offset) | (batches["magic"] < 2)
         if self.first_timestamp is not None:
             shown &= batches["max_timestamp"] >= self.first_timestamp

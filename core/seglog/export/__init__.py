@@ -1,1 +1,1 @@
-"""Records in other formats: JSON lines, CSV, Parquet."""
+"""Exports records to other formats: JSON lines, CSV, Parquet."""

@@ -1,14 +1,14 @@
-"""Records of partitions into another program's format: JSON lines, CSV, Parquet (`seglog export`).
+"""Exports records of partitions to other programs' formats: JSON lines, CSV, Parquet (`seglog export`).
 
-1. The log is walked past damage, which is reported; good batches are decoded a chunk at a time.
-2. The filters of `dump` choose. Control records are left out: they are no data. So are offsets that came before, where
-   they do not ascend.
-3. A writer takes chunk after chunk; memory does not grow with the log. JSON lines are those of `dump --records`.
-4. A file is written beside its name and renamed when it is whole and on stable storage (`runs.beside`).
+1. Walks the log past damage, which is reported; decodes good batches a chunk at a time.
+2. Applies the filters of `dump`. Skips control records, which are no data, and, if offsets do not ascend, offsets that
+   were written before.
+3. Passes chunk after chunk to a writer; memory does not grow with the log. JSON lines are those of `dump --records`.
+4. Writes a file under a temporary name and renames it when it is complete and on stable storage (`runs.beside`).
 
-CSV after RFC 4180 with a header; an unquoted empty field is null, a quoted one the empty string. Keys and values are
-text, or with `base64` base64; without it, bytes that are not UTF-8 are an error that names the offset. They are written
-as they are, formulas too, unless `csv_safe` is asked for.
+CSV follows RFC 4180 with a header; an unquoted empty field is null, a quoted one the empty string. Keys and values are
+text, or base64 with `base64`; without it, bytes that are not UTF-8 raise an error that names the offset. Values are
+written unchanged, even spreadsheet formulas, unless `csv_safe` is set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -40,13 +40,13 @@ from seglog.runs.beside import NewFile
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 
-# What Excel, LibreOffice and Google Sheets take for the beginning of a formula, also after a cut at a line end (OWASP).
+# Excel, LibreOffice and Google Sheets start a formula with these, also after splitting at a line end (OWASP).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
 class ExportFormat(Enum):
-    """What to write; the value is the extension that asks for it."""
+    """The output format; the value is its file name extension."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -55,11 +55,11 @@ class ExportFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """`base64` writes all keys, values and header values of text formats so, `decode` the keys and values of Kafka's
-    internal topics as what they say (`dump.internal_topics`).
+    """The options of `export`.
 
-    `csv_safe` puts an apostrophe in front of the cells of CSV that spreadsheets would run as formulas. `limit` is the
-    most records written.
+    `base64` writes all keys, values and header values of text formats in base64. `decode` decodes the keys and values
+    of Kafka's internal topics (`dump.internal_topics`). `csv_safe` puts an apostrophe before CSV cells that
+    spreadsheets would run as formulas. `limit` bounds the records written.
     """
 
     format: ExportFormat
@@ -71,21 +71,22 @@ class ExportOptions:
 
 
 class Sink(Protocol):
-    """Where bytes go."""
+    """The destination of the bytes."""
 
     def write(self, data: bytes | bytearray | memoryview) -> object: ...
 
 
 class RecordWriter(Protocol):
-    """Takes the records of one chunk after the other."""
+    """Writes the records of one chunk after the other."""
 
     def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None: ...
 
 
 class FileSink(AbstractContextManager["FileSink"]):
-    """Bytes into a file that appears under its name when the `with` ends well, and not at all otherwise.
+    """Writes a file that appears under its name if the `with` block succeeds, and not at all otherwise.
 
-    RefusedError when it exists, unless `replace`, and for what is not a regular file. The directory must exist.
+    Raises RefusedError if the file exists, unless `replace` is set, and if it is not a regular file. The directory must
+    exist.
     """
 
     def __init__(self, fs: FileSystem, path: Path, replace: bool = False) -> None:
@@ -117,10 +118,10 @@ def export(
     options: ExportOptions,
     on_damage: Callable[[Finding], None],
 ) -> int:
-    """Writes the chosen records of each partition's logs (in order, see `sources`) one after the other; how many.
+    """Writes the selected records of each partition's logs (in order, see `sources`); returns their number.
 
-    `on_damage` gets what is passed over. Each offset is written once, in the order of the files. Raises OSError;
-    UnsupportedError for text that is none; ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
+    `on_damage` receives the damage that is skipped. Each offset is written once, in the order of the files. Raises
+    OSError, UnsupportedError for text that is not UTF-8, ModuleNotFoundError for Parquet without pyarrow.
     """
     count = 0
     with _writing(sink, options) as writer:
@@ -139,7 +140,7 @@ def export(
 
 @contextmanager
 def _writing(sink: Sink, options: ExportOptions) -> Iterator[RecordWriter]:
-    """The writer of a format; where the `with` fails, the end stays unwritten."""
+    """Yields the writer of a format; if the `with` block fails, the end of the output stays unwritten."""
     if options.format is not ExportFormat.PARQUET:
         yield _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, options)
         return
@@ -155,15 +156,15 @@ def _writing(sink: Sink, options: ExportOptions) -> Iterator[RecordWriter]:
 
 
 class _Reader:
-    """The chosen records of a partition's logs, in the order of the files, each offset once."""
+    """Reads the selected records of a partition's logs, in the order of the files, each offset once."""
 
     def __init__(self, selection: Selection, on_damage: Callable[[Finding], None]) -> None:
         self._selection, self._on_damage = selection, on_damage
         self._seen = SeenOffsets(0, self._earlier)
-        self._sources: list[Source] = []  # those before, and the one at work
+        self._sources: list[Source] = []  # up to the current one
 
     def records(self, source: Source) -> Iterator[Records]:
-        """Those of one log; to be asked for each in order."""
+        """Yields the records of one log; call it for each log in order."""
         self._sources.append(source)
         path = source.path
         for step in with_damage(LogWalk(source.fs, path), path, 0, growing=source.growing):
@@ -192,7 +193,7 @@ class _Reader:
                 yield replace(records, rows=rows)
 
     def _earlier(self, position: int) -> Ranges:
-        """The offsets of all good batches before byte `position` of the log that is at work."""
+        """Yields the offsets of all good batches before byte `position` of the current log."""
         for source in self._sources:
             end = position if source is self._sources[-1] else None
             for step in LogWalk(source.fs, source.path, 0, end):
@@ -201,7 +202,7 @@ class _Reader:
 
 
 def _wanted(piece: WalkedEntries, source: Source) -> np.ndarray:
-    """The good batches of a piece, without those that were read out of a file that this one has replaced."""
+    """Returns the good batches of a piece, without those already read from a file that this one has replaced."""
     good = piece.batches[piece.valid]
     wanted: np.ndarray = good[good["last_offset"] >= source.least_offset]
     return wanted
@@ -235,7 +236,7 @@ class _Csv:
         self._sink.write("".join(lines).encode())
 
     def _headers(self, records: Records, i: int) -> str:
-        # a header's key that is not UTF-8 has no other place to be in: it is written escaped
+        # A header's key cannot be base64, so one that is not UTF-8 is written escaped.
         pairs = [[_utf8(header.key), _json_value(header.value, self._base64)] for header in records.headers(i)]
         return self._cell(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
 
@@ -259,19 +260,17 @@ def _utf8(text: str) -> str:
 
 
 def _json_value(data: bytes | None, as_base64: bool) -> str | None:
-    """Header values that are no text become base64, as there is no column to say so."""
+    """Returns a header value as text; base64 if it is not UTF-8, although no column says so."""
     if data is None:
         return None
     if not as_base64:
-        try:
+        with suppress(UnicodeDecodeError):
             return data.decode()
-        except UnicodeDecodeError:
-            return base64.b64encode(data).decode()
     return base64.b64encode(data).decode()
 
 
 def _quoted(text: str) -> str:
-    """Quoted where it must be, and when empty: an unquoted empty field is null."""
+    """Quotes a field if necessary, and if it is empty: an unquoted empty field is null."""
     if text and not any(c in text for c in ',"\r\n'):
         return text
     return '"' + text.replace('"', '""') + '"'

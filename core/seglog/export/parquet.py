@@ -1,7 +1,7 @@
-"""Records as Parquet, through Arrow (extra `arrow`): the only module of the engine beside `spark` that needs pyarrow.
+"""Writes records as Parquet through Arrow (extra `arrow`); besides `spark` the engine's only module that needs pyarrow.
 
-Columns: topic, partition, offset, timestamp (UTC, milliseconds, null where magic 0 has none), timestamp_type, key,
-value, headers (list of key and value). A row group holds the records of about ROW_GROUP_BYTES.
+Columns: topic, partition, offset, timestamp (UTC, milliseconds, null for magic 0), timestamp_type, key, value, headers
+(list of key and value). A row group holds the records of about ROW_GROUP_BYTES.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 
 
 class ParquetWriter:
-    """Writes one Parquet file to `sink`, which gets bytes in order and is not read."""
+    """Writes one Parquet file to `sink`, sequentially; never reads from it."""
 
     def __init__(self, sink: Any) -> None:
         self._output = _Output(sink)
@@ -48,7 +48,7 @@ class ParquetWriter:
         self._bytes = 0
 
     def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
-        """The records of a chunk."""
+        """Adds the records of a chunk."""
         records = records if decoder is None else decoded(records, decoder)
         for first, stop in _cuts(records.rows):
             part = Records(records.arena, records.rows[first:stop], records.batches, records.status)
@@ -59,14 +59,14 @@ class ParquetWriter:
                 self._flush()
 
     def close(self) -> None:
-        """Writes what waits, and the footer."""
+        """Writes the remaining records and the footer."""
         self._flush()
         self._writer.close()
         self._out.close()
 
     def abandon(self) -> None:
-        """Leaves the end unwritten: Arrow would write it when it forgets its writer, into a file that is closed."""
-        self._output.give_up()
+        """Leaves the end unwritten: Arrow would write it on garbage collection, into a closed file."""
+        self._output.sink = None
 
     def _flush(self) -> None:
         if self._waiting:
@@ -76,23 +76,19 @@ class ParquetWriter:
 
 
 class _Output(io.RawIOBase):
-    """What pyarrow wants of a file."""
+    """The sink as a file for pyarrow; discards bytes once `sink` is None."""
 
     def __init__(self, sink: Any) -> None:
-        self._sink: Any = sink
+        self.sink: Any = sink
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
-        if self._sink is not None:
-            self._sink.write(view)
+        if self.sink is not None:
+            self.sink.write(view)
         return view.nbytes
-
-    def give_up(self) -> None:
-        """Nothing more goes to the sink."""
-        self._sink = None
 
 
 def _batch(key: TopicPartition, records: Records) -> pa.RecordBatch:
@@ -112,7 +108,7 @@ def _batch(key: TopicPartition, records: Records) -> pa.RecordBatch:
 
 
 def _cuts(rows: np.ndarray) -> list[tuple[int, int]]:
-    """Runs (first, stop) whose keys and values stay far below what one Arrow array holds."""
+    """Splits rows into runs (first, stop) whose keys and values stay far below the limit of an Arrow array."""
     ends = np.cumsum(rows["size"], dtype=np.int64) // ROW_GROUP_BYTES
     starts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(rows)]
     return list(pairwise(starts))
@@ -146,5 +142,5 @@ def _headers(records: Records) -> pa.Array:
 
 
 def _text(text: str) -> str:
-    """Arrow's strings are UTF-8: bytes that are none become U+FFFD."""
+    """Returns valid UTF-8 for Arrow's strings: other bytes become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

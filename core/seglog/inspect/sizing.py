@@ -163,7 +163,7 @@ def size_log(log: Log, found: LogToClean, request: SizingRequest, *, keys: int, 
 
 
 def measured_write_rate(log: Log, found: LogToClean) -> float | None:
-    """Returns the write rate in bytes per second by the timestamps of the dirty segments; None if they do not show it."""
+    """Returns the write rate in bytes per second by the dirty segments' timestamps; None if they do not show it."""
     segments = [segment for segment in log.segments.from_floor(found.first_dirty_offset) if segment.size]
     if not segments:
         return None

@@ -274,7 +274,7 @@ class _Gathering:
             self.producers |= other.producers
 
     def _add_votes(self, other: _Gathering) -> None:
-        """Merges the candidates of each slot: equal keys add their votes; otherwise the stronger keeps the difference."""
+        """Merges each slot's candidates: equal keys add their votes; otherwise the stronger keeps the difference."""
         slots = np.flatnonzero(other.votes[:, 1] > 0)
         mine, its = self.votes[slots], other.votes[slots]
         same = (mine[:, 1] > 0) & (mine[:, 0] == its[:, 0])

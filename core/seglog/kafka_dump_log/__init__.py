@@ -1,1 +1,1 @@
-"""The options and the text of Kafka's own dump tool."""
+"""The options and the text of kafka-dump-log."""

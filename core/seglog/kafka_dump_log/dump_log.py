@@ -1,17 +1,17 @@
-"""kafka-dump-log's options and text, without its defects (Kafka: DumpLogSegments 4.3).
+"""Dumps files with kafka-dump-log's options and text, but without its defects (Kafka: DumpLogSegments 4.3).
 
-Where Kafka's tool works, stdout is the same byte for byte. Where it does not, this deviates:
+Where Kafka's tool works, stdout is the same byte for byte. The deviations:
 
-- Records of a batch whose checksum is wrong are not printed as if they were genuine (`--untrusted` prints them).
-- Damage does not end the dump: what follows it, the remaining files too, is printed. "Found … invalid bytes at
-  the end" appears only when nothing good follows.
+- Records of a batch with a wrong checksum are not printed as if they were genuine (`--untrusted` prints them).
+- Damage does not end the dump: good data after it and the remaining files are printed. "Found … invalid bytes at the
+  end" appears only if nothing good follows.
 - A batch that cannot be decompressed or decoded is reported; its readable records are printed.
-- "Non-consecutive offsets" are reported between records only, not before a segment's first one.
+- "Non-consecutive offsets" are reported only between records, not before a segment's first one.
 - Nothing is created: a `.timeindex` without its `.index` is printed. Positions outside the log are mismatches.
 - Checkpoints, `partition.metadata` and leftovers (`.deleted`, …) are printed instead of ignored.
 - DefaultDecoder shows bytes in base64, not the identity of a Java object.
-- Whatever is wrong is a `Report` or a `Finding`, so that the command can exit with 1; gaps in offsets, which every
-  compacted log has, and files that are no logs are not.
+- Every defect is a `Report` or a `Finding`, so that the command can exit with 1. Gaps in offsets, which every
+  compacted log has, and files that are not logs are no defects.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from seglog.storage.filesystem import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class DumpLogOptions:
-    """The options of kafka-dump-log; `decoder` stands for its five decoder options and the two decoder classes.
+    """The options of kafka-dump-log; `decoder` replaces its five decoder options and two decoder classes.
 
-    `print_data_log` is implied by a decoder, `deep_iteration` by `print_data_log`. `untrusted` and `jobs` are ours.
+    A decoder implies `print_data_log`, which implies `deep_iteration`. `untrusted` and `jobs` are seglog's own.
     """
 
     deep_iteration: bool = False
@@ -70,9 +70,9 @@ class DumpLogOptions:
 
 
 def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> Iterator[Block | Finding | Report]:
-    """Dumps `files` in order: blocks for stdout (valid until the next step), findings, and at the end the reports.
+    """Dumps `files` in order: yields blocks for stdout (valid until the next step), findings, and the reports last.
 
-    Raises NotALogError for a file that is not there, OSError where one cannot be read.
+    Raises NotALogError if a file is missing, OSError if one cannot be read.
     """
     reports = Reports()
     for path in files:
@@ -84,9 +84,8 @@ def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> 
         if is_log(path):
             yield from _LogText(fs, path, options, reports).blocks()
         elif kind is not None and kind is not FileKind.LOG_07:
-            yield from IndexDump(
-                fs, path, kind, options.verify_index_only, options.index_sanity_check, reports
-            ).blocks()
+            index = IndexDump(fs, path, kind, options.verify_index_only, options.index_sanity_check, reports)
+            yield from index.blocks()
         elif is_known(path):
             yield from dump_file(fs, path, as_json=False)
         else:
@@ -95,12 +94,12 @@ def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> 
 
 
 def _text(text: str) -> Block:
-    """`text` with a file's name in it, as the name's own bytes."""
+    """Encodes text so that a file name in it keeps its bytes."""
     return memoryview(text.encode("utf-8", "surrogateescape"))
 
 
 class _LogText(LogRenderer):
-    """A `.log` or KRaft `.checkpoint` in kafka-dump-log's text."""
+    """Renders a `.log` or KRaft `.checkpoint` in kafka-dump-log's text."""
 
     def __init__(self, fs: FileSystem, path: Path, options: DumpLogOptions, reports: Reports) -> None:
         super().__init__(options.jobs)
@@ -108,7 +107,7 @@ class _LogText(LogRenderer):
         self._last_offset: int | None = None
 
     def blocks(self) -> Iterator[Rendered]:
-        """The whole file's lines."""
+        """Yields the whole file's lines."""
         yield _text(self._title())
         status = self.fs.status(self.path)
         size = 0 if status is None else status.size
@@ -118,11 +117,11 @@ class _LogText(LogRenderer):
         steps = with_damage(LogWalk(self.fs, self.path, 0, end, fresh=True), self.path, base)
         small = size <= SMALL_FILE_BYTES or self.options.jobs < 2
         # Offsets are compared in the log's order, which threads do not keep.
-        steps = self._following(steps) if self.options.is_deep else steps
+        steps = self._noting_gaps(steps) if self.options.is_deep else steps
         for block in self.in_sequence(steps) if small else self.under_threads(steps):
             tail = isinstance(block, Finding) and self._ends_with(block, end)
             if tail and end < size:
-                continue  # `max_bytes` cut that batch
+                continue  # `max_bytes` cut this batch
             yield block
             if isinstance(block, Finding) and tail and self.options.max_bytes == INT32_MAX:
                 yield _text(f"Found {block.length} invalid bytes at the end of {self.path.name}\n")
@@ -137,24 +136,24 @@ class _LogText(LogRenderer):
             return "KRaft bootstrap snapshot\n"
         if name is not None and name.kind is FileKind.METADATA_SNAPSHOT:
             return f"Snapshot end offset: {name.offset}, epoch: {name.epoch}\n"
-        number = re.match(r"([+-]?[0-9]+)\.", self.path.name)  # all that Kafka asks of a name that ends in .log
+        number = re.match(r"([+-]?[0-9]+)\.", self.path.name)  # Kafka requires no more of a name that ends in .log
         return "" if number is None else f"Log starting offset: {int(number[1])}\n"
 
-    def _following(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[WalkedEntries | Finding]:
-        """Notes where offsets are not consecutive, by the batches' own offsets and counts."""
+    def _noting_gaps(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[WalkedEntries | Finding]:
+        """Yields the steps and reports offsets that are not consecutive."""
         for step in steps:
             if isinstance(step, WalkedEntries):
                 self._note_gaps(step)
             yield step
 
     def _note_gaps(self, piece: WalkedEntries) -> None:
+        """Compares the offsets of headers and, only if these show a gap, those of the records."""
         good = piece.batches[piece.valid & (piece.batches["count"] != 0)]
         if len(good) == 0:
             return
         width = good["last_offset"] - good["base_offset"] + 1
-        legacy = good["magic"] < 2
         before = self._before(good["base_offset"], good["last_offset"])
-        suspect = legacy | (width != good["count"]) | (good["base_offset"] != before + 1)
+        suspect = (good["magic"] < 2) | (width != good["count"]) | (good["base_offset"] != before + 1)
         if suspect.any():
             for records in piece.records(good):
                 self._compare(records.rows["offset"])
@@ -162,7 +161,7 @@ class _LogText(LogRenderer):
             self._last_offset = int(good["last_offset"][-1])
 
     def _before(self, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-        """The offset in front of each first one; of the log's very first, one less (which wraps as columns do)."""
+        """Returns the offset before each first one; for the log's very first, one less (wrapping as columns do)."""
         start = firsts[:1] - 1 if self._last_offset is None else np.array([self._last_offset], dtype=np.int64)
         return np.concatenate((start, lasts[:-1]))
 
@@ -200,21 +199,18 @@ class _LogText(LogRenderer):
         return self.lines(len(records.batches), write)
 
     def _endings(self, records: Records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Texts of control records, and of all records where a decoder is asked for: (bytes, bounds, rows that have
-        one).
-        """
+        """Returns the texts of control records, or of all records with a decoder: (bytes, bounds, rows with a text)."""
         count = len(records.rows)
         bounds, has_ending = np.zeros(count + 1, dtype=np.int64), np.zeros(count, dtype=np.uint8)
-        control = (records.batches["attributes"] & CONTROL_MASK != 0) & (records.batches["magic"] >= 2)
-        by_object = self.options.decoder not in (None, PartDecoders())
-        chosen = control[records.rows["batch"]] if count else np.zeros(0, dtype=bool)
-        if by_object:
-            has_ending[:] = 1
+        batches = (records.batches["attributes"] & CONTROL_MASK != 0) & (records.batches["magic"] >= 2)
+        control = batches[records.rows["batch"]]
+        if self.options.decoder in (None, PartDecoders()):
+            has_ending[control] = 1
         else:
-            has_ending[chosen] = 1
+            has_ending[:] = 1
         texts = []
         for i in np.flatnonzero(has_ending).tolist():
-            text = self._ending(records, i, bool(chosen[i]))
+            text = self._ending(records, i, bool(control[i]))
             texts.append(text)
             bounds[i + 1] = len(text)
         np.cumsum(bounds, out=bounds)

@@ -1,4 +1,4 @@
-"""Index files and snapshots in kafka-dump-log's text, checked against their log as that tool checks them.
+"""Dumps index files and snapshots in kafka-dump-log's text and checks them against their log as that tool does.
 
 Kafka: DumpLogSegments.dumpIndex, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSnapshot.
 """
@@ -47,7 +47,7 @@ class IndexDump:
         self.log_path = path.with_suffix(FileKind.LOG.value)
 
     def blocks(self) -> Iterator[memoryview | Finding | Report]:
-        """The file's lines, and a finding or Kafka's sentence where it is corrupt."""
+        """Yields the file's lines, and a finding or Kafka's message if it is corrupt."""
         lines: list[str] = []
         for line in self._lines():
             if not isinstance(line, str):
@@ -68,9 +68,7 @@ class IndexDump:
             return self._offset_index()
         if self.kind is FileKind.TIME_INDEX:
             return self._time_index()
-        if self.kind is FileKind.TRANSACTION_INDEX:
-            return self._transaction_index()
-        return self._snapshot()
+        return self._transaction_index() if self.kind is FileKind.TRANSACTION_INDEX else self._snapshot()
 
     def _read(self) -> bytes:
         return self.fs.read_bytes(self.path, _MOST_INDEX_BYTES)
@@ -90,7 +88,7 @@ class IndexDump:
             return
         log = self._log()
         for i, (offset, position) in enumerate(rows.tolist()):
-            # Kafka: a crash leaves zero entries, so the tool stops at the first one
+            # A crash leaves entries of zeros; Kafka's tool stops at the first one.
             if i > 0 and offset == self.base_offset:
                 break
             padding = offset == self.base_offset and position == 0
@@ -130,7 +128,7 @@ class IndexDump:
         if self.fs.status(path) is None:
             return decode_offset_index(b"", self.base_offset)
         rows = decode_offset_index(self.fs.read_bytes(path, _MOST_INDEX_BYTES), self.base_offset)
-        # After the first step down come zeros or damage, where a search would go astray.
+        # Entries that do not ascend are zeros or damage, which would mislead the search.
         down = np.flatnonzero(np.diff(rows["offset"]) <= 0)
         return rows[: int(down[0]) + 1] if len(down) else rows
 
@@ -151,7 +149,7 @@ class IndexDump:
             self.reports.timestamp_out_of_order(self.path, timestamp, before)
 
     def _batch_reaching(self, log: File, position: int, offset: int) -> np.ndarray | None:
-        """The header of the first batch from `position` on whose last offset is at least `offset`."""
+        """Returns the header of the first batch from `position` on whose last offset is at least `offset`, or None."""
         size = log.size()
         while 0 <= position < size:
             row = entry_row(log, position, size)
@@ -188,7 +186,7 @@ class IndexDump:
 
     def _transaction_index(self) -> Iterator[str | Report]:
         for producer, first, last, stable, stored in decode_transaction_index(self._read()).tolist():
-            version = stored >> 8  # Kafka looks at the first of two bytes
+            version = stored >> 8  # Kafka reads the first of two bytes
             if version > 0:
                 yield Report(
                     f"Unexpected aborted transaction version {version} in transaction index {self.path},"
@@ -212,7 +210,7 @@ class IndexDump:
 
 
 def _snapshot_problem(data: bytes) -> str:
-    """What Kafka says of a snapshot that it does not take (ProducerStateManager.readSnapshot)."""
+    """Returns Kafka's message for a snapshot that it refuses (ProducerStateManager.readSnapshot)."""
     problem = "null"  # the message of Java's BufferUnderflowException
     body = data[SNAPSHOT_HEADER:]
     version = struct.unpack_from(">h", data)[0] if len(data) >= 2 else SNAPSHOT_VERSION

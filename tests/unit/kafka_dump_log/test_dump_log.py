@@ -13,7 +13,7 @@ from seglog.evidence.findings import Finding
 from seglog.format.compression import compress
 from seglog.kafka_dump_log.decoders import PartDecoders
 from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
-from seglog.kafka_dump_log.reports import Report
+from seglog.kafka_dump_log.reports import Report, Reports
 from seglog.model import Compression
 from seglog.storage.local import LocalFileSystem
 from tests.support import logs_on_disk as logs
@@ -138,3 +138,12 @@ def test_numbers_are_decoded(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, [batch_v2(0, [record])])
     lines, _, _ = printed(path, decoder=PartDecoders("integer", "long"))
     assert lines[-1].endswith(f" key: -7 payload: {2**40}")
+
+
+def test_mismatches_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seglog.kafka_dump_log.reports._MOST_LINES", 2)
+    reports, path = Reports(), tmp_path / "0.log"
+    for offset in range(5):
+        reports.non_consecutive(path, offset, offset + 2)
+    (found,) = reports.all()
+    assert found.text.split("\n")[1:] == ["  0 is followed by 2", "  1 is followed by 3", "  and 3 more"]
