@@ -55,7 +55,7 @@ def dump_file(fs: FileSystem, path: Path, as_json: bool) -> Iterator[memoryview 
 def rendered_rows(
     fs: FileSystem, path: Path, rows: Iterable[Row | Finding], as_json: bool
 ) -> Iterator[memoryview | Finding]:
-    """Yields a file's rows as rendered blocks, in text after a line for the file itself, and the findings among them."""
+    """Yields a file's rows as rendered blocks (text begins with a line for the file) and the findings among them."""
     partition = name_of(path.parent)
     if not as_json:
         status = fs.status(path)
