@@ -1,7 +1,7 @@
 """Makes `spark-pipeline.yml` for this machine.
 
 Spark keeps a pipeline's checkpoints (how far each stream has read) in `storage`, which must be an absolute location.
-Two pipelines must not share one, and nobody else should write there: it is a folder of this project, or one of yours.
+Two pipelines must not share one, and nobody else should write there. The default is a folder of this project.
 
     python configure.py [--storage FOLDER_OR_URI]
 """
@@ -16,7 +16,7 @@ TEMPLATE, SPECIFICATION = HERE / "spark-pipeline.template.yml", HERE / "spark-pi
 
 
 def main() -> None:
-    """Writes the file, and makes the folder, which only its owner may enter."""
+    """Writes the file, and makes the folder with access for its owner only."""
     parser = argparse.ArgumentParser(description="Makes spark-pipeline.yml for this machine.")
     parser.add_argument(
         "--storage", default=str(HERE / "storage"), help="where checkpoints are kept: a folder, or a URI (hdfs://…)"

@@ -1,6 +1,6 @@
-"""Lets PySpark find `format("seglog")` by itself: it imports every top-level package called `pyspark_*`.
+"""Lets PySpark discover `format("seglog")`: it imports every top-level package named `pyspark_*`.
 
-Nothing heavy is imported here: one such package that fails to import switches discovery off for all.
+Nothing heavy is imported here, because one such package that fails to import disables discovery for all of them.
 """
 
 from seglog.spark.source import SeglogDataSource as DefaultSource

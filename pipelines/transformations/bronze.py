@@ -1,4 +1,4 @@
-"""Bronze: every record of the logs, as it lies there, read once and from then on only what is new."""
+"""Bronze: every record of the logs, unchanged. The first run reads everything, later runs only new records."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 spark = SparkSession.active()
 
 
-@dp.table(comment="Records of the logs, as they lie on disk; grows with them.")
+@dp.table(comment="Records of the logs, unchanged; grows with them.")
 def bronze_records() -> DataFrame:
     return (
         spark.readStream.format("seglog")

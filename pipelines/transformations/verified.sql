@@ -1,5 +1,5 @@
--- Offsets of each partition as bronze has them: what a consumer has seen, and how many offsets are not records
--- (markers, compaction, aborted transactions).
+-- Offsets of each partition in bronze: what a consumer has seen, and how many offsets have no record (markers,
+-- compaction, aborted transactions).
 CREATE MATERIALIZED VIEW verified_partitions AS
 SELECT
   topic,

@@ -62,7 +62,7 @@ class Cluster(OptionGroup):
 
     @contextlib.contextmanager
     def started(self, session: Session, title: str) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
-        """A Spark session for the time of a command, and a listener that shows its tasks."""
+        """Yields a Spark session for the duration of a command, and a callback that shows its progress."""
         chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
         for text in self.conf or ():
             key, mark, value = text.partition("=")
@@ -206,15 +206,15 @@ def clean(
 ) -> int:
     """Compacts logs as `seglog clean` does, byte for byte, over many tasks.
 
-    Small partitions are cleaned side by side, a task each. A giant one is split: its segments are indexed by many
-    tasks, its keys meet in reducers, and its segments are rewritten by many tasks. Tasks write beside the log; the
-    driver holds the lock, checks that nothing has changed, and swaps. A task that fails or runs twice harms nothing.
-    Every task has a --dedupe-buffer-size of its own. `seglog clean --dry-run` shows what would be done.
+    Small partitions are cleaned side by side, with a task for each. A giant one is split: many tasks index its
+    segments, reducers compare its keys, and many tasks rewrite its segments. Tasks write next to the log; the driver
+    holds the lock, checks that nothing has changed, and swaps. A task that fails or runs twice does no harm. Every
+    task has its own --dedupe-buffer-size. `seglog clean --dry-run` is the preview.
 
-    With --output the paths may be URLs, too, and stay as they are. Every partition that is named, and of a log
-    directory every compacted one, is cleaned into new objects below that prefix, which must be new. One manifest
-    commits all of them at the end; after an error nothing is committed. `seglog fetch` makes partitions of what was
-    committed.
+    With --output, the paths may be URLs, and the logs there stay as they are. Every named partition, and every
+    compacted partition of a named log directory, is cleaned into new objects below that prefix, which must be new. One
+    manifest commits all of them at the end; after an error nothing is committed. `seglog fetch` makes partitions of
+    the committed logs.
 
     Examples:
       seglog spark clean --master yarn /mnt/kafka/data
@@ -265,7 +265,7 @@ def export(
 ) -> None:
     """Writes records as Parquet, in folders topic=…/date=… that Spark, DuckDB and others read as columns.
 
-    The date is that of the record's timestamp, in UTC. Damage is an error, and then nothing is left behind.
+    The date is the record's timestamp's, in UTC. Damage is an error, and then no output is left.
 
     Examples:
       seglog spark export -o /lake/orders /mnt/kafka/data/orders-*
@@ -273,14 +273,14 @@ def export(
     """
     if committed:
         session.console.message(
-            "note: --committed is called --isolation read_committed now; the old name goes with the next release"
+            "note: --committed is now --isolation read_committed; the next release removes the old name"
         )
     selection = chosen.selection("read_committed" if committed else "read_uncommitted")
     one_of("--compression", compression, ("zstd", "snappy", "gzip", "none"))
     with cluster.started(session, "export") as (spark, watch):
-        from seglog.spark import jobs
+        from seglog.spark.exporting import export as export_job
 
-        done = jobs.export(spark, paths, output, compression=compression, selection=selection, watch=watch)
+        done = export_job(spark, paths, output, compression=compression, selection=selection, watch=watch)
     if session.as_json:
         session.console.json({"type": "export", "files": done.files, "rows": done.rows, "bytes": done.bytes})
     else:
@@ -305,7 +305,7 @@ def latest(
     *,
     cluster: Cluster,
 ) -> None:
-    """Shows or writes the live value of each key: what a compacted log would hold, of committed records.
+    """Shows or writes the live value of each key, as a compacted log would hold it. Only committed records count.
 
     With --isolation read_uncommitted, records of aborted and open transactions count too.
 
@@ -318,14 +318,14 @@ def latest(
     if output is not None and limit is not None:
         raise UsageError("--limit is for showing keys: -o writes all of them")
     if output is not None:
-        from seglog.spark.jobs import require_empty
+        from seglog.spark.exporting import require_empty
 
         require_empty(session.fs, output)
     with cluster.started(session, "latest") as (spark, watch):
-        from seglog.spark import jobs
+        from seglog.spark.latest import latest as latest_rows
         from seglog.spark.tasks import remote_errors, watched
 
-        rows = jobs.latest(spark, paths, {"isolationLevel": level.label})
+        rows = latest_rows(spark, paths, {"isolationLevel": level.label})
         with watched(spark, watch), remote_errors():
             if output is not None:
                 rows.write.mode("append").parquet(str(output))
@@ -392,7 +392,7 @@ def conf(
     session: Session,
     cores: Annotated[int, option("--cores", "N", "The cores of each executor.", least=1)] = 4,
 ) -> None:
-    """Prints the settings that a cluster should have for seglog's jobs, as lines of spark-defaults.conf.
+    """Prints the settings that a cluster needs for seglog's jobs, as lines of spark-defaults.conf.
 
     Examples:
       seglog spark conf --cores 8 >> $SPARK_HOME/conf/spark-defaults.conf
@@ -409,7 +409,7 @@ def conf(
 
 
 def _started(session: Session, name: str, master: str | None, settings: dict[str, str]) -> SparkSession:
-    """The session. What the JVM itself writes to stderr is shown with -v, else only where it does not start."""
+    """Starts the session. Shows the JVM's stderr with -v; otherwise only its first error if Spark does not start."""
     from seglog.errors import ConfigError
     from seglog.spark.session import session as spark_session
     from seglog_cli.aside import stderr_aside, told_aside

@@ -27,14 +27,14 @@ import seglog
 from seglog.cleaner.round import CleanerOptions
 from seglog.clock import SystemClock
 from seglog.configuration.keys import LogConfig
+from seglog.errors import SeglogError
 from seglog.operations.workspace import Sources, Workspace
 from seglog.remote.routing import parse_location, traffic
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Prices, Traffic
 from seglog.spark.arrow import record_batches
-from seglog.spark.cleaning_delivery import SegmentCopy
 from seglog.spark.cleaning_objects import Destination, clean_into
-from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
+from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import rewrite_round
 from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
@@ -54,7 +54,7 @@ class Here:
 
     disk: Path
 
-    def rewrite(self, specs: Sequence[RoundSpec]) -> list[list[TaskOutcome]]:
+    def rewrite(self, specs: Sequence[RoundSpec]) -> list[list[TaskOutcome | SeglogError]]:
         """A task a partition."""
         return [[sent(rewrite_round(LocalFileSystem(), sent(spec), 0, self.disk))] for spec in specs]
 

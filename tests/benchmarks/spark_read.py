@@ -40,10 +40,10 @@ def best(runs: int, work: Callable[[], int]) -> tuple[float, int]:
 
 def engine_alone(path: Path) -> Callable[[], int]:
     """Counts the rows of the Arrow batches in this process."""
+    from seglog.spark.arrow import split_batches
     from seglog.spark.options import parse_read_options
     from seglog.spark.schema import default_projection
     from seglog.spark.splits import plan_splits
-    from seglog.spark.views import split_batches
     from seglog.storage.local import LocalFileSystem
 
     fs, options = LocalFileSystem(), parse_read_options({"path": str(path)})

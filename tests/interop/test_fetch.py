@@ -16,7 +16,7 @@ from seglog.clock import SystemClock
 from seglog.format.tier_keys import PrivateKey
 from seglog.operations.fetch import fetch
 from seglog.remote.routing import machine_files
-from seglog.spark.object_sink import ObjectSink
+from seglog.spark.sinks import ObjectSink
 from seglog.spark.write_options import parse_write_options
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit

@@ -14,8 +14,7 @@ from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.operations import clean as requested
 from seglog.scan.listing import resolve_paths
 from seglog.spark.cleaning import Placement, clean, shuffled
-from seglog.spark.cleaning_spec import RoundSpec
-from seglog.spark.cleaning_swap import finish_round
+from seglog.spark.cleaning_round import RoundSpec, finish_round
 from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics, broker_directory
 from tests.support.manual_clock import ManualClock

@@ -16,7 +16,9 @@ from seglog.errors import RefusedError
 from seglog.inspect.sizing import SizingRequest, size_partition
 from seglog.inspect.statistics import log_statistics
 from seglog.scan.listing import list_partition, resolve_paths
-from seglog.spark import jobs, tasks, verifying
+from seglog.spark import jobs, tasks
+from seglog.spark.exporting import export
+from seglog.spark.latest import latest
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_cli.app import run
@@ -57,9 +59,9 @@ def test_giants_are_verified_in_parts_by_several_tasks(
     path = damaged_copy(logs, tmp_path / "logs")
     alone = Verification(FS, resolve_paths(FS, [path]), VerifyOptions(jobs=1), SystemClock())
     expected = tuple(alone)
-    monkeypatch.setattr(verifying, "cores_of", lambda _: 100)
-    monkeypatch.setattr(verifying, "GIANT_BYTES", 10_000)
-    monkeypatch.setattr(verifying, "PART_BYTES", 10_000)
+    monkeypatch.setattr(jobs, "cores_of", lambda _: 100)
+    monkeypatch.setattr(jobs, "GIANT_BYTES", 10_000)
+    monkeypatch.setattr(jobs, "PART_BYTES", 10_000)
     monkeypatch.setattr(tasks, "_LEAST_TASK_BYTES", 10_000)
     monkeypatch.setattr(tasks, "_OPENING_BYTES", 0)
     ran: list[int] = []
@@ -92,7 +94,7 @@ def test_export_writes_every_record_by_topic_and_date(
     spark: SparkSession, read: Callable[..., DataFrame], logs: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "lake"
-    done = jobs.export(spark, [logs], output, {"maxPartitionBytes": "20000"})
+    done = export(spark, [logs], output, {"maxPartitionBytes": "20000"})
     back = spark.read.parquet(str(output))
     assert {"topic", "date"} <= set(back.columns)
     assert back.count() == done.rows == read(logs).count()
@@ -100,8 +102,8 @@ def test_export_writes_every_record_by_topic_and_date(
     got = back.selectExpr("topic", "partition", "offset", "key", "value").collect()
     assert {tuple(row) for row in got} == {tuple(row) for row in wanted}
     assert not list(output.glob("_staging*"))
-    with pytest.raises(RefusedError, match="holds something already"):
-        jobs.export(spark, [logs], output)
+    with pytest.raises(RefusedError, match="it is not empty"):
+        export(spark, [logs], output)
 
 
 def test_latest_is_the_last_value_of_each_key_without_tombstones(
@@ -112,7 +114,7 @@ def test_latest_is_the_last_value_of_each_key_without_tombstones(
         if row.key is not None:
             expected[row.topic, row.partition, bytes(row.key)] = (row.offset, row.value)
     live = {place: found for place, found in expected.items() if found[1] is not None}
-    rows = jobs.latest(spark, [logs]).collect()
+    rows = latest(spark, [logs]).collect()
     assert {(r.topic, r.partition, bytes(r.key)): (r.offset, r.value) for r in rows} == live
 
 
@@ -133,7 +135,7 @@ def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
     assert run(["spark", "export", "-o", str(tmp_path / "out"), str(logs / "orders-none-0")]) == 0
     assert run(["spark", "latest", "--limit", "3", "--json", str(logs / "orders-none-0")]) == 0
     assert run(["spark", "latest", "-o", str(logs), str(logs / "orders-none-0")]) == 12
-    assert "holds something already" in capsys.readouterr().err
+    assert "it is not empty" in capsys.readouterr().err
     assert run(["spark", "latest", str(other / "orders-none-0")]) == 1
     assert ".log: position" in capsys.readouterr().err
     assert run(["spark", "conf"]) == 0
@@ -141,7 +143,7 @@ def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
     assert run(["spark", "clean", str(logs / "orders-none-0")]) == 12
     refusal = capsys.readouterr().err  # the cluster's metadata beside the log makes the default known
     assert "orders-none is not compacted: its cleanup.policy is delete (Kafka's default: " in refusal
-    assert "lists the topic without a policy" in refusal
+    assert "lists the topic and says nothing else" in refusal
 
 
 def test_clean_with_an_output_commits_logs_that_the_commands_read(

@@ -71,7 +71,7 @@ def test_headers_go_and_come_back(spark: SparkSession, read: Callable[..., DataF
     ("query", "message"),
     [
         ("select 'k' key, 't' topic", "column 'value' is missing"),
-        ("select 'v' value", "give the option topic"),
+        ("select 'v' value", "set the option topic"),
         ("select 'v' value, 't' topic, 1.5D offset", "column 'offset' must be bigint"),
         ("select 'v' value, 't' topic, explode(array(5L, 4L)) offset", "row 1 of the task: offset 4 comes after"),
         ("select 'v' value, 'a/b' topic", "row 0 of the task"),

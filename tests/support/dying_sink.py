@@ -13,8 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from seglog.log import staged_append
-from seglog.spark.source import SeglogDataSource
-from seglog.spark.stream_sink import SeglogStreamWriter
+from seglog.spark.source import SeglogDataSource, SeglogStreamWriter
 
 
 def die_after(function: str, met: Path) -> None:

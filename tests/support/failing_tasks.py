@@ -23,10 +23,9 @@ from pyspark.sql.types import StructType
 from seglog.cleaner.round import CleanerOptions
 from seglog.format.tier_names import COMMITTED
 from seglog.scan.listing import resolve_paths
-from seglog.spark import cleaning, jobs
+from seglog.spark import cleaning, exporting
 from seglog.spark.session import session
-from seglog.spark.source import SeglogDataSource, SeglogReader
-from seglog.spark.stream_sink import SeglogWriter
+from seglog.spark.source import SeglogDataSource, SeglogReader, SeglogWriter
 from seglog.storage.local import LocalFileSystem
 from tests.support.compacted_directories import Topics
 from tests.support.manual_clock import ManualClock
@@ -129,7 +128,7 @@ def make_tasks_fail(home: Path) -> None:
     cleaning._merge = FirstAttempt("merge", home, kill=True).after_input(cleaning._merge)  # type: ignore[assignment]
     cleaning._rewrite = FirstAttempt("rewrite", home, kill=True).after_output(cleaning._rewrite)  # type: ignore[assignment]
     cleaning._whole = FirstAttempt("whole", home).after_result(cleaning._whole)  # type: ignore[assignment]
-    jobs._exported = FirstAttempt("export", home).after_result(jobs._exported)  # type: ignore[assignment]
+    exporting._exported = FirstAttempt("export", home).after_result(exporting._exported)  # type: ignore[assignment]
 
 
 def main(home: Path) -> None:
@@ -155,7 +154,7 @@ def main(home: Path) -> None:
         found = cleaning.clean(spark, targets, lambda _: TOPICS, CLOCK, options, placement=placement)
         outcomes += [type(outcome).__name__ for outcome in found]
     count = spark.read.format("seglog").option("maxPartitionBytes", "2000").load(str(home / "read")).count()
-    exported = jobs.export(spark, [home / "read"], home / "lake").rows
+    exported = exporting.export(spark, [home / "read"], home / "lake").rows
     # out of Parquet, as a task that also read would have failed before it wrote
     rows = spark.read.parquet(str(home / "lake")).drop("date").repartitionById(2, "partition")
     rows = rows.sortWithinPartitions("partition", "offset")

@@ -144,10 +144,10 @@ def cleaned(given: Input) -> None:
 
 
 def cleaned_by_stages(given: Input) -> None:
-    from seglog.spark.cleaning_blobs import object_blob
-    from seglog.spark.cleaning_merge import MergeSpace
-    from seglog.spark.cleaning_spec import RoundSpec
+    from seglog.spark.cleaning_round import RoundSpec
     from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group
+    from seglog.spark.key_merge import MergeSpace
+    from seglog.spark.keys import object_blob
 
     log = _opened(given)
     fs = log.fs

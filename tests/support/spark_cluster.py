@@ -20,6 +20,7 @@ from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs
 from seglog.spark.files import files_of
+from seglog.spark.latest import latest
 from seglog.spark.library import clean
 from seglog.verification.verify import Level, VerifyOptions
 
@@ -95,7 +96,7 @@ def results(spark: SparkSession, url: str, options: dict[str, str]) -> dict[str,
         "statistics": [repr(one.log) for one in jobs.statistics(spark, listings, store=store)],
         "latest": sorted(
             repr((row.topic, row.partition, row.offset, row.key, row.value))
-            for row in jobs.latest(spark, [parse_location(url)], options).collect()
+            for row in latest(spark, [parse_location(url)], options).collect()
         ),
     }
 

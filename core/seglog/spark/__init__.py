@@ -1,7 +1,7 @@
 """Distributed reading, writing and cleaning with PySpark (extra `spark`).
 
-`session()` gives a session in which `format("seglog")` is known; `configuration()` what it sets, and why. `clean` and
-`verify` are those of one machine, over many tasks.
+`session()` returns a session that knows `format("seglog")`; `configuration()` lists what it sets, and why. `clean` and
+`verify` are the functions of one machine, spread over many tasks.
 """
 
 from seglog.spark.library import clean, verify

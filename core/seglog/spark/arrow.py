@@ -1,16 +1,23 @@
-"""Records of a split as Arrow batches with the exact schema that Spark checks (view `records`).
+"""The rows of a split as Arrow batches with the exact schema that Spark checks, in each view.
 
-1. Walk each piece; drop control batches and those of aborted transactions before anything is decoded.
-2. Decode to columns, cut to the wanted offsets, and cut into batches of 16 k rows or 8 MiB of keys, values and
-   headers, whichever comes first: a batch of 1 MiB values must not become gigabytes.
-3. Each column is built by one copy into a fresh buffer (`kernels.gather`), never through Python objects.
+Records:
 
-A batch whose records do not decode gives none of them: with `onCorrupt` skip all of it is skipped.
+1. Walk each piece; drop control batches and those of aborted transactions before decoding anything.
+2. Decode to columns, keep the wanted offsets, and cut into batches of 16 k rows or 8 MiB of keys, values and headers,
+   whichever comes first, so that a batch of 1 MiB values does not grow to gigabytes.
+3. Build each column by one copy into a fresh buffer (`kernels.gather`), never through Python objects.
+
+A batch whose records do not decode yields none of them: with `onCorrupt` skip it is skipped as a whole.
+
+The view `findings` lists exactly what reading with `onCorrupt` skip leaves out, and torn tails: one row per damaged
+range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,26 +26,75 @@ from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.kernels import gather
 from seglog.layout import INT64_MAX
+from seglog.model import Compression
+from seglog.spark.files import files_of
 from seglog.spark.options import ReadOptions
-from seglog.spark.reading import CONTENTS, Batches, Damage, damage_at, handle, not_shown, walk_piece
-from seglog.spark.schema import Field, arrow_schema
+from seglog.spark.reading import (
+    CHECKSUM,
+    CONTENTS,
+    Batches,
+    Damage,
+    ReplacedError,
+    as_it_is,
+    damage_at,
+    handle,
+    not_shown,
+    walk_file,
+    walk_piece,
+)
+from seglog.spark.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
 from seglog.spark.splits import SegmentPiece, Split
+from seglog.spark.tasks import settle
 from seglog.spark.where import ALL, Range
 from seglog.storage.filesystem import FileSystem
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 8 << 20
 
-# Beyond these a timestamp in milliseconds has no microseconds in 64 bits; it becomes null.
+# A timestamp in milliseconds beyond these does not fit 64 bits of microseconds; it becomes null.
 _MOST_MILLISECONDS = INT64_MAX // 1000
+_CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
+
+Rows = tuple[str, Mapping[str, Any]]  # the file that the rows are about, and their columns
+
+
+def read_split(split: Split | None, projection: Sequence[Field], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """In a task: yields the rows of a split. Spark makes one partition without a split of no splits at all."""
+    settle()
+    if split is not None:
+        yield from split_batches(files_of(options.store), split, projection, options)
+
+
+def split_batches(
+    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a split in the view of the options, as Arrow batches with the schema of `projection`."""
+    if options.view == RECORDS:
+        yield from record_batches(fs, split, projection, options)
+        return
+    schema = arrow_schema(projection)
+    for piece in split.pieces:
+        for path, columns in _VIEWS[options.view](fs, piece, options):
+            place = {"topic": piece.topic, "partition": piece.partition, "segment": path}
+            rows = len(next(iter(columns.values())))
+            arrays = []
+            for wanted, target in zip(projection, schema, strict=True):
+                found: Any = columns.get(wanted.column)
+                values: Any = [place[wanted.column]] * rows if found is None else found
+                is_list = isinstance(values, list)
+                arrays.append(pa.array(values, type=target.type) if is_list else values.cast(target.type))
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+# --- records --------------------------------------------------------------------------------------------------
 
 
 def record_batches(
     fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a split, in order, with the columns of `projection`.
+    """Yields the records of a split, in order, with the columns of `projection`.
 
-    Raises CorruptRecordError at damage unless `onCorrupt` is skip, and RefusedError for a file that changed.
+    Raises CorruptRecordError at damage unless `onCorrupt` is skip, and the errors of `walk_piece`.
     """
     for piece in split.pieces:
         shown = ArrowRows(piece, projection)
@@ -47,24 +103,43 @@ def record_batches(
 
 
 class ArrowRows:
-    """Records of one piece as Arrow batches with the columns of `projection`."""
+    """Converts records of one piece to Arrow batches with the columns of `projection`."""
 
     def __init__(self, piece: SegmentPiece, projection: Sequence[Field]) -> None:
         self._projection, self._schema = projection, arrow_schema(projection)
-        self._constants = _Constants(piece)
+        # columns with one value throughout the piece, made once and sliced
+        self._topic = _repeated_text(piece.topic)
+        self._partition = pa.array(np.full(BATCH_ROWS, piece.partition, dtype=np.int32))
 
     def of(self, records: Records) -> Iterator[pa.RecordBatch]:
         for first, stop in cuts(records.rows):
             part = Records(records.arena, records.rows[first:stop], records.batches, records.status)
-            arrays = [_COLUMNS[field.column](part, self._constants) for field in self._projection]
+            arrays = [self._column(field.column, part) for field in self._projection]
             if arrays:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             else:
                 yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
 
+    def _column(self, name: str, records: Records) -> pa.Array:
+        rows = records.rows
+        match name:
+            case "key" | "value":
+                return spans(records.arena, rows[f"{name}_position"], rows[f"{name}_size"])
+            case "topic":
+                return self._topic.slice(0, len(rows))
+            case "partition":
+                return self._partition.slice(0, len(rows))
+            case "offset":
+                return pa.array(np.ascontiguousarray(rows["offset"]))
+            case "timestamp":
+                return timestamps(rows["timestamp"])
+            case "timestampType":
+                return pa.array(timestamp_types(records.batches)[rows["batch"]])
+        return headers(records)
+
 
 def records_of(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Records]:
-    """What a consumer sees of a piece, as columns; damage is handled by the options."""
+    """Yields the records of a piece that a consumer sees, as columns. Handles damage by the options."""
     for step in walk_piece(fs, piece, options):
         if isinstance(step, Damage):
             handle(step, options)
@@ -77,7 +152,7 @@ def records_of(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Ite
 
 
 def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
-    """The shown records of good batches, cut to the wanted offsets and times, and the batches that do not decode."""
+    """Yields the visible records of good batches within the wanted offsets and times, and undecodable batches."""
     piece = step.piece
     batches = step.batches[~not_shown(step.batches, piece.aborted)]
     if times != ALL:
@@ -93,13 +168,13 @@ def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
             if offsets.min() < piece.first_offset or offsets.max() >= piece.stop_offset:
                 rows = rows[(offsets >= piece.first_offset) & (offsets < piece.stop_offset)]
         if times != ALL and len(rows):
-            stamps = rows["timestamp"]  # a record without one fulfils no condition, as in SQL
+            stamps = rows["timestamp"]  # as in SQL, a record without one meets no condition
             rows = rows[(stamps >= max(times.first, 0)) & (stamps < times.stop)]
         yield Records(records.arena, rows, records.batches, records.status)
 
 
 def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Runs (first, stop) of at most BATCH_ROWS rows and about BATCH_BYTES; a larger record has a run of its own."""
+    """Yields runs (first, stop) of at most BATCH_ROWS rows and about BATCH_BYTES; a larger record is one run."""
     if len(rows) <= BATCH_ROWS and int(rows["size"].sum(dtype=np.int64)) <= BATCH_BYTES:
         yield 0, len(rows)
         return
@@ -113,12 +188,7 @@ def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
         first = stop
 
 
-class _Constants:
-    """Columns that are one value throughout a piece, made once and sliced."""
-
-    def __init__(self, piece: SegmentPiece) -> None:
-        self.topic = _repeated_text(piece.topic)
-        self.partition = pa.array(np.full(BATCH_ROWS, piece.partition, dtype=np.int32))
+# --- columns --------------------------------------------------------------------------------------------------
 
 
 def _repeated_text(text: str) -> pa.Array:
@@ -128,11 +198,8 @@ def _repeated_text(text: str) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), BATCH_ROWS, buffers)
 
 
-# --- columns --------------------------------------------------------------------------------------------------
-
-
 def spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> pa.Array:
-    """A binary array of spans of `arena`; a negative size is null."""
+    """Returns a binary array of spans of `arena`; a negative size is null."""
     count = len(positions)
     total = int(np.maximum(sizes, 0).sum(dtype=np.int64))
     out, offsets = np.empty(total, dtype=np.uint8), np.empty(count + 1, dtype=np.int32)
@@ -143,7 +210,7 @@ def spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> pa.Arr
 
 
 def timestamps(milliseconds: np.ndarray) -> pa.Array:
-    """Epoch milliseconds as Spark's timestamps; what 64 bits of microseconds cannot hold is null."""
+    """Converts epoch milliseconds to Spark's timestamps; one that 64 bits of microseconds cannot hold becomes null."""
     kind = pa.timestamp("us", "UTC")
     if not len(milliseconds) or -_MOST_MILLISECONDS <= milliseconds.min() <= milliseconds.max() <= _MOST_MILLISECONDS:
         return pa.array(milliseconds * 1000).view(kind)
@@ -152,14 +219,14 @@ def timestamps(milliseconds: np.ndarray) -> pa.Array:
 
 
 def timestamp_types(batches: np.ndarray) -> np.ndarray:
-    """Kafka's id of each batch's timestamp type (int32): -1 none (magic 0), 0 create time, 1 log append time."""
+    """Returns Kafka's id of each batch's timestamp type (int32): -1 none (magic 0), 0 create, 1 log append."""
     types: np.ndarray = ((batches["attributes"] & layout.TIMESTAMP_TYPE_MASK) != 0).astype(np.int32)
     types[batches["magic"] == 0] = -1
     return types
 
 
 def headers(records: Records) -> pa.Array:
-    """array<struct<key:string,value:binary>>, null for a record without headers. Keys are UTF-8, mended where not."""
+    """Returns array<struct<key:string,value:binary>>, null for a record without headers. Keys become valid UTF-8."""
     rows, arena = records.rows, records.arena
     count, places = len(rows), (rows["headers_position"], rows["header_count"], rows["position"] + rows["size"])
     total, key_bytes, value_bytes = gather.measure_headers(arena, *places)
@@ -191,18 +258,147 @@ def _text(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
     return array
 
 
-def _timestamp_type(records: Records, _: _Constants) -> pa.Array:
-    types = timestamp_types(records.batches)
-    return pa.array(types[records.rows["batch"]])
+# --- the view batches -----------------------------------------------------------------------------------------
 
 
-_COLUMNS: dict[str, Callable[[Records, _Constants], pa.Array]] = {
-    "key": lambda records, _: spans(records.arena, records.rows["key_position"], records.rows["key_size"]),
-    "value": lambda records, _: spans(records.arena, records.rows["value_position"], records.rows["value_size"]),
-    "topic": lambda records, constants: constants.topic.slice(0, len(records)),
-    "partition": lambda records, constants: constants.partition.slice(0, len(records)),
-    "offset": lambda records, _: pa.array(np.ascontiguousarray(records.rows["offset"])),
-    "timestamp": lambda records, _: timestamps(records.rows["timestamp"]),
-    "timestampType": _timestamp_type,
-    "headers": lambda records, _: headers(records),
+def _batches(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
+    for step in walk_piece(fs, piece, options):
+        if isinstance(step, Batches) and len(step.batches):
+            yield step.piece.path, _batch_columns(step.batches)
+        elif isinstance(step, Damage):
+            handle(step, options)
+
+
+def _batch_columns(batches: np.ndarray) -> Mapping[str, Any]:
+    attributes, v2 = batches["attributes"], batches["magic"] >= 2
+    horizon = v2 & ((attributes & layout.DELETE_HORIZON_MASK) != 0)
+    no_time = batches["magic"] == 0
+    plain = {name: pa.array(np.ascontiguousarray(batches[column])) for name, column in _PLAIN.items()}
+    return {
+        **plain,
+        "magic": pa.array(batches["magic"].astype(np.int32)),
+        "count": pa.array(batches["count"], mask=~v2),
+        "codec": pa.array(_CODECS[attributes & layout.CODEC_MASK]),
+        "timestampType": pa.array(timestamp_types(batches)),
+        "maxTimestamp": _masked(timestamps(batches["max_timestamp"]), no_time),
+        "deleteHorizon": _masked(timestamps(batches["base_timestamp"]), ~horizon),
+        "isTransactional": pa.array(v2 & ((attributes & layout.TRANSACTIONAL_MASK) != 0)),
+        "isControl": pa.array(v2 & ((attributes & layout.CONTROL_MASK) != 0)),
+        "isValid": pa.array(np.full(len(batches), True)),
+    }
+
+
+_PLAIN = {
+    "position": "position",
+    "size": "size",
+    "baseOffset": "base_offset",
+    "lastOffset": "last_offset",
+    "leaderEpoch": "leader_epoch",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "baseSequence": "base_sequence",
+    "crc": "crc",
+}
+
+
+def _masked(array: pa.Array, hidden: np.ndarray) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.if_else(pa.array(hidden), pa.scalar(None, array.type), array)
+
+
+# --- the view segments ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Summary:
+    """Totals of a segment, added up batch by batch."""
+
+    piece: SegmentPiece
+    batches: int = 0
+    records: int = 0
+    has_legacy: bool = False
+    damaged: int = 0
+    next_offset: int = field(init=False)
+    valid_bytes: int = 0
+    max_timestamp: int = -1
+
+    def __post_init__(self) -> None:
+        self.next_offset = self.piece.base_offset
+
+    def add(self, batches: np.ndarray) -> None:
+        legacy = batches["magic"] < 2
+        self.batches += len(batches)
+        self.records += int(batches["count"][~legacy].sum(dtype=np.int64))
+        self.has_legacy = self.has_legacy or bool(legacy.any())
+        self.next_offset = int(batches["last_offset"][-1]) + 1
+        self.valid_bytes = int(batches["position"][-1]) + int(batches["size"][-1])
+        self.max_timestamp = max(self.max_timestamp, int(batches["max_timestamp"].max()))
+
+
+def _segments(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
+    """Yields the planned segment, or the file that replaced it; nothing if it was merged into another segment."""
+    while True:
+        summary = _Summary(piece)
+        try:
+            for step in walk_file(fs, piece, options):
+                if isinstance(step, Batches) and len(step.batches):
+                    summary.add(step.batches)
+                elif isinstance(step, Damage):
+                    summary.damaged += step.kind == CHECKSUM
+        except ReplacedError:
+            now = as_it_is(fs, piece)
+            if now is None:
+                for _ in walk_piece(fs, piece, options):
+                    pass  # raises if its offsets are gone
+                return
+            piece = now
+            continue
+        yield piece.path, _segment_columns(piece, summary)
+        return
+
+
+def _segment_columns(piece: SegmentPiece, summary: _Summary) -> Mapping[str, Any]:
+    stamp = np.array([summary.max_timestamp], dtype=np.int64)
+    return {
+        "baseOffset": [piece.base_offset],
+        "nextOffset": [summary.next_offset],
+        "size": [piece.size],
+        "validBytes": [summary.valid_bytes],
+        "modified": timestamps(np.array([piece.modified_ns // 1_000_000], dtype=np.int64)),
+        "isActive": [piece.active],
+        "batches": [summary.batches],
+        "records": [None if summary.has_legacy else summary.records],
+        "damagedBatches": [summary.damaged],
+        "maxTimestamp": _masked(timestamps(stamp), stamp < 0),
+        "hasOffsetIndex": [piece.indexes[0]],
+        "hasTimeIndex": [piece.indexes[1]],
+        "hasTransactionIndex": [piece.indexes[2]],
+    }
+
+
+# --- the view findings ----------------------------------------------------------------------------------------
+
+
+def _findings(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
+    for step in walk_piece(fs, piece, options):
+        found = [part for part in ([step] if isinstance(step, Damage) else decoded(step)) if isinstance(part, Damage)]
+        if found:
+            yield (
+                found[0].path,
+                {
+                    "position": [damage.position for damage in found],
+                    "size": [damage.size for damage in found],
+                    "firstOffset": [damage.first_offset for damage in found],
+                    "lastOffset": [damage.last_offset for damage in found],
+                    "kind": [damage.kind for damage in found],
+                    "reason": [damage.reason for damage in found],
+                },
+            )
+
+
+_VIEWS: dict[str, Callable[[FileSystem, SegmentPiece, ReadOptions], Iterator[Rows]]] = {
+    BATCHES: _batches,
+    SEGMENTS: _segments,
+    FINDINGS: _findings,
 }

@@ -1,13 +1,13 @@
-"""`clean` on Spark: many directories, a task each; a giant one over all tasks (Kafka: LogCleaner).
+"""`clean` on Spark: many partitions, a task each; a giant one over all tasks (Kafka: LogCleaner).
 
 1. The driver takes each log directory's lock, opens the logs and fixes their rounds, as `seglog clean` does.
 2. Rounds that fit a task run side by side, the largest first: the single-node cleaner, up to the swap. A giant one is
    a job of its own: the three stages of `cleaning_stages`, with the exact keys exchanged as blobs.
-3. The driver checks and swaps (`cleaning_swap`) and writes the checkpoint.
+3. The driver checks and swaps (`cleaning_round`) and writes the checkpoint.
 
-Tasks only read, and write to a staging directory of their attempt: retries, speculation and lost executors harm
-nothing. The files are those of `seglog clean`, byte for byte. All executors must see the directories under the same
-paths: `local[*]`, or a shared file system.
+Tasks only read, and write to a staging directory of their attempt, so retries, speculation and lost executors do no
+harm. The files are those of `seglog clean`, byte for byte. All executors must see the directories under the same paths:
+`local[*]`, or a shared file system.
 """
 
 from __future__ import annotations
@@ -44,12 +44,18 @@ from seglog.operations.clean import (
     write_end,
 )
 from seglog.scan.listing import Target
-from seglog.spark.cleaning_blobs import object_blob, opened
-from seglog.spark.cleaning_delivery import SegmentCopy
-from seglog.spark.cleaning_merge import ENTRY_BYTES, MEMORY_BYTES, MergeSpace
-from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome, packed
+from seglog.spark.cleaning_round import (
+    RoundSpec,
+    SegmentCopy,
+    TaskOutcome,
+    check_space,
+    finish_round,
+    make_staging,
+    remove_staging,
+)
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
-from seglog.spark.cleaning_swap import check_space, finish_round, make_staging, remove_staging
+from seglog.spark.key_merge import ENTRY_BYTES, MEMORY_BYTES, MergeSpace
+from seglog.spark.keys import object_blob, opened
 from seglog.spark.tasks import (
     ROW,
     Watch,
@@ -60,6 +66,7 @@ from seglog.spark.tasks import (
     distributed,
     in_batches,
     local_directory,
+    packed,
     rows,
     run_tasks,
     settle,
@@ -74,11 +81,11 @@ if TYPE_CHECKING:
 
 Plan = Literal["auto", "directory", "shuffle"]
 
-# Below this one core is done within some seconds, and a job of three stages gains nothing.
+# One core cleans less than this within seconds, and a job of three stages gains nothing.
 GIANT_BYTES = 2 << 30
-# About 5 million records of 200 bytes, 500 MiB of keys and table in a reducer (core/SPARK.md).
+# About 5 million records of 200 bytes: 500 MiB of keys and table in a reducer (core/SPARK.md).
 BYTES_PER_REDUCER = 1 << 30
-# Of a log with many offsets and few bytes, compressed well or with gaps: no more reducers than one for so much.
+# For a log with many offsets in few bytes (well compressed, or with gaps): at most one reducer for this much.
 _LEAST_BYTES_PER_REDUCER = 16 << 20
 _ENTRY_ESTIMATE = ENTRY_BYTES + 2 * 16  # with a key of 16 bytes
 _SEED_BYTES = 32
@@ -86,9 +93,9 @@ _SEED_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which plan a round gets: `auto` goes by `giant_bytes`; `reducers` 0 goes by the bytes and offsets to clean.
+    """The choice of plan for a round: `auto` decides by `giant_bytes`; `reducers` 0 by the bytes and offsets to clean.
 
-    A reducer holds keys and table in `reducer_memory_bytes`; what is more goes to Spark's local directory.
+    A reducer holds keys and table in `reducer_memory_bytes`; beyond that they go to Spark's local directory.
     """
 
     plan: Plan = "auto"
@@ -97,19 +104,19 @@ class Placement:
     reducer_memory_bytes: int = MEMORY_BYTES
 
     def check(self, options: CleanerOptions) -> None:
-        """UnsupportedError when the plan cannot be carried out with these options."""
+        """Raises UnsupportedError if the plan is impossible with these options."""
         if self.plan == "shuffle" and not _can_be_split(options):
-            raise UnsupportedError("rounds with another strategy than offset, or with --expire, run in one task each")
+            raise UnsupportedError("rounds with a strategy other than offset, or with --expire, run in one task each")
 
     def is_giant(self, spec: RoundSpec, all_bytes: int, cores: int) -> bool:
-        """Whether a round is split over tasks: it could be, and would otherwise keep one core busy after the others."""
+        """True if a round is split over tasks: it can be, and would otherwise keep one core busy after the others."""
         if self.plan != "auto":
             return self.plan == "shuffle"
         straggler = spec.plan.source_bytes > self.giant_bytes and spec.plan.source_bytes * cores > all_bytes
         return _can_be_split(spec.plan.options) and spec.group_count > 1 and straggler
 
     def reducers_for(self, spec: RoundSpec, cores: int) -> int:
-        """How many reducers share the keys of a round: so many that each should hold its own in memory."""
+        """Returns how many reducers share the keys of a round, so that each should hold its own in memory."""
         source_bytes = spec.plan.source_bytes
         by_bytes = -(-source_bytes // BYTES_PER_REDUCER)
         entries = spec.plan.first_uncleanable_offset - spec.plan.first_dirty_offset
@@ -123,21 +130,13 @@ def _can_be_split(options: CleanerOptions) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A log to clean now: one that was named has its plan, one that a manager chose is `found` by it."""
+    """A log to clean now: a named one comes with its plan, one that a manager chose with what it `found`."""
 
     directory: LogDirectory
     log: Log
     plan: RoundPlan | None = None
     manager: CleanerManager | None = None
     found: LogToClean | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A round, fixed."""
-
-    due: _Due
-    spec: RoundSpec
 
 
 def clean(
@@ -151,10 +150,10 @@ def clean(
     fs: FileSystem | None = None,
     watch: Watch | None = None,
 ) -> Iterator[Outcome]:
-    """Cleans what `targets` name, by the rules of `operations.clean.clean`, many logs at a time.
+    """Cleans the targets by the rules of `operations.clean.clean`, many logs at a time.
 
-    Raises before anything is changed as that does, and UnsupportedError for a placement that cannot be. An error within
-    one partition is its `CleaningFailure`.
+    Raises the same errors before anything is changed, and UnsupportedError for an impossible placement. An error within
+    one partition becomes its `CleaningFailure`.
     """
     files, placed = fs or LocalFileSystem(), placement or Placement()
     placed.check(options)
@@ -182,7 +181,7 @@ def clean(
 def _named(
     directory: LogDirectory, request: Request, clock: Clock, options: CleanerOptions, due: list[_Due]
 ) -> Iterator[Cleaned | CleaningFailure]:
-    """Opens partitions that were named, and adds those with something to clean to `due`."""
+    """Opens the named partitions, and adds those with something to clean to `due`."""
     for path in request.named:
         try:
             planned = plan_named(directory, path, clock, options, check_space)
@@ -209,48 +208,34 @@ def _run(
     placement: Placement,
     watch: Watch | None,
 ) -> Iterator[Outcome]:
-    work: list[_Work] = []
+    work: list[tuple[_Due, RoundSpec]] = []
     try:
         for wanted in due:
             try:
-                work.append(_prepared(wanted, clock, options))
+                work.append((wanted, _prepared(wanted, clock, options)))
             except SeglogError as error:
                 yield _failed(wanted, error)
-        cores, all_bytes = cores_of(spark), sum(one.spec.plan.source_bytes for one in work)
-        giants = [one for one in work if placement.is_giant(one.spec, all_bytes, cores)]
-        others = sorted((one for one in work if one not in giants), key=lambda one: -one.spec.plan.source_bytes)
-        for one, outcome in zip(others, try_tasks(spark, [one.spec for one in others], _whole, watch), strict=True):
-            yield _finished(one, [outcome], clock, options)
-        for one in giants:
-            try:
-                reducers = placement.reducers_for(one.spec, cores)
-                outcomes = shuffled(spark, one.spec, reducers, watch, placement.reducer_memory_bytes)
-            except SeglogError as error:
-                yield _failed(one.due, error)
-                continue
-            yield _finished(one, outcomes, clock, options)
+        for i, outcomes in _rewritten(spark, [spec for _, spec in work], placement, watch):
+            yield _finished(*work[i], outcomes, clock, options)
     finally:
-        for one in work:
-            remove_staging(one.due.log.fs, one.spec)
+        for one, spec in work:
+            remove_staging(one.log.fs, spec)
 
 
-def _prepared(due: _Due, clock: Clock, options: CleanerOptions) -> _Work:
+def _prepared(due: _Due, clock: Clock, options: CleanerOptions) -> RoundSpec:
     log, plan = due.log, due.plan
     if plan is None:
         plan = plan_round(log, options, clock, None if due.found is None else due.found.first_dirty_offset)
         check_space(log, plan)
     roll_as_planned(log, plan)
-    return _Work(due, RoundSpec.of(log.fs, plan, make_staging(log.fs, log.directory), os.urandom(_SEED_BYTES)))
+    return RoundSpec.of(log.fs, plan, make_staging(log.fs, log.directory), os.urandom(_SEED_BYTES))
 
 
-def _whole(spec: RoundSpec) -> TaskOutcome:
-    return rewrite_round(LocalFileSystem(), spec, attempt_id(), local_directory())
-
-
-def _finished(work: _Work, outcomes: list[TaskOutcome], clock: Clock, options: CleanerOptions) -> Outcome:
-    due = work.due
+def _finished(
+    due: _Due, spec: RoundSpec, outcomes: Sequence[TaskOutcome | SeglogError], clock: Clock, options: CleanerOptions
+) -> Outcome:
     try:
-        result = finish_round(due.log, work.spec, outcomes, clock)
+        result = finish_round(due.log, spec, outcomes, clock)
         write_end(due.directory, due.log, result)
     except SeglogError as error:
         return _failed(due, error)
@@ -265,33 +250,52 @@ def _failed(due: _Due, error: SeglogError) -> CleaningFailure:
     return CleaningFailure(due.log.directory, error)
 
 
-# --- into new objects -----------------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SparkTasks:
-    """The tasks of `cleaning_objects` on Spark: small rounds side by side, a giant one over all tasks."""
+    """The tasks of `cleaning_objects` on Spark."""
 
     spark: SparkSession
     placement: Placement
     watch: Watch | None = None
 
     def rewrite(self, specs: Sequence[RoundSpec]) -> list[list[TaskOutcome]]:
-        cores, all_bytes = cores_of(self.spark), sum(spec.plan.source_bytes for spec in specs)
-        giants = {i for i, spec in enumerate(specs) if self.placement.is_giant(spec, all_bytes, cores)}
-        others = sorted(set(range(len(specs))) - giants, key=lambda i: -specs[i].plan.source_bytes)
-        outcomes = try_tasks(self.spark, [specs[i] for i in others], _whole, self.watch)
-        found: dict[int, list[TaskOutcome]] = {i: [outcome] for i, outcome in zip(others, outcomes, strict=True)}
-        for i in giants:
-            reducers, memory_bytes = self.placement.reducers_for(specs[i], cores), self.placement.reducer_memory_bytes
-            found[i] = shuffled(self.spark, specs[i], reducers, self.watch, memory_bytes)
+        """Returns the outcomes of each round's tasks. Raises the first error of a task."""
+        found: dict[int, list[TaskOutcome]] = {}
+        for i, outcomes in _rewritten(self.spark, specs, self.placement, self.watch):
+            found[i] = []
+            for outcome in outcomes:
+                if isinstance(outcome, SeglogError):
+                    raise outcome
+                found[i].append(outcome)
         return [found[i] for i in range(len(specs))]
 
     def run(self, items: Sequence[SegmentCopy], body: Callable[[SegmentCopy], Any]) -> list[Any]:
         return run_tasks(self.spark, items, body, self.watch)
 
 
-# --- the giant ------------------------------------------------------------------------------------------------
+def _rewritten(
+    spark: SparkSession, specs: Sequence[RoundSpec], placement: Placement, watch: Watch | None
+) -> Iterator[tuple[int, Sequence[TaskOutcome | SeglogError]]]:
+    """Yields (index, outcomes) of each round: first the small ones, which run side by side, then each giant one."""
+    cores, all_bytes = cores_of(spark), sum(spec.plan.source_bytes for spec in specs)
+    giants = [i for i, spec in enumerate(specs) if placement.is_giant(spec, all_bytes, cores)]
+    others = sorted(set(range(len(specs))) - set(giants), key=lambda i: -specs[i].plan.source_bytes)
+    for i, outcome in zip(others, try_tasks(spark, [specs[i] for i in others], _whole, watch), strict=True):
+        yield i, [outcome]
+    for i in giants:
+        reducers = placement.reducers_for(specs[i], cores)
+        try:
+            outcomes = shuffled(spark, specs[i], reducers, watch, placement.reducer_memory_bytes)
+        except SeglogError as error:
+            outcomes = [error]
+        yield i, outcomes
+
+
+def _whole(spec: RoundSpec) -> TaskOutcome | SeglogError:
+    return rewrite_round(LocalFileSystem(), spec, attempt_id(), local_directory())
 
 
 def shuffled(
@@ -300,8 +304,8 @@ def shuffled(
     reducers: int,
     watch: Watch | None = None,
     reducer_memory_bytes: int = MEMORY_BYTES,
-) -> list[TaskOutcome]:
-    """The three stages of one round as one Spark job; what `finish_round` takes."""
+) -> list[TaskOutcome | SeglogError]:
+    """Runs the three stages of one round as one Spark job. Returns the outcomes for `finish_round`."""
     from pyspark.sql.functions import col
 
     groups = spec.group_count

@@ -1,12 +1,12 @@
-"""Cleaning logs where they lie, into new objects below a new prefix: no rename, no lock, no shared file system.
+"""Cleans logs where they are into new objects below a new prefix: no rename, no lock, no shared file system.
 
 1. The driver opens each log over an overlay, as a dry run of `seglog clean` does, and fixes its round there.
-2. Tasks read the source through the URL, write cleaned segments to their executor's own disk, and put them into places
-   of their own below the prefix. What stays as it is, tasks copy.
-3. The driver looks whether every source is still the same, and commits all partitions by one manifest.
+2. Tasks read the source through its URL, write cleaned segments to their executor's own disk, and put them into places
+   of their own below the prefix. Tasks also copy what is not rewritten.
+3. The driver checks that every source is unchanged, and commits all partitions by one manifest.
 
-Until step 3 nobody sees anything: a driver that dies, a task that runs twice, a partition that cannot be cleaned leave
-objects that no manifest names (`seglog tiers` shows them). The files are those of `seglog clean`, byte for byte.
+Nothing is visible before step 3. If the driver dies, a task runs twice or a partition cannot be cleaned, objects remain
+that no manifest names (`seglog tiers` shows them). The files are those of `seglog clean`, byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seglog.cleaner.output import CleanerStats, CleaningResult
 from seglog.cleaner.round import CleanerOptions, RoundPlan, plan_round
 from seglog.clock import Clock
 from seglog.configuration.settings import DirectorySettings
-from seglog.errors import RefusedError
+from seglog.errors import RefusedError, SeglogError
 from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment
 from seglog.log.directory import LogDirectory
@@ -42,8 +42,17 @@ from seglog.operations.clean import (
 )
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
-from seglog.spark.cleaning_delivery import Delivery, SegmentCopy, copied
-from seglog.spark.cleaning_spec import Identity, RoundSpec, TaskOutcome, check_unchanged, identity_of, staged_groups
+from seglog.spark.cleaning_round import (
+    Delivery,
+    Identity,
+    RoundSpec,
+    SegmentCopy,
+    TaskOutcome,
+    check_unchanged,
+    copied,
+    identity_of,
+    staged_groups,
+)
 from seglog.spark.files import files_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
@@ -63,25 +72,25 @@ from seglog.tiers.view import see_tiers
 
 _NO_STAGING = Path()  # each task has its own
 _SEED_BYTES = 32
-_COMPARED_BYTES = 16 << 20  # an index; no log is made anew
+_COMPARED_BYTES = 16 << 20  # enough for an index; opening never makes a log anew
 _READ_BY_TASKS = (FileKind.LOG, FileKind.TRANSACTION_INDEX)
 
 
 class Tasks(Protocol):
-    """Where the work is done: Spark, or in tests this process."""
+    """Runs the work: in Spark, or for tests in this process."""
 
-    def rewrite(self, specs: Sequence[RoundSpec]) -> list[list[TaskOutcome]]:
-        """The outcomes of each round's tasks."""
+    def rewrite(self, specs: Sequence[RoundSpec]) -> Sequence[Sequence[TaskOutcome | SeglogError]]:
+        """Returns the outcomes of each round's tasks."""
         ...
 
     def run(self, items: Sequence[SegmentCopy], body: Callable[[SegmentCopy], Any]) -> list[Any]:
-        """`body` of each; raises the first SeglogError of a task."""
+        """Returns `body` of each item. Raises the first SeglogError of a task."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What is cleaned, as a user named it, and the new prefix that takes the output."""
+    """The sources as the user named them, and the new prefix for the output."""
 
     sources: Sequence[Path]
     output: Path
@@ -90,7 +99,7 @@ class Destination:
 
 @dataclass(slots=True)
 class _Work:
-    """A log that is open over an overlay, its round, and what a manifest will say of it."""
+    """A log open over an overlay, its round, and its future entry in the manifest."""
 
     delivery: Delivery
     source: FileSystem
@@ -117,13 +126,12 @@ def clean_into(
     options: CleanerOptions,
     seen: tuple[FileSystem, Sequence[Path]] | None = None,
 ) -> list[Outcome]:
-    """Cleans logs into a prefix that is new: partitions that are named, of a log directory all that are compacted.
+    """Cleans logs into a new prefix: named partitions, and every compacted partition of a named log directory.
 
-    `seen` shows the sources that lie in a tier, and says where, as `tiers.view.see_tiers` gives it; without it they are
-    looked for.
+    `seen` is what `tiers.view.see_tiers` returns for the sources; without it, `see_tiers` is called.
 
-    RefusedError where the output is not new, lies among the sources, or a source has changed; whatever
-    `operations.clean.clean` raises of a log. Then nothing was committed.
+    Raises RefusedError if the output is not new, is among the sources, or a source has changed, and the errors of
+    `operations.clean.clean` for a log. Then nothing is committed.
     """
     files = files_of(to.store)
     require_new(files, to.output)
@@ -147,10 +155,13 @@ def clean_into(
     _require_unchanged(work)
     if work:
         commit(files, to.output, None, [_described(files, one) for one in work], clock)
-    return [*outcomes, *map(_outcome, work)]
+    for one in work:
+        assert one.result is not None  # from the plan, or from its tasks
+        outcomes.append(Cleaned(one.directory.parent, one.result, one.active_bytes))
+    return outcomes
 
 
-# --- the driver's look at the logs ----------------------------------------------------------------------------
+# --- planning on the driver -----------------------------------------------------------------------------------
 
 
 def _opened(
@@ -163,25 +174,20 @@ def _opened(
     options: CleanerOptions,
 ) -> Iterator[_Work | Skipped]:
     for request in requests(fs, resolve_paths(fs, [shown]), topics_of):
-        _require_apart(request.log_directory, delivery.output)
-        overlay = OverlayFileSystem(ViewingFileSystem(fs, request.log_directory))
-        directory = stack.enter_context(
-            open_for_cleaning(overlay, request.log_directory, request.topics, clock, take_lock=False)
-        )
-        for path in _wanted(directory, request):
+        directory, output = request.log_directory, delivery.output
+        if output == directory or output in directory.parents or directory in output.parents:
+            raise RefusedError(f"{output} is among the logs in {directory}: name a separate prefix")
+        overlay = OverlayFileSystem(ViewingFileSystem(fs, directory))
+        opened = stack.enter_context(open_for_cleaning(overlay, directory, request.topics, clock, take_lock=False))
+        for path in _wanted(opened, request):
             if isinstance(path, Skipped):
                 yield path
             else:
-                yield _planned(delivery, fs, overlay, directory, path, clock, options)
-
-
-def _require_apart(log_directory: Path, output: Path) -> None:
-    if output == log_directory or output in log_directory.parents or log_directory in output.parents:
-        raise RefusedError(f"{output} lies among the logs in {log_directory}: name a prefix of its own")
+                yield _planned(delivery, fs, overlay, opened, path, clock, options)
 
 
 def _wanted(directory: LogDirectory, request: Request) -> Iterator[Path | Skipped]:
-    """The partitions that were named; of a whole log directory all others that are compacted, whatever their ratio."""
+    """Yields the named partitions; of a whole log directory all other compacted ones, whatever their dirty ratio."""
     yield from request.named
     for found in list_log_directory(directory.fs, directory.path).live if request.whole else ():
         if found.path not in request.named:
@@ -232,19 +238,19 @@ def _planned(
 
 
 def _require_as_stored(fs: FileSystem, overlay: OverlayFileSystem, plan: RoundPlan) -> None:
-    """RefusedError where opening the log has mended what tasks will read: they see the source as it is stored."""
+    """Raises RefusedError if opening the log repaired a file that tasks read: they see the source as it is stored."""
     for base in plan.source_bases:
         for kind in _READ_BY_TASKS:
             path = plan.directory / segment_file_name(base, kind)
             if _is_changed(fs, overlay, path):
                 raise RefusedError(
-                    f"{path} is not as a broker leaves it when it stops, and opening the log would mend it: fetch the"
-                    " log, let `seglog recover` do so, and clean that"
+                    f"{path} is not as a broker leaves it after a clean stop, and opening the log would repair it:"
+                    " fetch the log, run `seglog recover` on the copy, and clean that"
                 )
 
 
 def _is_changed(fs: FileSystem, overlay: OverlayFileSystem, path: Path) -> bool:
-    """Whether a file of the overlay is another one than the source has. One that was made anew may be the same."""
+    """True if a file of the overlay differs from the source's. One that was made anew may be equal."""
     if path in overlay.gone:
         return True
     if path not in overlay.changed:
@@ -261,16 +267,16 @@ def _require_one_of_each(work: Sequence[_Work]) -> None:
     for one in work:
         other = seen.setdefault(one.key, one.directory)
         if other != one.directory:
-            raise RefusedError(f"{other} and {one.directory} are both {one.key}: clean them into prefixes of their own")
+            raise RefusedError(f"{other} and {one.directory} are both {one.key}: clean them into separate prefixes")
 
 
-# --- what the tasks have made ---------------------------------------------------------------------------------
+# --- the tasks' results ---------------------------------------------------------------------------------------
 
 
 def _collected(
-    work: _Work, outcomes: Sequence[TaskOutcome], clock: Clock
+    work: _Work, outcomes: Sequence[TaskOutcome | SeglogError], clock: Clock
 ) -> tuple[list[ManifestSegment], CleaningResult]:
-    """The cleaned segments, in order. Raises a task's error, or IncompleteError where a group is missing."""
+    """Returns the cleaned segments in order. Raises a task's error, or IncompleteError if a group is missing."""
     stats = CleanerStats(clock)
     staged = staged_groups(work.spec, outcomes, stats, "committed")
     stats.all_done()
@@ -280,7 +286,7 @@ def _collected(
 
 
 def _copy(tasks: Tasks, store: ObjectFiles, work: Sequence[_Work]) -> None:
-    """Copies what no round has rewritten: tasks do, but for what opening the log has changed on the driver."""
+    """Copies segments that no round rewrites: in tasks, except those that opening the log has changed on the driver."""
     items: list[tuple[_Work, SegmentCopy]] = []
     for one in work:
         for segment in segments_to_put(one.overlay, one.directory):
@@ -296,7 +302,7 @@ def _copy(tasks: Tasks, store: ObjectFiles, work: Sequence[_Work]) -> None:
 
 
 def _described(store: ObjectFiles, work: _Work) -> ManifestPartition:
-    """What the manifest says of a partition: its segments in order, each up to where the next one begins."""
+    """Returns a partition's manifest entry: its segments in order, each ending where the next one begins."""
     found = sorted([*work.cleaned, *work.kept], key=lambda one: one.base_offset)
     ends = [*(one.base_offset - 1 for one in found[1:]), work.log_end_offset - 1]
     segments = [replace(one, end_offset=end) for one, end in zip(found, ends, strict=True)]
@@ -314,13 +320,8 @@ def _described(store: ObjectFiles, work: _Work) -> ManifestPartition:
 
 
 def _require_unchanged(work: Sequence[_Work]) -> None:
-    """RefusedError where a source is not what it was when the rounds were planned."""
+    """Raises RefusedError if a source has changed since the rounds were planned."""
     for one in work:
         fs = one.delivery.files()
         for base, known in one.identities.items():
             check_unchanged(fs, one.directory / segment_file_name(base), known)
-
-
-def _outcome(work: _Work) -> Cleaned:
-    assert work.result is not None  # of the plan, or of its tasks
-    return Cleaned(work.directory.parent, work.result, work.active_bytes)

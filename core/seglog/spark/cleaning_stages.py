@@ -1,15 +1,17 @@
-"""The three stages that clean one partition by many tasks, without a word of Spark (Kafka: Cleaner.doClean).
+"""The three stages that clean one partition by many tasks, as plain functions without Spark (Kafka: Cleaner.doClean).
 
-1. `index_group`, a task a group of segments: an offset map over the group's dirty records gives the newest one of each
-   key; keys go to reducers by hash. Records in front of the first dirty offset go there too, every one.
-2. `merge_keys`, a task a reducer: the newest record of each key over all groups; clean records whose key is dirty
-   (`cleaning_merge`). The answers go back to the groups as ordinals. Reducer 0 also carries on, from group to group,
-   which transactions are open.
-3. `rewrite_group`, a task a group: ordinals become the bits that the single-node cleaner's copy asks, and that very
-   copy (`cleaner.record_filter`, `cleaner.output`) writes the group to a staging directory of the attempt.
+1. `index_group`, one task per group of segments: an offset map over the group's dirty records finds the newest one of
+   each key; keys go to reducers by hash. All records before the first dirty offset go there too.
+2. `merge_keys`, one task per reducer: finds the newest record of each key over all groups, and the clean records whose
+   key is dirty (`key_merge`). The answers go back to the groups as ordinals. Reducer 0 also carries the open
+   transactions from group to group.
+3. `rewrite_group`, one task per group: turns ordinals into the bit sets that the single-node cleaner's copy reads, and
+   that same copy (`cleaner.record_filter`, `cleaner.output`) writes the group to a staging directory of the attempt.
 
-The files are those of `clean_log`: which record survives is decided by the same rule, and written by the same code. A
-task may run twice, or side by side with itself: each attempt has its own directory, and the driver takes one.
+`rewrite_round` is the alternative: one task for the whole round.
+
+The files are those of `clean_log`: the same rule decides which record survives, and the same code writes it. A task may
+run twice, or twice at the same time: each attempt has its own directory, and the driver uses one of them.
 """
 
 from __future__ import annotations
@@ -42,33 +44,24 @@ from seglog.format.log_manifest import ManifestSegment
 from seglog.kernels import filter_slots
 from seglog.log.segments import collect_aborted
 from seglog.scan.segment_scan import Chunk
-from seglog.spark.cleaning_blobs import (
-    CLEAN,
-    ENTRIES,
-    SURVIVORS,
-    Bytes,
-    by_reducer,
-    object_blob,
-    opened,
-)
-from seglog.spark.cleaning_keys import CleanKeys, DirtyKeys
-from seglog.spark.cleaning_merge import KeyMerge, MergeSpace
-from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged, failed
+from seglog.spark.cleaning_round import RoundSpec, StagedGroup, TaskOutcome, check_unchanged
+from seglog.spark.key_merge import KeyMerge, MergeSpace
+from seglog.spark.keys import CLEAN, ENTRIES, SURVIVORS, Bytes, CleanKeys, DirtyKeys, by_reducer, object_blob, opened
 from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
 
-_NO_DISK = Path()  # where nothing is delivered
+_NO_DISK = Path()  # without a delivery
 
 Message = tuple[int, bytes]  # target (a reducer, or a group), blob
 
 
 @dataclass(frozen=True, slots=True)
 class GroupIndex:
-    """What stage 1 saw of a group besides its keys.
+    """The facts about a group that stage 1 collects besides its keys.
 
     `aborted` are base offsets of batches that were not mapped. `observed` and `committed` are the producers with an
-    open transaction at the end, as `TransactionTracker` has them, if none had been open at the beginning; of the
-    producers in `ended_aborted` and `ended_committed` a marker was read.
+    open transaction at the group's end, as `TransactionTracker` keeps them, assuming none was open at its start. A
+    marker was read for the producers in `ended_aborted` and `ended_committed`.
     """
 
     number: int
@@ -85,7 +78,7 @@ class GroupIndex:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What stage 3 must know before it begins with a group: its index, and the transactions open in front of it."""
+    """A group's index, and the transactions open before the group: what stage 3 starts from."""
 
     index: GroupIndex
     observed: frozenset[int]
@@ -93,7 +86,7 @@ class GroupState:
 
 
 class _MarkerTracker(TransactionTracker):
-    """Remembers of which producers it has read a marker."""
+    """A tracker that also remembers the producers whose markers it has read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,15 +102,16 @@ class _MarkerTracker(TransactionTracker):
 
 
 def index_group(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Iterator[Message]:
-    """The keys of a group by reducer, then its `GroupIndex` for reducer 0; an error takes the index's place."""
+    """Yields the keys of a group by reducer, then its `GroupIndex` for reducer 0; in case of an error, that instead."""
     try:
         yield from _indexed(spec.files(fs), spec, number, reducers)
     except SeglogError as error:
-        yield 0, object_blob(failed(error))
+        yield 0, object_blob(error)
 
 
 def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Iterator[Message]:
     round_, plan = spec.round(fs), spec.plan
+    exchange = spec.hash_seeds, spec.hash_mask, reducers
     tracker = _MarkerTracker()
     tracker.add_aborted(collect_aborted(round_.segments, 0, plan.log_start_offset, plan.first_uncleanable_offset))
     dirty, clean = DirtyKeys(plan.options, plan.first_mapped_offset), CleanKeys(plan.first_mapped_offset)
@@ -130,30 +124,19 @@ def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Ite
             skipped = _aborted_batches(chunk, is_dirty, tracker, aborted) | ~is_dirty
             control = (chunk.batches["magic"] >= 2) & (chunk.batches["attributes"] & layout.CONTROL_MASK != 0)
             for keys in clean.add(chunk, control, is_dirty):
-                yield from by_reducer(CLEAN, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
+                yield from by_reducer(CLEAN, number, keys, *exchange)
             if is_dirty.any():
                 counts.map_bytes_read += chunk.size
                 for keys in dirty.add(chunk, skipped | control):
                     _count_map(counts, len(keys))
-                    yield from by_reducer(ENTRIES, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
+                    yield from by_reducer(ENTRIES, number, keys, *exchange)
         check_unchanged(fs, segment.path, spec.sources[segment.base_offset])
     for kind, keys in ((CLEAN, clean.rest()), (ENTRIES, dirty.rest())):
         if kind == ENTRIES:
             _count_map(counts, len(keys))
-        yield from by_reducer(kind, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
+        yield from by_reducer(kind, number, keys, *exchange)
     counts.map_records_read = dirty.records
-    yield 0, object_blob(_group_index(number, tracker, dirty, clean, aborted, counts))
-
-
-def _group_index(
-    number: int,
-    tracker: _MarkerTracker,
-    dirty: DirtyKeys,
-    clean: CleanKeys,
-    aborted: list[int],
-    counts: RoundCounts,
-) -> GroupIndex:
-    return GroupIndex(
+    index = GroupIndex(
         number,
         dirty.records,
         clean.records,
@@ -165,15 +148,17 @@ def _group_index(
         frozenset(tracker.ended_committed),
         counts,
     )
+    yield 0, object_blob(index)
 
 
 def _count_map(counts: RoundCounts, entries: int) -> None:
-    """Counts the keys of a map that leaves the task."""
+    """Counts the entries of a map that are sent."""
     counts.map_entries += entries
     counts.most_map_entries = max(counts.most_map_entries, entries)
 
 
 def _aborted_batches(chunk: Chunk, dirty: np.ndarray, tracker: TransactionTracker, aborted: list[int]) -> np.ndarray:
+    """Returns a mask of the dirty data batches of aborted transactions, and adds their base offsets to `aborted`."""
     found = np.zeros(len(chunk.batches), dtype=bool)
     for i, discard in track_batches(chunk, tracker):
         if discard and dirty[i] and not chunk.batches[i]["attributes"] & layout.CONTROL_MASK:
@@ -186,12 +171,12 @@ def _aborted_batches(chunk: Chunk, dirty: np.ndarray, tracker: TransactionTracke
 
 
 def merge_keys(spec: RoundSpec, reducer: int, blobs: Iterable[Bytes], space: MergeSpace) -> Iterator[Message]:
-    """The ordinals that survive (and those superseded) by group; of reducer 0 also every group's state."""
+    """Yields the ordinals that survive, and those superseded, by group; from reducer 0 also every group's state."""
     indexes: dict[int, GroupIndex] = {}
     with closing(KeyMerge(spec, space)) as merge:
         for data in blobs:
             found = opened(data)
-            if isinstance(found, TaskOutcome):
+            if isinstance(found, SeglogError):
                 yield 0, object_blob(found)
             elif isinstance(found, GroupIndex):
                 indexes[found.number] = found
@@ -199,36 +184,33 @@ def merge_keys(spec: RoundSpec, reducer: int, blobs: Iterable[Bytes], space: Mer
                 merge.add(found)
         yield from merge.answers()
     if reducer == 0 and len(indexes) == spec.group_count:
-        yield from _states([indexes[number] for number in range(spec.group_count)])
-
-
-def _states(indexes: list[GroupIndex]) -> Iterator[Message]:
-    """Carries the open transactions from group to group."""
-    observed: frozenset[int] = frozenset()
-    committed: frozenset[int] = frozenset()
-    for index in indexes:
-        yield index.number, object_blob(GroupState(index, observed, committed))
-        observed = (observed - index.ended_aborted) | index.observed
-        committed = (committed - index.ended_committed) | index.committed
+        observed: frozenset[int] = frozenset()
+        committed: frozenset[int] = frozenset()
+        for number in range(spec.group_count):
+            index = indexes[number]
+            yield number, object_blob(GroupState(index, observed, committed))
+            observed = (observed - index.ended_aborted) | index.observed
+            committed = (committed - index.ended_committed) | index.committed
 
 
 # --- stage 3 --------------------------------------------------------------------------------------------------
 
 
-def rewrite_group(fs: FileSystem, blobs: Iterable[Bytes], attempt: int, disk: Path = _NO_DISK) -> TaskOutcome | None:
-    """Writes a group to its own staging directory, or to one on `disk` and from there to where its spec has it
-    delivered. One of the blobs is that `RoundSpec`.
+def rewrite_group(
+    fs: FileSystem, blobs: Iterable[Bytes], attempt: int, disk: Path = _NO_DISK
+) -> TaskOutcome | SeglogError | None:
+    """Writes a group to its own staging directory; with a delivery, to one on `disk`, and delivers it from there.
 
-    None when stage 1 failed elsewhere, which another task reports.
+    One of the blobs is the group's `RoundSpec`. Returns None if stage 1 failed elsewhere, which another task reports.
     """
     state: GroupState | None = None
     spec: RoundSpec | None = None
     survivors: list[np.ndarray] = []
     superseded: list[np.ndarray] = []
-    failure: TaskOutcome | None = None
+    failure: SeglogError | None = None
     for data in blobs:
         found = opened(data)
-        if isinstance(found, TaskOutcome):
+        if isinstance(found, SeglogError):
             failure = found
         elif isinstance(found, RoundSpec):
             spec = found
@@ -242,7 +224,7 @@ def rewrite_group(fs: FileSystem, blobs: Iterable[Bytes], attempt: int, disk: Pa
         with spec.opened(fs, disk) as (files, own):
             return _rewritten(files, own, state, survivors, superseded, attempt)
     except SeglogError as error:
-        return failed(error)
+        return error
 
 
 def _rewritten(
@@ -255,7 +237,7 @@ def _rewritten(
 ) -> TaskOutcome:
     index = state.index
     round_ = spec.round(fs)
-    # an empty map: bits answer for dirty and for clean records
+    # an empty map: the bit sets decide for dirty and for clean records
     offset_map = OffsetMap(CleanerOptions(dedupe_buffer_bytes=1 << 12))
     offset_map.survivors = _bits(survivors, index.dirty_records)
     indexing = OffsetIndexing(
@@ -278,7 +260,7 @@ def _rewritten(
 
 
 def _bits(ordinals: list[np.ndarray], count: int) -> np.ndarray:
-    """A bit for each of `count` records, set for these ordinals."""
+    """Returns a bit for each of `count` records, set for these ordinals."""
     chosen = np.zeros(count + 1, dtype=bool)
     for part in ordinals:
         chosen[part] = True
@@ -294,6 +276,7 @@ def _write_groups(
     first: int,
     attempt: int,
 ) -> tuple[StagedGroup, ...]:
+    """Stages (and with a delivery, delivers) the round's groups, numbered from `first`; checks the sources again."""
     staged: list[StagedGroup] = []
     for number, group in enumerate(round_.groups, start=first):
         directory = Path(spec.staging) / f"{number}-{attempt}"
@@ -318,8 +301,8 @@ def _write_groups(
 # --- one task for the whole round -----------------------------------------------------------------------------
 
 
-def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int, disk: Path = _NO_DISK) -> TaskOutcome:
-    """The whole round in this task: the single-node cleaner up to the swap. `disk` as of `rewrite_group`."""
+def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int, disk: Path = _NO_DISK) -> TaskOutcome | SeglogError:
+    """Runs the whole round in this task: the single-node cleaner up to the swap. `disk` is as in `rewrite_group`."""
     try:
         with spec.opened(fs, disk) as (files, own):
             round_ = own.round(files)
@@ -331,4 +314,4 @@ def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int, disk: Path = _N
             count_without_key(indexing, stats)
             return TaskOutcome(staged, stats.counts())
     except SeglogError as error:
-        return failed(error)
+        return error

@@ -1,72 +1,105 @@
-"""Jobs over many logs: verify, statistics, export, the latest values, replicas compared.
+"""Jobs over many partitions: verify, statistics, and a comparison of replicas.
 
-Each is the one-machine function, spread: a task a partition, or for several small ones (of an export, for a split), the
-same result objects. What needs more than one partition at once, such as a log directory's checkpoints, the driver does.
+Each is the one-machine function with the same result objects, spread over tasks: one per partition, or one for several
+small partitions. A giant partition is first verified or measured in parts, each in a task of its own, and then as a
+whole in one task, which does not read the known parts again. What needs several partitions at once, such as a log
+directory's checkpoints, the driver does.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import uuid
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from seglog.clock import SystemClock
 from seglog.dump.selection import EVERYTHING, Selection
-from seglog.errors import NotALogError, RefusedError
+from seglog.errors import NotALogError
+from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
 from seglog.format.filenames import PartitionState, parse_topic_partition
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import COMMITTED, ViewOptions, diff_view
-from seglog.kernels.hashing import SEED_WORDS
-from seglog.log.read_loader import viewed_copies
-from seglog.model import NO_TIMESTAMP, Isolation, TopicPartition
-from seglog.remote.settings import NO_SETTINGS, StoreSettings
-from seglog.scan.listing import Target, TargetKind, list_log_directory
-from seglog.scan.view import is_held
-from seglog.spark.cleaning_blobs import object_blob, opened
-from seglog.spark.cleaning_merge import MergeSpace
-from seglog.spark.cleaning_swap import remove_tree
-from seglog.spark.files import files_of, sent_along
-from seglog.spark.measuring import PartitionStatistics as PartitionStatistics
-from seglog.spark.measuring import statistics as statistics
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.schema import ddl, default_projection
-from seglog.spark.splits import Split, plan_splits
-from seglog.spark.tasks import (
-    ROW,
-    Watch,
-    attempt_id,
-    blobs_of,
-    cores_of,
-    distributed,
-    in_batches,
-    local_directory,
-    run_tasks,
-    settle,
+from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
+from seglog.inspect.statistics import (
+    LogStatistics,
+    MeasuredStretch,
+    MeasuredStretches,
+    Stretch,
+    measure_stretch,
+    stretches_of,
+    view_statistics,
 )
-from seglog.spark.tiered import Shown, shown_at, size_of, task_files
-from seglog.spark.verifying import Verified, VerifyReport, counted, known_of_giants, summed, verified
+from seglog.log.read_loader import viewed_copies
+from seglog.remote.settings import NO_SETTINGS, StoreSettings
+from seglog.remote_path import RemotePath
+from seglog.scan.listing import (
+    PartitionListing,
+    Target,
+    TargetKind,
+    list_log_directory,
+    list_partition,
+    log_directory_of,
+)
+from seglog.scan.view import SingleFile, is_held
+from seglog.spark.files import Shown, files_of, sent_along, shown_at, size_of, task_files
+from seglog.spark.tasks import Watch, cores_of, run_tasks, task_bytes
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.local import LocalFileSystem
 from seglog.tiers.segments import Remark
+from seglog.verification.batches import Level
 from seglog.verification.files import verify_log_directory
-from seglog.verification.verify import Level, VerifyOptions
+from seglog.verification.parts import KnownPart, KnownParts, Part, by_log, parts_of, verify_part
+from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from seglog.spark.latest import LatestPlan
+# One core verifies this much, of a disk and of an object store, before a second round of tasks pays off.
+GIANT_BYTES, GIANT_OBJECT_BYTES = 4 << 30, 512 << 20
+PART_BYTES = 256 << 20
+# All parts' results pass through the driver: half of Spark's limit (spark.driver.maxResultSize).
+KNOWN_BYTES = 512 << 20
+# CPU seconds for 1 GiB of small records: 0.80 to measure, 0.37 to verify.
+_MEASURING_COST = 2
 
 DiffLevel = Literal["bytes", "batches", "view"]
 
 
+def giants_of(spark: SparkSession, paths: Sequence[Path], sizes: Sequence[int], cost: int = 1) -> list[int]:
+    """Returns the indexes of partitions worth cutting, if a byte costs `cost` times what it costs to verify."""
+    least = [(GIANT_OBJECT_BYTES if isinstance(path, RemotePath) else GIANT_BYTES) // cost for path in paths]
+    if not any(size > limit for size, limit in zip(sizes, least, strict=True)):
+        return []
+    cores, found = cores_of(spark), list[int]()
+    for number, size in enumerate(sizes):
+        gain = size * (cores - 1) // cores  # bytes that other cores read meanwhile
+        outlasts = size * cores > sum(sizes)  # otherwise the other partitions keep all cores busy
+        if gain > least[number] and outlasts:
+            found.append(number)
+    return found
+
+
 # --- verify ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The findings in the order of the partitions, the summed summary, and remarks about their tiers."""
+
+    findings: tuple[Finding, ...]
+    summary: VerifySummary
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """A task's report, and the first and end offset of each log by its directory."""
+
+    report: VerifyReport
+    extents: dict[Path, tuple[int, int]]
 
 
 def verify(
@@ -78,50 +111,221 @@ def verify(
     store: StoreSettings = NO_SETTINGS,
     seen: FileSystem | None = None,
 ) -> VerifyReport:
-    """`verification.verify` of every partition, in tasks, a giant one in several; checkpoints of log directories on the
-    driver.
+    """Runs `verification.verify` on every partition in tasks, and checks log directories' checkpoints on the driver.
 
-    `seen`, through which the targets were found, shows those that lie in a tier.
+    `seen` is the file system through which the targets were found; it shows those that lie in a tier.
     """
     store = sent_along(store, [target.path for target in targets])
     fs = seen or files_of(store)
     directories = [target.path for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
-    around = {path: read_surroundings(fs, path) for path in directories}  # before the logs
-    work = [one for target in targets for one in _verifiable(fs, target)]
+    around = {path: read_surroundings(fs, path) for path in directories}  # read before the logs
+    work: list[Target] = []
+    for target in targets:
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            partitions = list_log_directory(fs, target.path).partitions
+            present = [one.path for one in partitions if one.state is not PartitionState.DELETED]
+            work += [Target(path, TargetKind.PARTITION) for path in present]
+        else:
+            work.append(target)
     alone = replace(options, jobs=1)
     sizes = [size_of(fs, target.path) for target in work]
     items = [(target, shown_at(fs, [target.path])) for target in work]
-    known = known_of_giants(spark, fs, items, sizes, alone, store, watch)
-    sizes = [0 if each else size for each, size in zip(known, sizes, strict=True)]  # what is known is not read again
-    body = partial(verified, alone, store)
-    found_by_task: list[Verified] = run_tasks(
+    known = _verified_giants(spark, fs, items, sizes, alone, store, watch)
+    sizes = [0 if each else size for each, size in zip(known, sizes, strict=True)]  # known parts are not read again
+    body = partial(_verified, alone, store)
+    found: list[_Verified] = run_tasks(
         spark, [(*item, each) for item, each in zip(items, known, strict=True)], body, watch, sizes=sizes
     )
-    reports = [one.report for one in found_by_task]
-    extents = {path: _extents(found_by_task, path) for path in directories}
+    reports = [one.report for one in found]
     if options.level >= Level.INDEX:
-        for path in directories:
-            live = options.live or is_held(path)
-            listing = list_log_directory(fs, path)
-            found = tuple(verify_log_directory(fs, listing, around[path], extents[path], live=live))
-            reports.append(VerifyReport(found, counted(found)))
-    findings = (found for report in reports for found in report.findings)
-    remarks = (remark for report in reports for remark in report.remarks)
-    return VerifyReport(tuple(findings), summed(report.summary for report in reports), tuple(remarks))
+        for directory in directories:
+            extents = {}
+            for path, extent in (pair for one in found for pair in one.extents.items()):
+                key = parse_topic_partition(path.name)
+                if path.parent == directory and key is not None:
+                    extents[key] = extent
+            live = options.live or is_held(directory)
+            listing = list_log_directory(fs, directory)
+            findings = tuple(verify_log_directory(fs, listing, around[directory], extents, live=live))
+            count = Counter(finding.severity for finding in findings)
+            summary = VerifySummary(
+                errors=count[Severity.ERROR], warnings=count[Severity.WARNING], infos=count[Severity.INFO]
+            )
+            reports.append(VerifyReport(findings, summary))
+    return VerifyReport(
+        tuple(finding for report in reports for finding in report.findings),
+        summed([report.summary for report in reports]),
+        tuple(remark for report in reports for remark in report.remarks),
+    )
 
 
-def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
-    if target.kind is not TargetKind.LOG_DIRECTORY:
-        return [target]
-    live = list_log_directory(fs, target.path).partitions
-    return [Target(one.path, TargetKind.PARTITION) for one in live if one.state is not PartitionState.DELETED]
+def summed(summaries: Sequence[VerifySummary]) -> VerifySummary:
+    """Returns the sum of the counts; `complete` if all are, `live` if any is."""
+    names = [one.name for one in fields(VerifySummary) if one.name not in ("complete", "live")]
+    counts = {name: sum(getattr(one, name) for one in summaries) for name in names}
+    return VerifySummary(
+        **counts, complete=all(one.complete for one in summaries), live=any(one.live for one in summaries)
+    )
 
 
-def _extents(found: Iterable[Verified], directory: Path) -> dict[TopicPartition, tuple[int, int]]:
-    """How far the logs of a log directory reach."""
-    every = ((path, extent) for one in found for path, extent in one.extents.items() if path.parent == directory)
-    named = ((parse_topic_partition(path.name), extent) for path, extent in every)
-    return {key: extent for key, extent in named if key is not None}
+def _verified(
+    options: VerifyOptions, store: StoreSettings, work: tuple[Target, tuple[Shown, ...], KnownParts]
+) -> _Verified:
+    """In a task: verifies a partition, of which parts may be known."""
+    target, shown, known = work
+    remarks: list[Remark] = []
+    fs = task_files(store, shown, remarks.append)
+    verification = Verification(fs, [target], options, SystemClock(), known=known)
+    findings = tuple(verification)
+    return _Verified(VerifyReport(findings, verification.summary, tuple(remarks)), verification.extents)
+
+
+def _verified_giants(
+    spark: SparkSession,
+    fs: FileSystem,
+    items: Sequence[tuple[Target, tuple[Shown, ...]]],
+    sizes: Sequence[int],
+    options: VerifyOptions,
+    store: StoreSettings,
+    watch: Watch | None,
+) -> list[KnownParts]:
+    """Returns what tasks found in the parts of each giant partition; nothing for the others.
+
+    Next to a running broker, nothing is verified beforehand: a grave finding must persist while it is looked at.
+    """
+    known: list[KnownParts] = [{} for _ in items]
+    giants = [] if options.live else giants_of(spark, [target.path for target, _ in items], sizes)
+    most = max(PART_BYTES, task_bytes(sizes, cores_of(spark))) if giants else 0
+    work: list[tuple[Part, tuple[Shown, ...]]] = []
+    owners: list[int] = []
+    for number in giants:
+        target, shown = items[number]
+        if not is_held(log_directory_of(target)):
+            parts = _parts(fs, target, most)
+            work += [(part, shown) for part in parts]
+            owners += [number] * len(parts)
+    if not work:
+        return known
+    body = partial(_part_verified, options.level, store, KNOWN_BYTES // len(work))
+    weights = [part.cuts[1] - part.cuts[0] for part, _ in work]
+    found: list[KnownPart | None] = run_tasks(spark, work, body, watch, sizes=weights)
+    for number in dict.fromkeys(owners):
+        known[number] = by_log(part for part, owner in zip(found, owners, strict=True) if owner == number)
+    return known
+
+
+def _parts(fs: FileSystem, target: Target, most_bytes: int) -> list[Part]:
+    """Returns the parts of a partition or file; none if it cannot be listed, which the whole verification reports."""
+    try:
+        is_file = target.kind is TargetKind.FILE
+        listing = SingleFile(fs, target.path, live=False).listing if is_file else list_partition(fs, target.path)
+    except (OSError, NotALogError):
+        return []
+    return list(parts_of(listing, most_bytes, target.path.name if is_file else None)) if listing.format != "0.7" else []
+
+
+def _part_verified(
+    level: Level, store: StoreSettings, most_bytes: int, work: tuple[Part, tuple[Shown, ...]]
+) -> KnownPart | None:
+    """In a task: verifies a part. The whole verification reports read errors and what a tier lacks."""
+    part, shown = work
+    try:
+        return verify_part(task_files(store, shown, lambda _: None), part, level, most_bytes)
+    except OSError:
+        return None
+
+
+# --- statistics -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatistics:
+    """What a partition holds and, if requested, what the cleaner needs for it."""
+
+    log: LogStatistics
+    sizing: Sizing | None = None
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    """A partition for a task to measure, of which stretches may already be `measured`."""
+
+    directory: Path
+    request: SizingRequest | None
+    shown: tuple[Shown, ...]
+    measured: MeasuredStretches
+
+
+def statistics(
+    spark: SparkSession,
+    listings: Sequence[PartitionListing],
+    *,
+    sizing_of: Callable[[PartitionListing], SizingRequest] | None = None,
+    watch: Watch | None = None,
+    store: StoreSettings = NO_SETTINGS,
+    seen: FileSystem | None = None,
+) -> list[PartitionStatistics]:
+    """Returns `inspect.statistics` of every partition in order, with `sizing_of` also `inspect.sizing`.
+
+    The listings must be of Kafka 0.8 or later. `sizing_of` is called on the driver. `seen` is the file system through
+    which the listings were made; it shows those that lie in a tier.
+    """
+    store = sent_along(store, [one.directory for one in listings])
+    shown = [() if seen is None else shown_at(seen, [one.directory]) for one in listings]
+    measured = _measured_giants(spark, listings, shown, store, watch)
+    requests = [None if sizing_of is None else sizing_of(one) for one in listings]
+    parts = zip(listings, requests, shown, measured, strict=True)
+    work = [_Measuring(one.directory, request, places, known) for one, request, places, known in parts]
+    sizes = [0 if known else one.size for one, known in zip(listings, measured, strict=True)]  # as in `verify`
+    return run_tasks(spark, work, partial(_statistics_of, store), watch, sizes=sizes)
+
+
+def _measured_giants(
+    spark: SparkSession,
+    listings: Sequence[PartitionListing],
+    shown: Sequence[tuple[Shown, ...]],
+    store: StoreSettings,
+    watch: Watch | None,
+) -> list[MeasuredStretches]:
+    """Returns what tasks found in the stretches of each giant partition; nothing for the others."""
+    measured: list[dict[Stretch, MeasuredStretch]] = [{} for _ in listings]
+    work: list[tuple[Stretch, tuple[Shown, ...]]] = []
+    sizes: list[int] = []
+    owners: list[int] = []
+    paths, bytes_of_all = [one.directory for one in listings], [one.size for one in listings]
+    for number in giants_of(spark, paths, bytes_of_all, _MEASURING_COST):
+        bytes_of = {segment.log: segment.size for segment in listings[number].segments}
+        for logs in stretches_of(listings[number].segments):
+            work.append((logs, shown[number]))
+            sizes.append(sum(bytes_of[log] for log in logs))
+            owners.append(number)
+    if len(work) > 1:
+        found: list[MeasuredStretch | None] = run_tasks(spark, work, partial(_measured, store), watch, sizes=sizes)
+        for number, one in zip(owners, found, strict=True):
+            if one is not None:
+                measured[number][one.logs] = one
+    return list(measured)
+
+
+def _measured(store: StoreSettings, work: tuple[Stretch, tuple[Shown, ...]]) -> MeasuredStretch | None:
+    """In a task: measures a stretch. Measuring the whole reports read errors and what a tier lacks."""
+    logs, shown = work
+    try:
+        return measure_stretch(task_files(store, shown, lambda _: None), logs)
+    except OSError:
+        return None
+
+
+def _statistics_of(store: StoreSettings, work: _Measuring) -> PartitionStatistics:
+    """In a task: measures a partition."""
+    remarks: list[Remark] = []
+    fs = task_files(store, work.shown, remarks.append)
+    found = view_statistics(fs, work.directory, work.measured)
+    sizing = None
+    if work.request is not None:
+        sizing = size_partition(fs, work.directory, work.request, keys=found.distinct_keys, records=found.records)
+    return PartitionStatistics(found, sizing, tuple(remarks))
 
 
 # --- diff -----------------------------------------------------------------------------------------------------
@@ -147,34 +351,25 @@ def diff(
     store: StoreSettings = NO_SETTINGS,
     seen: FileSystem | None = None,
 ) -> list[PartitionDiff]:
-    """`inspect.diff` of copies of a partition, or of each partition of log directories, in tasks.
+    """Runs `inspect.diff` on copies of a partition, or on each partition of log directories, in tasks.
 
-    Without a `selection`, all batches are compared, or the view of committed records. `seen` shows copies that lie in a
-    tier.
+    Without a `selection` it compares all batches, or the view of committed records. `seen` is a file system that shows
+    copies in a tier.
     """
     wanted = selection or (COMMITTED if level == "view" else EVERYTHING)
     store = sent_along(store, copies)
     fs = seen or files_of(store)
-    work = [(name, paths, shown_at(fs, paths)) for name, paths in _matched(fs, copies)]
-    sizes = [sum(size_of(fs, path) for path in paths) for _, paths, _ in work]
-    return run_tasks(spark, work, partial(_differences, level, wanted, store), watch, sizes=sizes)
-
-
-def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Path, ...]]]:
-    """(name, its place in each copy) of the partitions to compare."""
     names: set[str] = set()
-    alone = True
     for copy in copies:
         status = fs.status(copy)
         if status is None or not status.is_directory:
             raise NotALogError(copy, "no such directory")
-        live = [str(one.topic_partition) for one in list_log_directory(fs, copy).live]
-        if live:
-            alone = False
-            names.update(live)
-    if alone:
-        return [(copies[0].resolve().name, tuple(copies))]
-    return [(name, tuple(copy / name for copy in copies)) for name in sorted(names)]
+        names |= {str(one.topic_partition) for one in list_log_directory(fs, copy).live}
+    matched = [(name, tuple(copy / name for copy in copies)) for name in sorted(names)]
+    matched = matched or [(copies[0].resolve().name, tuple(copies))]
+    work = [(name, paths, shown_at(fs, paths)) for name, paths in matched]
+    sizes = [sum(size_of(fs, path) for path in paths) for _, paths, _ in work]
+    return run_tasks(spark, work, partial(_differences, level, wanted, store), watch, sizes=sizes)
 
 
 def _differences(
@@ -183,6 +378,7 @@ def _differences(
     store: StoreSettings,
     work: tuple[str, tuple[Path, ...], tuple[Shown, ...]],
 ) -> PartitionDiff:
+    """In a task: compares the copies of a partition."""
     name, paths, shown = work
     remarks: list[Remark] = []
     fs = task_files(store, shown, remarks.append)
@@ -198,215 +394,3 @@ def _differences(
             else:
                 found = list(diff_view(viewed, listings, ViewOptions(selection=selection)))
     return PartitionDiff(name, tuple(str(path) for path in paths), tuple(found), tuple(remarks))
-
-
-# --- latest ---------------------------------------------------------------------------------------------------
-
-
-def latest(spark: SparkSession, paths: Sequence[Path], options: dict[str, str] | None = None) -> DataFrame:
-    """The live value of each key: key, value, topic, partition, offset, timestamp of its last record.
-
-    Keys whose last record is a tombstone are not there. Committed records alone count, unless `options` (those of the
-    data source) say otherwise. Like every DataFrame of seglog it is a snapshot: of what lies there now.
-    """
-    from pyspark.sql.functions import col
-
-    from seglog.spark.latest import plan_latest
-
-    given = {"paths": json.dumps([str(path) for path in paths]), "isolationLevel": "read_committed", **(options or {})}
-    read = _read_options(given)
-    splits = plan_splits(files_of(read.store), read)
-    plan, work = plan_latest(splits, read, cores_of(spark), os.urandom(8 * SEED_WORDS))
-    schema = ddl(plan.projection)
-    if not splits:
-        return spark.createDataFrame([], schema)
-    shares = distributed(spark, [object_blob(one) for one in work])
-    if not plan.reducers:
-        return shares.mapInArrow(partial(_live_of_split, plan), schema)
-    keys = shares.mapInArrow(partial(_keys_of_splits, plan), ROW)
-    newest = keys.repartitionById(plan.reducers, col("target")).mapInArrow(partial(_newest_of_keys, plan), ROW)
-    both = newest.unionAll(shares).repartitionById(len(splits), col("target"))
-    return both.mapInArrow(partial(_live_of_split, plan), schema)
-
-
-def _keys_of_splits(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from seglog.spark.latest import SplitShares, index_split
-
-    settle()
-    for _, blob in blobs_of(batches):
-        work: SplitShares = opened(blob)
-        yield from in_batches(index_split(files_of(plan.options.store), plan, work))
-
-
-def _newest_of_keys(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from seglog.spark.latest import merge_shares
-
-    settle()
-    yield from in_batches(merge_shares(plan, (blob for _, blob in blobs_of(batches)), _space()))
-
-
-def _live_of_split(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from seglog.spark.latest import live_rows
-
-    settle()
-    blobs = [blob for _, blob in blobs_of(batches)]
-    if blobs:
-        yield from live_rows(files_of(plan.options.store), plan, blobs, _space())
-
-
-def _read_options(given: dict[str, str]) -> ReadOptions:
-    """The options of a read, with all that tasks must know of object stores."""
-    read = parse_read_options(given)
-    return replace(read, store=sent_along(read.store, read.paths))
-
-
-def _space() -> MergeSpace:
-    return MergeSpace(LocalFileSystem(), local_directory())
-
-
-# --- export ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ExportSummary:
-    """What was written below the output: files, rows, bytes."""
-
-    files: int
-    rows: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Exported:
-    """A file of a task: where it lies, and its name below the output."""
-
-    staged: str
-    name: str
-    rows: int
-    bytes: int
-
-
-def export(
-    spark: SparkSession,
-    paths: Sequence[Path],
-    output: Path,
-    options: dict[str, str] | None = None,
-    *,
-    compression: str = "zstd",
-    selection: Selection = EVERYTHING,
-    watch: Watch | None = None,
-) -> ExportSummary:
-    """Records as Parquet below `output`, as `topic=…/date=…` (UTC; `date=none` without a timestamp).
-
-    Tasks write with pyarrow, which is faster than rows through the JVM; files appear under their names when all
-    are whole. `options` are those of the data source; `selection` chooses records by offset, time and key, and by its
-    isolation. RefusedError when `output` exists and holds anything.
-    """
-    fs = LocalFileSystem()
-    require_empty(fs, output)
-    if fs.status(output) is None:
-        fs.make_directory(output, parents=True)
-    given = {"paths": json.dumps([str(path) for path in paths]), "includeHeaders": "true", **(options or {})}
-    if selection.is_committed:
-        given["isolationLevel"] = Isolation.READ_COMMITTED.label
-    read = _read_options(given)
-    staging = output / f"_staging-{uuid.uuid4().hex[:12]}"
-    fs.make_directory(staging)
-    try:
-        splits = list(enumerate(plan_splits(files_of(read.store), read)))
-        body = partial(_exported, str(staging), read, compression, selection)
-        files: list[_Exported] = [file for found in run_tasks(spark, splits, body, watch) for file in found]
-        for file in files:
-            target = output / file.name
-            if fs.status(target.parent) is None:
-                fs.make_directory(target.parent, parents=True)
-            fs.rename(Path(file.staged), target)
-    finally:
-        remove_tree(fs, staging)
-    return ExportSummary(len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
-
-
-def require_empty(fs: FileSystem, output: Path) -> None:
-    """RefusedError unless `output` is missing or a directory with nothing in it."""
-    status = fs.status(output)
-    if status is not None and not status.is_directory:
-        raise RefusedError(f"{output}: it is no directory")
-    if status is not None and fs.list(output):
-        raise RefusedError(f"{output}: it holds something already; write into an empty directory")
-
-
-def _exported(
-    staging: str, options: ReadOptions, compression: str, selection: Selection, work: tuple[int, Split]
-) -> list[_Exported]:
-    """Writes a split's records, a file for each topic and day."""
-    import pyarrow.parquet as pq
-
-    from seglog.spark.arrow import record_batches
-
-    number, split = work
-    fs, folder = LocalFileSystem(), Path(staging) / f"{number}-{attempt_id()}"
-    source = files_of(options.store)
-    fs.make_directory(folder)
-    writers: dict[tuple[str, str], pq.ParquetWriter] = {}
-    rows: dict[tuple[str, str], int] = defaultdict(int)
-    projection = default_projection("records", options.columns, options.include_headers)
-    try:
-        for batch in record_batches(source, split, projection, options):
-            for place, part in _by_day(batch if selection.everything else chosen_rows(batch, selection)):
-                if place not in writers:
-                    path = folder / f"{len(writers)}.parquet"
-                    writers[place] = pq.ParquetWriter(path, part.schema, compression=compression)
-                writers[place].write_batch(part)
-                rows[place] += part.num_rows
-    finally:
-        for writer in writers.values():
-            writer.close()
-    found = []
-    for i, (topic, day) in enumerate(writers):
-        path = folder / f"{i}.parquet"
-        with fs.open(path, "r+") as file:
-            file.sync()
-            size = file.size()
-        name = f"topic={topic}/date={day}/part-{number:05d}.parquet"
-        found.append(_Exported(str(path), name, rows[topic, day], size))
-    return found
-
-
-def chosen_rows(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
-    """The rows of the records view that a selection takes by offset, time and key."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    conditions = []
-    times = pc.fill_null(
-        pc.cast(pc.cast(batch.column("timestamp"), pa.timestamp("ms", "UTC")), pa.int64()), NO_TIMESTAMP
-    )
-    for values, first, end in (
-        (batch.column("offset"), selection.first_offset, selection.end_offset),
-        (times, selection.first_timestamp, selection.end_timestamp),
-    ):
-        conditions += [] if first is None else [pc.greater_equal(values, first)]
-        conditions += [] if end is None else [pc.less(values, end)]
-    if selection.key is not None:
-        conditions.append(pc.fill_null(pc.equal(batch.column("key"), pa.scalar(selection.key, pa.binary())), False))
-    for condition in conditions[1:]:
-        conditions[0] = pc.and_(conditions[0], condition)
-    return batch.filter(conditions[0]) if conditions else batch
-
-
-def _by_day(batch: pa.RecordBatch) -> list[tuple[tuple[str, str], pa.RecordBatch]]:
-    """The rows of each (topic, day); a batch is of one topic. The column `topic` goes into the path."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not batch.num_rows:
-        return []
-    topic = batch.column("topic")[0].as_py()
-    days = pc.fill_null(pc.strftime(batch.column("timestamp"), format="%Y-%m-%d"), "none").dictionary_encode()
-    kept = batch.select([name for name in batch.schema.names if name != "topic"])
-    if len(days.dictionary) == 1:
-        return [((topic, days.dictionary[0].as_py()), kept)]
-    return [
-        ((topic, day.as_py()), kept.filter(pc.equal(days.indices, pa.scalar(i, days.indices.type))))
-        for i, day in enumerate(days.dictionary)
-    ]

@@ -1,28 +1,32 @@
-"""The live value of each key, found in the tasks, without a word of Spark: only the rows asked for pass the JVM.
+"""The live value of each key, found by the tasks: only the live rows pass the JVM.
 
-What a split holds of one partition is a *share*. Shares are numbered by partition and offset, so that of equal keys of
-a partition the one in the highest share is the newest. A record is known by its offset, counted from the beginning of
-its share: a file that is cleaned between the two reads holds it all the same.
+A split's pieces of one partition are a *share*. Shares are numbered by partition and offset, so that among equal keys
+of a partition the one in the highest share is the newest. A record is identified by its offset, counted from the start
+of its share: that still finds it if its file is cleaned between the two reads.
 
-1. `index_split`, a task a split: the newest record of each key in each share; keys go to the partition's reducers by
-   hash, as blobs (`cleaning_blobs`).
-2. `merge_shares`, a task a reducer: the newest of each key over all shares (`cleaning_merge`, in bounded memory); the
-   offsets of those records go back to their splits.
-3. `live_rows`, a task a split: its records once more; those with such an offset and a value become rows.
+1. `index_split`, one task per split: finds the newest record of each key in each share. Keys go to the partition's
+   reducers by hash, as blobs (`seglog.spark.keys`).
+2. `merge_shares`, one task per reducer: finds the newest record of each key over all shares (`key_merge`, in bounded
+   memory). The offsets of those records go back to their splits.
+3. `live_rows`, one task per split: reads its records again; those with such an offset and a value become rows.
 
-A partition that lies in one split needs no exchange: step 3 does the others' work for it. Keys are compared by their
-bytes. Records are read twice, which costs less than a row through the JVM for each. A task gets its own split's shares,
-and of the others nothing.
+A partition that lies in one split needs no exchange: step 3 does all the work for it. Keys are compared by their bytes.
+Reading records twice costs less than passing a row for each through the JVM. A task is only sent its own split's
+shares.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,25 +34,29 @@ import numpy as np
 from seglog.cleaner.round import CleanerOptions
 from seglog.errors import IncompleteError
 from seglog.format.columns import Records
+from seglog.kernels.hashing import SEED_WORDS
 from seglog.layout import INT32_MAX
 from seglog.spark.arrow import ArrowRows, records_of
-from seglog.spark.cleaning_blobs import ENTRIES, Bytes, Keys, by_reducer, object_blob, opened
-from seglog.spark.cleaning_keys import DirtyKeys
-from seglog.spark.cleaning_merge import KeyMerge, MergeSpace
-from seglog.spark.options import ReadOptions
-from seglog.spark.schema import Field, default_projection
-from seglog.spark.splits import SegmentPiece, Split
+from seglog.spark.files import files_of, sendable
+from seglog.spark.key_merge import KeyMerge, MergeSpace
+from seglog.spark.keys import ENTRIES, Bytes, DirtyKeys, Keys, by_reducer, object_blob, opened
+from seglog.spark.options import ReadOptions, parse_read_options
+from seglog.spark.schema import Field, ddl, default_projection
+from seglog.spark.splits import SegmentPiece, Split, plan_splits
+from seglog.spark.tasks import ROW, blobs_of, cores_of, distributed, in_batches, local_directory, settle
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 BYTES_PER_REDUCER = 1 << 30
 
 _logger = logging.getLogger(__name__)
 
-_MOST_OFFSET = (1 << 32) - 1  # what a blob's ordinals hold
+_MOST_OFFSET = (1 << 32) - 1  # a blob's ordinals are uint32
 _NO_OFFSETS = np.zeros(0, dtype=np.uint32)
 
 Message = tuple[int, bytes]  # target (a reducer, or a split), blob
@@ -56,8 +64,10 @@ Message = tuple[int, bytes]  # target (a reducer, or a split), blob
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a split holds of a partition, `number` among all shares. Its keys meet in the `reducers` from
-    `first_reducer` on; without any it is the whole partition. `base` is the offset that its others are counted from.
+    """A split's pieces of one partition, with its `number` among all shares.
+
+    Its keys go to the `reducers` from `first_reducer` on; with no reducers it is the whole partition. Offsets in it are
+    counted from `base`.
     """
 
     number: int
@@ -68,14 +78,15 @@ class Share:
 
     @property
     def subject(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return f"{self.pieces[0].topic}-{self.pieces[0].partition}"
 
 
 @dataclass(frozen=True)
 class LatestPlan:
-    """What all tasks must know: how many reducers there are, and how to find a share's split. It is the `Exchange` of
-    the keys. `seeds` are the words that key the hashes; `memory` says how large a task's offset map may get.
+    """What all tasks must know: the number of reducers, and how to find a share's split. It is the keys' `Exchange`.
+
+    `seeds` are the words that key the hashes; `memory` limits the size of a task's offset map.
     """
 
     reducers: int
@@ -98,17 +109,17 @@ class LatestPlan:
 
     @property
     def projection(self) -> tuple[Field, ...]:
-        """The columns of the rows."""
+        """The columns of the result."""
         return default_projection("records", COLUMNS, False)
 
     def split_of(self, share: int) -> int:
-        """The split that holds a share."""
+        """Returns the split that holds a share."""
         return share >> self.share_bits
 
 
 @dataclass(frozen=True, slots=True)
 class SplitShares:
-    """The work of one split."""
+    """The shares of one split: the work of a task."""
 
     split: int
     shares: tuple[Share, ...]
@@ -116,7 +127,7 @@ class SplitShares:
 
 @dataclass(frozen=True, slots=True)
 class _Tombstones:
-    """Of each share's keys, the newest records without a value, by share number: they need not be there any more."""
+    """The offsets of each share's newest records without a value, by share number. They need not exist any more."""
 
     split: int
     offsets: dict[int, np.ndarray]
@@ -125,7 +136,7 @@ class _Tombstones:
 def plan_latest(
     splits: Sequence[Split], options: ReadOptions, cores: int, seeds: bytes
 ) -> tuple[LatestPlan, list[SplitShares]]:
-    """Who does what. `splits` are in the order of partition and offset, as `plan_splits` gives them."""
+    """Plans the tasks. `splits` must be ordered by partition and offset, as `plan_splits` returns them."""
     held = [(number, pieces) for number, split in enumerate(splits) for pieces in _shares_of(split)]
     sizes: dict[tuple[str, int], list[int]] = defaultdict(list)
     for _, pieces in held:
@@ -154,7 +165,7 @@ def plan_latest(
 
 
 def _shares_of(split: Split) -> Iterator[tuple[SegmentPiece, ...]]:
-    """The pieces of each partition; so many at once as have their offsets within 32 bits of the first one's."""
+    """Yields the pieces of each partition, in groups whose offsets are within 32 bits of the first one's."""
     for _, pieces in groupby(split.pieces, key=lambda piece: (piece.topic, piece.partition)):
         found: list[SegmentPiece] = []
         for piece in pieces:
@@ -166,23 +177,23 @@ def _shares_of(split: Split) -> Iterator[tuple[SegmentPiece, ...]]:
 
 
 def index_split(fs: FileSystem, plan: LatestPlan, work: SplitShares) -> Iterator[Message]:
-    """Step 1: the keys of a split's shares by reducer, and for reducer 0 which of them are tombstones.
+    """Step 1: yields the keys of a split's shares by reducer, and for reducer 0 which of them are tombstones.
 
-    Raises what reading raises: CorruptRecordError, IncompleteError, RefusedError.
+    Raises the errors of reading: CorruptRecordError, IncompleteError, RefusedError.
     """
     tombstones: dict[int, np.ndarray] = {}
     for share in work.shares:
         if share.reducers:
             found = _ShareKeys(plan, share)
             for keys in found.read(fs):
-                for target, blob in _blobs(plan, share, keys, share.reducers):
+                for target, blob in _by_reducer(plan, share, keys, share.reducers):
                     yield share.first_reducer + target, blob
             tombstones[share.number] = found.tombstones
     yield 0, object_blob(_Tombstones(work.split, tombstones))
 
 
 def merge_shares(plan: LatestPlan, blobs: Iterable[Bytes], space: MergeSpace) -> Iterator[Message]:
-    """Step 2: the offsets of the newest records, to their splits; from reducer 0 also what step 1 said of each."""
+    """Step 2: yields the offsets of the newest records, by split. Reducer 0 also passes on the tombstones of step 1."""
     with closing(KeyMerge(plan, space)) as merge:
         for data in blobs:
             found = opened(data)
@@ -195,9 +206,10 @@ def merge_shares(plan: LatestPlan, blobs: Iterable[Bytes], space: MergeSpace) ->
 
 
 def live_rows(fs: FileSystem, plan: LatestPlan, blobs: Iterable[Bytes], space: MergeSpace) -> Iterator[pa.RecordBatch]:
-    """Step 3: the live records of a split, as batches with `plan.projection`. One of the blobs is its `SplitShares`.
+    """Step 3: yields the live records of a split, with the columns of `plan.projection`.
 
-    Raises IncompleteError when a live record is not there any more, and what reading raises.
+    One of the blobs is the split's `SplitShares`. Raises IncompleteError if a live record no longer exists, and the
+    errors of reading.
     """
     newest: dict[int, list[np.ndarray]] = defaultdict(list)
     tombstones: dict[int, np.ndarray] = {}
@@ -211,7 +223,7 @@ def live_rows(fs: FileSystem, plan: LatestPlan, blobs: Iterable[Bytes], space: M
         else:
             newest[found.group].append(found.ordinals)
     if work is None:
-        raise IncompleteError(f"{plan.subject}: a task was not told what to read")
+        raise IncompleteError(f"{plan.subject}: a task was not sent its split")
     for share in work.shares:
         offsets, without_value = newest[share.number], tombstones.get(share.number, _NO_OFFSETS)
         if not share.reducers:
@@ -220,16 +232,16 @@ def live_rows(fs: FileSystem, plan: LatestPlan, blobs: Iterable[Bytes], space: M
 
 
 class _ShareKeys:
-    """The newest record of each key of a share, known by its offset from the share's base on."""
+    """The newest record of each key of a share, identified by its offset counted from the share's base."""
 
     def __init__(self, plan: LatestPlan, share: Share) -> None:
         self._plan, self._share = plan, share
-        self._offsets: list[np.ndarray] = []  # of every record that was read
+        self._offsets: list[np.ndarray] = []  # of every record read
         self._valueless: list[np.ndarray] = []
         self._found: list[np.ndarray] = []
 
     def read(self, fs: FileSystem) -> Iterator[Keys]:
-        """The keys. Their ordinals are offsets."""
+        """Yields the keys. Their ordinals are offsets."""
         keys_of = DirtyKeys(self._plan.memory, 0)
         for piece in self._share.pieces:
             for records in records_of(fs, piece, self._plan.options):
@@ -241,7 +253,7 @@ class _ShareKeys:
 
     @property
     def tombstones(self) -> np.ndarray:
-        """The offsets of those without a value, ascending."""
+        """The offsets of the newest records without a value, ascending."""
         return np.unique(np.concatenate([_NO_OFFSETS, *self._found]))
 
     def _by_offset(self, keys: Keys) -> Keys:
@@ -254,24 +266,24 @@ class _ShareKeys:
 
 
 def _counted_from(share: Share, offsets: np.ndarray) -> np.ndarray:
-    """Offsets as uint32 from the share's base on."""
+    """Returns offsets as uint32, counted from the share's base."""
     counted = offsets - share.base
     if len(counted) and not 0 <= counted.min() <= counted.max() <= _MOST_OFFSET:
         wrong = int(offsets[np.flatnonzero((counted < 0) | (counted > _MOST_OFFSET))[0]])
-        raise IncompleteError(f"{share.subject}: offset {wrong} lies where offsets from {share.base} on belong")
+        raise IncompleteError(f"{share.subject}: offset {wrong} is among records whose offsets begin at {share.base}")
     return counted.astype(np.uint32)
 
 
-def _blobs(plan: LatestPlan, share: Share, keys: Keys, reducers: int) -> Iterator[Message]:
+def _by_reducer(plan: LatestPlan, share: Share, keys: Keys, reducers: int) -> Iterator[Message]:
     return by_reducer(ENTRIES, share.number, keys, plan.hash_seeds, plan.hash_mask, reducers)
 
 
 def _alone(fs: FileSystem, plan: LatestPlan, share: Share, space: MergeSpace) -> tuple[list[np.ndarray], np.ndarray]:
-    """The offsets of the newest records of a whole partition, and of those among them without a value."""
+    """Returns the offsets of a whole partition's newest records, and of those among them without a value."""
     found = _ShareKeys(plan, share)
     with closing(KeyMerge(plan, space)) as merge:
         for keys in found.read(fs):
-            for _, blob in _blobs(plan, share, keys, 1):
+            for _, blob in _by_reducer(plan, share, keys, 1):
                 merge.add(opened(blob))
         return [opened(blob).ordinals for _, blob in merge.answers()], found.tombstones
 
@@ -284,20 +296,67 @@ def _rows(
     for piece in share.pieces:
         shown = ArrowRows(piece, plan.projection)
         for records in records_of(fs, piece, plan.options):
-            chosen = records.rows[_among(_counted_from(share, records.rows["offset"]), live)]
+            chosen = records.rows[_is_in(_counted_from(share, records.rows["offset"]), live)]
             count += len(chosen)
             if len(chosen):
                 yield from shown.of(Records(records.arena, chosen, records.batches, records.status))
     if count < len(live):
         text = f"{share.subject}: {len(live) - count} of the newest records are gone since they were found"
         if plan.options.fail_on_data_loss:
-            raise IncompleteError(f"{text}: cleaned in favour of newer ones, or deleted; run it again")
+            raise IncompleteError(f"{text}: newer records superseded them, or they were deleted; run it again")
         _logger.warning("%s; going on", text)
 
 
-def _among(offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which of the offsets are in `wanted`, which ascends (bool)."""
+def _is_in(offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns a mask of the offsets that are in `wanted`, which must ascend."""
     if not len(wanted):
         return np.zeros(len(offsets), dtype=bool)
     found: np.ndarray = wanted[np.minimum(np.searchsorted(wanted, offsets), len(wanted) - 1)] == offsets
     return found
+
+
+# --- the Spark job --------------------------------------------------------------------------------------------
+
+
+def latest(spark: SparkSession, paths: Sequence[Path], options: dict[str, str] | None = None) -> DataFrame:
+    """Returns the live value of each key: key, value, topic, partition, offset, timestamp of its last record.
+
+    Keys whose last record is a tombstone are left out. Only committed records count, unless `options` (those of the
+    data source) say otherwise. Like every DataFrame of seglog, it is a snapshot of the logs as they are now.
+    """
+    from pyspark.sql.functions import col
+
+    given = {"paths": json.dumps([str(path) for path in paths]), "isolationLevel": "read_committed", **(options or {})}
+    read = sendable(parse_read_options(given))
+    splits = plan_splits(files_of(read.store), read)
+    plan, work = plan_latest(splits, read, cores_of(spark), os.urandom(8 * SEED_WORDS))
+    schema = ddl(plan.projection)
+    if not splits:
+        return spark.createDataFrame([], schema)
+    shares = distributed(spark, [object_blob(one) for one in work])
+    if not plan.reducers:
+        return shares.mapInArrow(partial(_live_of_split, plan), schema)
+    keys = shares.mapInArrow(partial(_keys_of_splits, plan), ROW)
+    newest = keys.repartitionById(plan.reducers, col("target")).mapInArrow(partial(_newest_of_keys, plan), ROW)
+    both = newest.unionAll(shares).repartitionById(len(splits), col("target"))
+    return both.mapInArrow(partial(_live_of_split, plan), schema)
+
+
+def _keys_of_splits(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle()
+    for _, blob in blobs_of(batches):
+        yield from in_batches(index_split(files_of(plan.options.store), plan, opened(blob)))
+
+
+def _newest_of_keys(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle()
+    space = MergeSpace(LocalFileSystem(), local_directory())
+    yield from in_batches(merge_shares(plan, (blob for _, blob in blobs_of(batches)), space))
+
+
+def _live_of_split(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle()
+    blobs = [blob for _, blob in blobs_of(batches)]
+    if blobs:
+        space = MergeSpace(LocalFileSystem(), local_directory())
+        yield from live_rows(files_of(plan.options.store), plan, blobs, space)

@@ -1,7 +1,4 @@
-"""What a Python program asks of `seglog.spark` besides reading and writing DataFrames: `clean` and `verify`.
-
-They take paths as a user writes them, and configuration as the library's functions of one machine take it.
-"""
+"""`clean` and `verify` for Python programs: paths as a user writes them, configuration as on one machine."""
 
 from __future__ import annotations
 
@@ -17,9 +14,8 @@ from seglog.remote.routing import parse_location, require_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from seglog.operations.clean import CleaningOrder, Outcome
-    from seglog.scan.listing import Target
-    from seglog.spark.verifying import VerifyReport
+    from seglog.operations.clean import Outcome
+    from seglog.spark.jobs import VerifyReport
 
 Location = str | Path
 
@@ -38,71 +34,39 @@ def clean(
 ) -> list[Outcome]:
     """Compacts logs over many tasks, as `seglog.clean` does on one machine: the same files, byte for byte.
 
-    What became of each partition comes back: a `Cleaned`, or a `CleaningFailure`, which leaves its partition as it was.
-    The paths are directories that all executors share. Raises before anything is changed as `seglog.clean` does.
+    Returns an outcome for each partition: a `Cleaned`, or a `CleaningFailure`, which leaves its partition as it was.
+    The paths are directories that all executors share. Raises the errors of `seglog.clean` before anything is changed.
 
-    With `output`, a prefix that is new, the paths may be URLs, and stay as they are: every partition that is named, and
-    of a log directory every compacted one, is cleaned into new objects there and committed by one manifest, which
-    `seglog fetch` makes partitions of. Then an error in one of them is raised, and nothing was committed. `store` are
-    settings of an object store, as the options of a query.
+    With `output`, a new prefix, the paths may be URLs, and the logs there stay as they are. Every named partition, and
+    every compacted partition of a named log directory, is cleaned into new objects below `output`. One manifest commits
+    them, and `seglog fetch` makes partitions of them. An error in any partition is raised, and then nothing is
+    committed. `store` are settings of an object store, like the options of a query.
     """
-    from seglog.operations.clean import keep_history
-    from seglog.scan.listing import resolve_paths
-    from seglog.spark.cleaning import clean as clean_on_spark
-
-    located = _located(paths)
-    if output is not None:
-        return _clean_into(spark, located, parse_location(output), store or {}, policy, strategy, roll, expire)
-    for path in located:
-        require_local(path)
-    work = Workspace()
-    targets = resolve_paths(work.fs, located)
-    order = _ordered(work, targets, policy, strategy, roll, expire)
-    outcomes = list(clean_on_spark(spark, targets, order.settings.__getitem__, work.clock, order.options))
-    problem = keep_history(work, outcomes)
-    if problem:
-        _logger.warning("%s", problem)
-    return outcomes
-
-
-def _clean_into(
-    spark: SparkSession,
-    located: list[Path],
-    output: Path,
-    store: Mapping[str, str],
-    policy: str | None,
-    strategy: str,
-    roll: bool,
-    expire: bool,
-) -> list[Outcome]:
+    from seglog.cleaner.round import Strategy
+    from seglog.operations.clean import POLICIES, CleaningOrder, keep_history
     from seglog.remote.settings import StoreSettings
     from seglog.scan.listing import resolve_paths
-    from seglog.spark.cleaning import Placement, SparkTasks
+    from seglog.spark import cleaning
     from seglog.spark.cleaning_objects import Destination, clean_into
     from seglog.spark.files import files_of, sent_along
     from seglog.tiers.view import see_tiers
 
-    sent = sent_along(StoreSettings.of(store), [*located, output])
-    fs, seen = see_tiers(files_of(sent), located)
-    work = Workspace(fs)
-    order = _ordered(work, resolve_paths(fs, seen), policy, strategy, roll, expire)
-    to = Destination(located, output, sent)
-    return clean_into(
-        SparkTasks(spark, Placement()), to, order.settings.__getitem__, work.clock, order.options, (fs, seen)
-    )
-
-
-def _ordered(
-    work: Workspace, targets: Sequence[Target], policy: str | None, strategy: str, roll: bool, expire: bool
-) -> CleaningOrder:
-    from seglog.cleaner.round import Strategy
-    from seglog.operations.clean import POLICIES, CleaningOrder
-
+    located = _located(paths)
+    shown: Sequence[Path] = located
+    if output is None:
+        for path in located:
+            require_local(path)
+        work = Workspace()
+    else:
+        to = Destination(located, parse_location(output), sent_along(StoreSettings.of(store or {}), [*located, output]))
+        fs, shown = see_tiers(files_of(to.store), located)
+        work = Workspace(fs)
+    targets = resolve_paths(work.fs, shown)
     sources = Sources({"cleanup.policy": policy})
     misuse = policy_misuse("policy", policy, POLICIES, targets)
     if misuse:
         raise ConfigError(misuse)
-    return CleaningOrder.of(
+    order = CleaningOrder.of(
         targets,
         lambda path: work.settings(path, sources),
         strategy=Strategy.parse(strategy),
@@ -110,6 +74,15 @@ def _ordered(
         expire=expire,
         threads=work.threads,
     )
+    topics_of = order.settings.__getitem__
+    if output is not None:
+        tasks = cleaning.SparkTasks(spark, cleaning.Placement())
+        return clean_into(tasks, to, topics_of, work.clock, order.options, (work.fs, shown))
+    outcomes = list(cleaning.clean(spark, targets, topics_of, work.clock, order.options))
+    problem = keep_history(work, outcomes)
+    if problem:
+        _logger.warning("%s", problem)
+    return outcomes
 
 
 def verify(
@@ -119,10 +92,10 @@ def verify(
     live: bool = False,
     store: Mapping[str, str] | None = None,
 ) -> VerifyReport:
-    """Verifies logs over many tasks, as `seglog.verify` does on one machine: the findings, and what was looked at.
+    """Verifies logs over many tasks, as `seglog.verify` does on one machine. Returns the findings and a summary.
 
-    `level` is framing, crc, records, index or semantic; `live`: a broker is writing. `store` are settings of an object
-    store, as the options of a query.
+    `level` is framing, crc, records, index or semantic. Set `live` if a broker is writing. `store` are settings of an
+    object store, like the options of a query.
     """
     from seglog.remote.settings import StoreSettings
     from seglog.scan.listing import resolve_paths
@@ -130,7 +103,8 @@ def verify(
     from seglog.spark import jobs
     from seglog.spark.files import files_of, sent_along
     from seglog.tiers.view import see_tiers
-    from seglog.verification.verify import Level, VerifyOptions
+    from seglog.verification.batches import Level
+    from seglog.verification.verify import VerifyOptions
 
     levels = {one.name.lower(): one for one in Level}
     if level not in levels:

@@ -1,13 +1,13 @@
-"""Walking a piece of a segment: batches to show, and damage; what every view has in common.
+"""Walks a piece of a segment: yields good batches and damage; every view builds on it.
 
-1. The file must be the one that was planned: a sealed segment unchanged, the active one not shorter. Where it is not,
-   the partition is listed again and the same offsets are read from what replaced it: a segment that was cleaned, or
-   merged with others, or split, or cut. Only offsets that no segment holds any more are data loss.
-2. Walk past any damage (`scan.log_walk`); a wrong checksum, bytes that are not a batch, and offsets that cannot be
-   here become `Damage`. Batches out of order, also those that the next segment claims, are damage that `onCorrupt`
-   skip keeps: which one is wrong is unknown.
-3. Stop after the wanted offsets. Bytes at the end of the active segment that are not a whole batch are a torn tail:
-   a broker's unfinished write, never read and no error.
+1. The file must be the planned one: a sealed segment unchanged, the active one not shorter. If it is not, the partition
+   is listed again and the same offsets are read from the replacement: a segment that was cleaned, merged with others,
+   split, or cut. Only offsets that no segment holds any more are data loss.
+2. The walk continues past any damage (`scan.log_walk`). A wrong checksum, bytes that are not a batch, and offsets that
+   cannot be in this segment become `Damage`. So do batches out of order, including those that the next segment claims,
+   but `onCorrupt` skip keeps these, because it is unknown which one is wrong.
+3. The walk stops after the wanted offsets. Bytes at the end of the active segment that are not a whole batch are a torn
+   tail: a broker's unfinished write, never read and no error.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptRecordError, IncompleteError, NotALogError, RefusedError
+from seglog.errors import CorruptRecordError, NotALogError, RefusedError
 from seglog.layout import INT64_MAX
 from seglog.remote.routing import RoutingFileSystem, parse_location
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
-from seglog.spark.bounds import indexed_position
 from seglog.spark.options import ReadOptions
-from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
+from seglog.spark.partition_log import GONE, Segment, indexed_position, list_segments, look_at, permitted
 from seglog.spark.splits import SegmentPiece
 from seglog.storage.filesystem import File, FileSystem
 
@@ -40,14 +39,14 @@ _TRIES = 8  # without progress
 CHECKSUM = "checksum"
 FRAMING = "framing"
 CONTENTS = "contents"
-OFFSETS = "offsets"  # no checksum covers a batch's offset: it is checked against the segment
+OFFSETS = "offsets"  # no checksum covers a batch's base offset, so it is checked against the segment
 ORDER = "order"
 TORN_TAIL = "torn tail"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A range of a file that gives no records. Offsets are those of the header, None where there is none to believe."""
+    """A range of a file that yields no records. Offsets are the header's, None if no header is credible."""
 
     path: str
     position: int
@@ -58,16 +57,16 @@ class Damage:
     last_offset: int | None = None
 
     def error(self) -> CorruptRecordError:
-        """The damage as an error for a reader that must not skip it."""
+        """Returns the damage as an error, for a reader that must not skip it."""
         hint = f"{self.reason}; onCorrupt=skip reads what follows"
         return CorruptRecordError(self.path, hint, self.position, self.first_offset, self.last_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Good batches (layout.BATCH) that touch the wanted offsets, of what a walk through `piece.path` has met.
+    """Good batches (layout.BATCH) of a step of the walk through `piece.path` that overlap the wanted offsets.
 
-    Of their records those from `piece.first_offset` to `piece.stop_offset` are wanted.
+    Their records from `piece.first_offset` to `piece.stop_offset` (exclusive) are wanted.
     """
 
     piece: SegmentPiece
@@ -76,7 +75,7 @@ class Batches:
 
 
 class ReplacedError(Exception):
-    """The file that was planned is another one now, or gone: what it gave so far is right, up to offset `reached`."""
+    """The planned file has been replaced or removed. What was read from it is right, up to offset `reached`."""
 
     def __init__(self, reached: int) -> None:
         self.reached = reached
@@ -84,11 +83,10 @@ class ReplacedError(Exception):
 
 
 def walk_piece(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Batches | Damage]:
-    """The batches and the damage of a piece in order; what they hold is valid until the next step.
+    """Yields the batches and the damage of a piece in order; their contents are valid until the next step.
 
-    Where the file is another one than was planned, what replaced it is read, by the piece's share of the offsets.
-    Raises IncompleteError when offsets are gone (unless `failOnDataLoss` is false), RefusedError when a file may not be
-    read.
+    If the file has been replaced, reads the piece's share of the offsets from the replacement. Raises IncompleteError
+    if offsets are gone (unless `failOnDataLoss` is false), RefusedError if permission to read is missing.
     """
     try:
         yield from walk_file(fs, piece, options)
@@ -100,15 +98,15 @@ def walk_piece(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Ite
 
 
 def walk_file(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Batches | Damage]:
-    """The same of the piece's own file. ReplacedError when that is not what was planned, or does not stay it.
+    """The same for the piece's own file. Raises ReplacedError if it is not the planned one, or stops being it.
 
-    A file that was opened is read to its end, whoever removes or replaces its name.
+    Once opened, a file is read to its end even if its name is removed or replaced.
     """
     path = parse_location(piece.path)
     if piece.stored is not None:
         fs = piece.stored.shown(fs, path)
     elif isinstance(fs, RoutingFileSystem):
-        fs.expect(path, piece.size, piece.modified_ns, piece.version)  # the plan has asked for it
+        fs.expect(path, piece.size, piece.modified_ns, piece.version)  # known from the plan
     try:
         file = fs.open(path, "r")
     except FileNotFoundError as error:
@@ -116,14 +114,14 @@ def walk_file(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iter
     except PermissionError as error:
         raise RefusedError(f"{path}: no permission to read it") from error
     with file:
-        # looked at after it was opened: a network file system then says what is so, and not what was
+        # check after opening: a network file system then gives current attributes, not cached ones
         if not _is_planned(fs, path, piece):
             raise ReplacedError(piece.share[0])
         yield from _walk_opened(fs, file, piece, options)
 
 
 def as_it_is(fs: FileSystem, piece: SegmentPiece) -> SegmentPiece | None:
-    """The whole file of a piece as it is now; None when it is gone."""
+    """Returns the whole file of a piece as it is now; None if it is gone."""
     path = parse_location(piece.path)
     status = (fs if piece.stored is None else piece.stored.shown(fs, path)).status(path)
     if status is None:
@@ -152,7 +150,7 @@ def _walk_opened(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadO
         file=file,
     )
     reached, position = piece.base_offset - 1, piece.start
-    if piece.end < piece.size or piece.stop_offset >= piece.next_offset:  # else it may end anywhere
+    if piece.end < piece.size or piece.stop_offset >= piece.next_offset:  # else the walk may end anywhere
         file.advise_wanted(piece.start, piece.end - piece.start)
     try:
         for step in walk:
@@ -173,27 +171,32 @@ def _walk_opened(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadO
                 yield Batches(piece, step, good[_wanted(good, piece)])
             last = step.batches[-1]
             position = int(last["position"]) + int(last["size"])
-    except GONE as error:  # an object that was replaced says so when it is read
+    except GONE as error:  # a replaced object raises on the first read
         raise ReplacedError(max(reached, piece.share[0])) from error
-    if position < piece.end and reached < piece.stop_offset:  # cut off in place while it was read
+    if position < piece.end and reached < piece.stop_offset:  # truncated in place while it was read
         raise ReplacedError(max(reached, piece.share[0]))
 
 
 def _judged(piece: SegmentPiece, step: WalkedEntries | Gap) -> tuple[list[Damage], np.ndarray]:
-    """The damage in a step, and the good batches that can be in this segment."""
+    """Returns the damage in a step, and the good batches whose offsets can be in this segment."""
     if isinstance(step, Gap):
-        return [_damage_of(piece, step)], np.empty(0, dtype=layout.BATCH)
-    found = list(_damaged(piece, step))
+        kind, reason = FRAMING, step.why
+        if step.at_end and piece.active and piece.end == piece.size:
+            kind, reason = TORN_TAIL, "the last batch is not complete"
+        return [Damage(piece.path, step.position, step.length, kind, reason)], np.empty(0, dtype=layout.BATCH)
+    damage = [damage_at(piece, row, CHECKSUM, "the checksum is wrong") for row in step.batches[~step.valid]]
     good = step.batches[step.valid]
-    inside = _inside(good, piece)
-    found += [damage_at(piece, row, OFFSETS, "its offsets cannot be in this segment") for row in good[~inside]]
-    return found, good[inside]
+    base, last = good["base_offset"], good["last_offset"]
+    inside = (base >= piece.base_offset) & (base <= last) & (last <= piece.base_offset + layout.INT32_MAX)
+    damage += [damage_at(piece, row, OFFSETS, "its offsets cannot be in this segment") for row in good[~inside]]
+    return damage, good[inside]
 
 
 def _is_planned(fs: FileSystem, path: Path, piece: SegmentPiece, *, to_the_end: bool = False) -> bool:
-    """Whether the file is the one that was planned: unchanged, or the last segment and only longer.
+    """True if the file is the planned one: unchanged, or the last segment and only longer.
 
-    With `to_the_end` not even that: what lies in a file that somebody writes may be what he has just cut off.
+    With `to_the_end`, a longer file counts as another one too: what looks like damage may be bytes that a writer has
+    just cut off and written anew.
     """
     status = fs.status(path)
     if status is None:
@@ -203,15 +206,15 @@ def _is_planned(fs: FileSystem, path: Path, piece: SegmentPiece, *, to_the_end: 
     return not to_the_end and piece.active and status.inode == piece.inode and status.size >= piece.end
 
 
-# --- what replaced a file -------------------------------------------------------------------------------------
+# --- replaced files -------------------------------------------------------------------------------------------
 
 
 def _walk_replacement(
     fs: FileSystem, piece: SegmentPiece, reached: int, options: ReadOptions
 ) -> Iterator[Batches | Damage]:
-    """The offsets of a piece from `reached` on, out of the segments that are there now.
+    """Walks the offsets of a piece from `reached` on in the segments that exist now.
 
-    While a broker cleans, deletes and rolls, what was listed may be replaced again: then it is listed once more.
+    A running broker may replace listed segments again; then the partition is listed once more.
     """
     tries = 0
     while tries < _TRIES:
@@ -226,18 +229,17 @@ def _walk_replacement(
             reached = max(reached, replaced.reached)
         tries = 0 if reached > before else tries + 1
     raise RefusedError(
-        f"{piece.path}: the segments were replaced {_TRIES} times while offset {reached} was looked for; try again"
+        f"{piece.path}: the segments were replaced {_TRIES} times during the search for offset {reached}; try again"
     )
 
 
 def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
     directory, stop = parse_location(piece.path).parent, piece.share[1]
     try:
-        names = list_segments(fs, directory)
+        with permitted():
+            names = list_segments(fs, directory)
     except NotALogError:
         names = ()
-    except PermissionError as error:
-        raise RefusedError(f"{error.filename}: no permission to read it") from error
     if not names:
         _lost(piece, reached, stop, "the partition is gone", options)
         return
@@ -248,8 +250,11 @@ def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: Rea
         next_base = names[i + 1].base_offset if i + 1 < len(names) else INT64_MAX
         if next_base <= reached or name.base_offset >= stop:
             continue
-        segment = _looked_at(fs, name, reached)
-        if piece.before == (segment.files.base_offset, segment.identity):  # as it was: it took nothing in
+        try:
+            segment = look_at(fs, name)
+        except FileNotFoundError as error:
+            raise ReplacedError(reached) from error
+        if piece.before == (segment.files.base_offset, segment.identity):  # unchanged: nothing was merged into it
             _lost(piece, reached, min(next_base, stop), f"{PurePosixPath(piece.path).name} was removed", options)
             reached = min(next_base, stop)
             continue
@@ -268,15 +273,8 @@ def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: Rea
             reached = max(reached, min(next_base, stop))
 
 
-def _looked_at(fs: FileSystem, name: SegmentName, reached: int) -> Segment:
-    try:
-        return look_at(fs, name)
-    except FileNotFoundError as error:
-        raise ReplacedError(reached) from error
-
-
 def _now(fs: FileSystem, piece: SegmentPiece, segment: Segment, reached: int, next_base: int) -> SegmentPiece:
-    """A piece of a segment as it is now, for the share of `piece` from `reached` on."""
+    """Returns a piece of a segment as it is now, for the share of `piece` from `reached` on."""
     files, (size, modified_ns, inode) = segment.files, segment.identity
     first, stop = max(piece.first_offset, reached), min(piece.stop_offset, piece.share[1])
     try:
@@ -302,10 +300,10 @@ def _now(fs: FileSystem, piece: SegmentPiece, segment: Segment, reached: int, ne
 
 
 def _was_cut(piece: SegmentPiece, segment: Segment) -> bool:
-    """Whether the planned file is still there and shorter than it was.
+    """True if the planned file still exists and has become shorter.
 
-    Cleaning makes a new file, which may get the number of an old one's inode. It sets the file's time, in milliseconds;
-    what cuts a file leaves the system's time, in nanoseconds.
+    Cleaning makes a new file, which may reuse an old file's inode number. But it sets the modification time, in whole
+    milliseconds; truncating a file leaves the system's time, in nanoseconds.
     """
     size, modified_ns, inode = segment.identity
     same = segment.files.base_offset == piece.base_offset and inode == piece.inode
@@ -313,24 +311,21 @@ def _was_cut(piece: SegmentPiece, segment: Segment) -> bool:
 
 
 def _lost(piece: SegmentPiece, first: int, stop: int, why: str, options: ReadOptions) -> None:
-    """Offsets that no file holds any more: an error, or passed over."""
+    """Reports offsets that no file holds any more."""
     if first >= stop:
         return
     which = f"offsets {first} to {stop - 1}" if stop < INT64_MAX else f"offsets from {first} on"
-    text = f"{piece.topic}-{piece.partition}: {which} are gone since the query was planned: {why}"
-    if options.fail_on_data_loss:
-        raise IncompleteError(f"{text} (failOnDataLoss=false goes on with what is there)")
-    _logger.warning("%s; going on", text)
+    options.report_loss(f"{piece.topic}-{piece.partition}: {which} are gone since the query was planned: {why}")
 
 
-# --- what is in a file ----------------------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------------------------------
 
 
 def not_shown(batches: np.ndarray, aborted: tuple[tuple[int, int, int], ...]) -> np.ndarray:
-    """Which batches a consumer never sees (bool): control batches, and those of the aborted transactions.
+    """Returns a mask of the batches that no consumer sees: control batches and those of aborted transactions.
 
-    A batch belongs to an aborted transaction when it is its producer's, transactional, and lies between the
-    transaction's first offset and its marker (what Kafka's consumer finds out step by step; specification §9.2).
+    A batch belongs to an aborted transaction if it is transactional, of the same producer, and between the
+    transaction's first offset and its marker (Kafka's consumer works this out step by step; specification §9.2).
     """
     v2 = batches["magic"] >= 2
     hidden: np.ndarray = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
@@ -346,7 +341,7 @@ def not_shown(batches: np.ndarray, aborted: tuple[tuple[int, int, int], ...]) ->
 
 
 def handle(damage: Damage, options: ReadOptions) -> None:
-    """What a reader of records does about damage: nothing at a torn tail, else by `onCorrupt`."""
+    """Handles damage for a reader of records: ignores a torn tail, else raises or logs, by `onCorrupt`."""
     if damage.kind == TORN_TAIL:
         return
     if options.on_corrupt == "fail":
@@ -355,40 +350,21 @@ def handle(damage: Damage, options: ReadOptions) -> None:
     _logger.warning("%s %d bytes: %s", done, damage.size, damage.error())
 
 
-def _inside(batches: np.ndarray, piece: SegmentPiece) -> np.ndarray:
-    last = batches["last_offset"]
-    most = piece.base_offset + layout.INT32_MAX
-    begins_right = (batches["base_offset"] >= piece.base_offset) & (batches["base_offset"] <= last)
-    inside: np.ndarray = begins_right & (last <= most)
-    return inside
-
-
 def _disorder(piece: SegmentPiece, batches: np.ndarray, reached: int) -> Iterator[Damage]:
-    """The batches that do not end after the one before; `reached` is after the last one before them all."""
+    """Yields damage for batches that do not end after their predecessor; before the first one, that is `reached`."""
     last = batches["last_offset"]
     for i in np.flatnonzero(np.diff(last, prepend=reached - 1) <= 0).tolist():
         yield damage_at(piece, batches[i], ORDER, "its offsets do not follow those before it")
 
 
 def _wanted(batches: np.ndarray, piece: SegmentPiece) -> np.ndarray:
-    # a legacy wrapper's base offset is its last one: where it begins is not known before it is decoded
+    # a legacy wrapper's base offset is its last one; only decoding shows its first one
     begins = np.where(batches["magic"] >= 2, batches["base_offset"], np.int64(0))
     wanted: np.ndarray = (batches["last_offset"] >= piece.first_offset) & (begins < piece.stop_offset)
     return wanted
 
 
-def _damaged(piece: SegmentPiece, step: WalkedEntries) -> Iterator[Damage]:
-    for row in step.batches[~step.valid]:
-        yield damage_at(piece, row, CHECKSUM, "the checksum is wrong")
-
-
 def damage_at(piece: SegmentPiece, row: np.void, kind: str, reason: str) -> Damage:
-    """Damage that is a whole batch (a row of layout.BATCH)."""
+    """Returns a whole batch (a row of layout.BATCH) as damage."""
     base, last = int(row["base_offset"]), int(row["last_offset"])
     return Damage(piece.path, int(row["position"]), int(row["size"]), kind, reason, base, last)
-
-
-def _damage_of(piece: SegmentPiece, gap: Gap) -> Damage:
-    if gap.at_end and piece.active and piece.end == piece.size:
-        return Damage(piece.path, gap.position, gap.length, TORN_TAIL, "the last batch is not complete")
-    return Damage(piece.path, gap.position, gap.length, FRAMING, gap.why)

@@ -1,7 +1,7 @@
-"""Which columns each view of the source has, and the projection a reader is asked for.
+"""The columns of each view of the source, and the projection that a query asks for.
 
-The `records` view has the columns of Spark's kafka source, in its order. A schema is kept as names and SQL types;
-only `arrow_schema` needs pyarrow, and nothing here needs pyspark.
+The view `records` has the columns of Spark's kafka source, in its order. A schema is kept as names and SQL types; only
+`arrow_schema` needs pyarrow, and nothing here needs pyspark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column by name and SQL type (as `DataType.simpleString()` writes it); `required` is never null."""
+    """A column: its name, its SQL type as `DataType.simpleString()` writes it, and whether it is never null."""
 
     name: str
     type: str
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column that was asked for: `name` as the caller writes it, `column` as the view calls it."""
+    """A requested column: `name` as the caller writes it, `column` as the view calls it."""
 
     name: str
     column: str
@@ -106,46 +106,48 @@ VIEWS: dict[str, tuple[Column, ...]] = {
 
 
 def columns_of(view: str) -> tuple[Column, ...]:
-    """The columns of a view. ConfigError names the views there are."""
+    """Returns the columns of a view. ConfigError lists the views."""
     if view not in VIEWS:
         raise ConfigError(f"there is no view '{view}'; views are {', '.join(VIEWS)}")
     return VIEWS[view]
 
 
 def default_projection(view: str, names: Sequence[str] | None, include_headers: bool) -> tuple[Field, ...]:
-    """What a reader gives when the user passes no schema: `names` of the option `columns`, or all columns.
+    """Returns the projection without a user's schema: the `names` of the option `columns`, or all columns.
 
-    Headers are there when asked for by name or by `includeHeaders`.
+    Headers are included if requested by name or by `includeHeaders`.
     """
     if names is not None:
-        return tuple(_field(view, name) for name in names)
+        found = [(name, _column(view, name)) for name in names]
+        return tuple(Field(name, column.name, column.type) for name, column in found)
     chosen = (c for c in columns_of(view) if view != RECORDS or include_headers or c.name != HEADERS)
     return tuple(Field(c.name, c.name, c.type) for c in chosen)
 
 
 def projection_of(view: str, schema: Any) -> tuple[Field, ...]:
-    """The projection that a StructType stands for. ConfigError for an unknown column or a changed type."""
+    """Converts a StructType to a projection. Raises ConfigError for an unknown column or another type."""
     fields = []
     for wanted in schema.fields:
-        field = _field(view, wanted.name)
+        column = _column(view, wanted.name)
         given = wanted.dataType.simpleString()
-        if given != field.type:
+        if given != column.type:
             raise ConfigError(
-                f"column '{wanted.name}' of the view '{view}' has type {field.type}, not {given}: cast it after reading"
+                f"column '{wanted.name}' of the view '{view}' has type {column.type}, not {given}:"
+                " cast it after reading"
             )
-        if not wanted.nullable and not _column(view, wanted.name).required:
+        if not wanted.nullable and not column.required:
             raise ConfigError(f"column '{wanted.name}' of the view '{view}' can be null; drop the NOT NULL")
-        fields.append(Field(wanted.name, field.column, field.type, bool(wanted.nullable)))
+        fields.append(Field(wanted.name, column.name, column.type, bool(wanted.nullable)))
     return tuple(fields)
 
 
 def ddl(projection: Iterable[Field]) -> str:
-    """The projection as Spark's DDL."""
+    """Returns the projection as Spark's DDL."""
     return ", ".join(f"`{field.name}` {field.type}" for field in projection)
 
 
 def arrow_schema(projection: Iterable[Field]) -> pa.Schema:
-    """The exact Arrow schema that Spark checks the first batch against: order, types and nullability."""
+    """Returns the exact Arrow schema that Spark checks the first batch against: order, types and nullability."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -167,8 +169,3 @@ def _column(view: str, name: str) -> Column:
             return column
     legal = ", ".join(f"{column.name} {column.type}" for column in columns_of(view))
     raise ConfigError(f"the view '{view}' has no column '{name}'; its columns are {legal}")
-
-
-def _field(view: str, name: str) -> Field:
-    column = _column(view, name)
-    return Field(name, column.name, column.type)

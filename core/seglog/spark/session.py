@@ -1,4 +1,4 @@
-"""A Spark session with the configuration that seglog's jobs want, and the check that Java is there."""
+"""A Spark session with the configuration that seglog's jobs need, and the check for Java."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JAVA_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key of Spark's configuration, the value seglog wants, and why."""
+    """A key of Spark's configuration, the value that seglog sets, and the reason."""
 
     key: str
     value: str
@@ -34,13 +34,13 @@ class Setting:
 
 
 def configuration(cores: int = 1) -> tuple[Setting, ...]:
-    """What seglog sets, for executors of so many cores. Static keys must be there before a session begins."""
-    overhead_mib = 205 + cores * 819  # 0.8 GiB a core, and the JVM's own
+    """Returns what seglog sets for executors of `cores` cores. Static keys must be set before a session begins."""
+    overhead_mib = 205 + cores * 819  # 0.8 GiB per core, and the JVM's own
     return (
         Setting(
-            "spark.python.unix.domain.socket.enabled", "true", "spares 30 to 40 ms a task (delayed ACK on loopback)"
+            "spark.python.unix.domain.socket.enabled", "true", "saves 30 to 40 ms per task (delayed ACK on loopback)"
         ),
-        Setting("spark.python.worker.reuse", "true", "imports are done once a worker"),
+        Setting("spark.python.worker.reuse", "true", "each worker imports only once"),
         Setting(
             "spark.sql.python.filterPushdown.enabled", "false", "Spark 4.3 caches the pushed reader: wrong results"
         ),
@@ -55,10 +55,10 @@ def configuration(cores: int = 1) -> tuple[Setting, ...]:
 def session(
     application: str = "seglog", master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The running session, or a new one with `configuration()`; the data source is registered in it.
+    """Returns the running session, or a new one with `configuration()`, and registers the data source in it.
 
-    `master` of None leaves it to spark-submit, and means all local cores where that says nothing. `settings` go
-    above the defaults. Raises UnsupportedError without PySpark or Java 17, ConfigError where Spark does not start.
+    A `master` of None leaves the choice to spark-submit; without spark-submit it means all local cores. `settings`
+    override the defaults. Raises UnsupportedError without PySpark or Java 17, ConfigError if Spark does not start.
     """
     try:
         from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def session(
     builder = SparkSession.builder.appName(application)
     if master is not None:
         builder = builder.master(master)
-    elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit, which chooses a master, has not started this
+    elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # not started by spark-submit, which chooses a master
         builder = builder.master("local[*]")
     chosen = {setting.key: setting.value for setting in configuration()} | dict(settings or {})
     for key, value in chosen.items():
@@ -93,7 +93,7 @@ def session(
 
 
 def require_java() -> None:
-    """UnsupportedError, which says what to install, unless Java 17 or later can be started."""
+    """Raises UnsupportedError, which says what to install, unless Java 17 or later can be started."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
@@ -104,12 +104,12 @@ def require_java() -> None:
         raise UnsupportedError(f"{java} cannot be started ({error}); {_JAVA_HINT}") from error
     version = java_version(asked.stderr + asked.stdout)
     if version is None or version < LEAST_JAVA:
-        what = "is no Java" if version is None else f"is Java {version}"
+        what = "is not Java" if version is None else f"is Java {version}"
         raise UnsupportedError(f"{java} {what}; {_JAVA_HINT}")
 
 
 def java_version(text: str) -> int | None:
-    """The feature release that `java -version` prints: 17 of "17.0.15", 8 of "1.8.0"."""
+    """Returns the feature release that `java -version` prints: 17 for "17.0.15", 8 for "1.8.0"."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None

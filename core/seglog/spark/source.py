@@ -1,39 +1,48 @@
 """The data source `seglog` as PySpark sees it: thin classes over options, splits and views.
 
-Rules of PySpark 4.3 that shape it: the reader is pickled before `partitions()`, so it holds options alone and a
-split carries everything else; no splits become one partition without a value. `pushFilters` is not overridden:
-the pushed reader is cached with the DataFrame, and later scans of it lose rows (tests/spark/test_push_filters.py).
+Three rules of PySpark 4.3 shape the reader. It is pickled before `partitions()`, so it only holds options, and a split
+carries everything else. No splits become one partition without a value. `pushFilters` is not overridden, because the
+pushed reader is cached with the DataFrame and later scans of it lose rows (tests/spark/test_push_filters.py).
+
+A writer is pickled into every task, and another copy commits or aborts in a process of the driver. What both must know
+comes with the tasks' messages. The message of a failed task is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
-from dataclasses import replace
+import uuid
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
+    WriterCommitMessage,
 )
 
 from seglog.errors import UnsupportedError
 from seglog.remote.routing import machine_files
-from seglog.spark.files import files_of, sent_along
+from seglog.spark.files import files_of, sendable
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import Field, ddl, default_projection, projection_of
-from seglog.spark.worker import read_split
+from seglog.spark.tasks import query_id
+from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from seglog.spark.stream_sink import Sink
+    from seglog.log.append_journal import StagedFile
+    from seglog.spark.sinks import Sink
 
 NAME = "seglog"
 
@@ -50,7 +59,67 @@ class SeglogReader(DataSourceReader):
         return [InputPartition(split) for split in plan_splits(files_of(self.options.store), self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(partition, self.projection, self.options)
+        from seglog.spark.arrow import read_split
+
+        return read_split(partition.value, self.projection, self.options)
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """The files that a task has staged, and their owner: the id of a job, or of a stream's query."""
+
+    owner: str
+    files: tuple[StagedFile, ...]
+
+
+class SeglogWriter(DataSourceArrowWriter):
+    """Batch writer. The one that commits is a copy of those in the tasks."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.owner = sink, uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Staged(self.owner, self.sink.stage(self.owner, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.sink.commit(self.owner, _files(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (PySpark's signature)
+        self.sink.discard(self.owner)
+
+
+class SeglogStreamWriter(DataSourceStreamArrowWriter):
+    """Stream writer: commits every batch exactly once, over restarts too."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        owner = query_id()
+        if owner is None:
+            raise UnsupportedError("this stream's batches have no query id: it is not a micro-batch stream")
+        return Staged(owner, self.sink.stage(owner, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        from seglog.log.append_journal import StreamBatch
+        from seglog.spark.sinks import checkpoint_entry
+
+        entry = checkpoint_entry(LocalFileSystem(), self.sink.options, batchId)
+        for owner in _owners(messages):
+            self.sink.commit(owner, _files(messages), StreamBatch(owner, batchId, entry))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002 (as above)
+        for owner in _owners(messages):
+            self.sink.discard(owner)
+
+
+def _owners(messages: Sequence[WriterCommitMessage | None]) -> set[str]:
+    """Returns the one query that the tasks ran for; empty if there was no task."""
+    return {message.owner for message in messages if isinstance(message, Staged)}
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
+    return [file for message in messages if isinstance(message, Staged) for file in message.files]
 
 
 class SeglogDataSource(DataSource):
@@ -64,53 +133,36 @@ class SeglogDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        options = _relaxed(self.options)
+        # Spark asks before it says whether the query streams, so parse only the options that decide the schema
+        ours = {key: self.options[key] for key in self.options if key.lower() in ("view", "columns", "includeheaders")}
+        options = parse_read_options({"path": "-", **ours})
         return ddl(default_projection(options.view, options.columns, options.include_headers))
 
     def reader(self, schema: StructType) -> SeglogReader:
-        options = _sendable(parse_read_options(self.options))
+        options = sendable(parse_read_options(self.options))
         return SeglogReader(options, projection_of(options.view, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from seglog.spark.stream_sink import SeglogWriter
-
         return SeglogWriter(self._sink(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from seglog.spark.stream_sink import SeglogStreamWriter
-
         return SeglogStreamWriter(self._sink(schema, overwrite))
 
     def _sink(self, schema: StructType, overwrite: bool) -> Sink:
-        from seglog.spark.object_sink import ObjectSink, is_prefix
+        from seglog.spark.sinks import sink_of
         from seglog.spark.write_options import check_schema, parse_write_options
-        from seglog.spark.writer import LocalSink, check_place
 
         options = parse_write_options(self.options, overwrite=overwrite)
         check_schema(schema, options)
-        if is_prefix(machine_files(), options.path):
-            return ObjectSink(replace(options, store=sent_along(options.store, [options.path])))
-        check_place(machine_files(), options)
-        return LocalSink(options)
+        return sink_of(machine_files(), options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if find_spec("pyspark.sql.streaming.datasource") is None:
             version = metadata.version("pyspark")
             raise UnsupportedError(
-                f"a stream needs a later PySpark than {version}, which gives Python's sources no limits"
+                f"a stream needs a later PySpark than {version}, which gives Python sources no read limits"
             )
         from seglog.spark.stream import SeglogStreamReader
 
-        options = _sendable(parse_read_options(self.options, streaming=True))
+        options = sendable(parse_read_options(self.options, streaming=True))
         return SeglogStreamReader(options, projection_of(options.view, schema))
-
-
-def _sendable(options: ReadOptions) -> ReadOptions:
-    """The options with all that tasks must know of object stores."""
-    return replace(options, store=sent_along(options.store, options.paths))
-
-
-def _relaxed(options: MutableMapping[str, str]) -> ReadOptions:
-    """The options as far as they decide the schema: Spark asks before it says whether the query streams."""
-    ours = {key: options[key] for key in options if key.lower() in ("view", "columns", "includeheaders")}
-    return parse_read_options({"path": "-", **ours})

@@ -1,55 +1,207 @@
-"""Planning a read: partitions and offset ranges → splits, without reading what will be read.
+"""Plans a read: partitions → ranges of offsets → splits, without reading what will be read.
 
-A split is what one Spark task reads: one or several pieces of segments. Steps, for each partition:
+The range of offsets of each partition (Spark: KafkaOffsetReader):
 
-1. Segments outside the range of offsets are left out; the offset index narrows the first and the last one.
-2. A piece larger than the target is cut into equal parts, at positions of the offset index where a batch with a
-   right checksum begins; a segment without index stays whole.
-3. Pieces are packed, in order, until a split is full.
+1. A rule gives an offset, -2 (log start), -1 (log end) or a timestamp. A timestamp means the first record that is not
+   older, found through the time index.
+2. read_committed ends at the last stable offset.
+3. A range outside the log is data loss: refused, or with `failOnDataLoss` false cut to what the log holds.
 
-A piece holds all that its reader must know, as strings and numbers: bytes, offsets, aborted transactions, and what
-the file looked like, so that a segment that a broker rewrote meanwhile is noticed. Each also knows its share of the
-offsets, of which no two pieces have one in common: what replaced a file is read by them.
+A split is what one Spark task reads: one or several pieces of segments. For each partition:
+
+4. Segments outside the range are left out; the offset index narrows the first and the last one.
+5. A piece larger than the target is cut into equal parts, at positions of the offset index at which a batch with a
+   valid checksum begins. A segment without an index stays whole.
+6. Consecutive pieces are packed until a split is full.
+
+A piece holds everything its reader must know, as strings and numbers: bytes, offsets, aborted transactions, and the
+file's identity, so that the reader notices if a broker has rewritten the segment. Each piece also knows its share of
+the offsets; shares never overlap. If a file has been replaced, its replacement is read by those shares.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
+from seglog.format.columns import STATUS_REASONS
 from seglog.layout import INT64_MAX
-from seglog.log.indexes import AbortedTransaction
+from seglog.log.indexes import AbortedTransaction, TimeIndex
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
-from seglog.spark.bounds import OffsetRange, batch_range, check_batch_offsets, indexed_position
-from seglog.spark.committed import StoredLog, where_stored
-from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, first_offset_at, permitted, settled
-from seglog.spark.options import ReadOptions
+from seglog.scan.segment_scan import SegmentScan
+from seglog.spark.discovery import find_partitions
+from seglog.spark.files import StoredLog, where_stored
+from seglog.spark.options import EARLIEST, LATEST, OffsetRule, ReadOptions
+from seglog.spark.partition_log import (
+    GONE,
+    Identity,
+    PartitionLog,
+    batch_at,
+    first_offset_at,
+    indexed_position,
+    permitted,
+    settled,
+)
 from seglog.spark.schema import SEGMENTS
-from seglog.spark.segment_names import GONE, Identity
+from seglog.spark.where import Where
 from seglog.storage.filesystem import FileSystem
 
+_logger = logging.getLogger(__name__)
+
+UNBOUNDED = INT64_MAX
 MOST_SPLIT_BYTES = 256 << 20
 LEAST_SPLIT_BYTES = 32 << 20
-_WANTED_SPLITS = 6  # a task costs some 25 ms, and cores are few where logs are small
+_WANTED_SPLITS = 6  # a task costs about 25 ms, and small logs are read on few cores
 _CUT_TRIES = 4
+
+
+# --- ranges of offsets ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets `first` to `stop` (exclusive) of a partition. A `stop` of UNBOUNDED means to the end of the files."""
+
+    first: int
+    stop: int
+
+
+def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
+    """Returns the offsets that a batch query reads of a partition.
+
+    Raises ConfigError if the range ends before it begins, and OffsetOutOfRangeError for offsets that the log does not
+    hold, unless `failOnDataLoss` is false.
+    """
+    starting, ending = (_of_partition(rule, log) for rule in (options.starting, options.ending))
+    first = _resolved(log, starting, options, starts=True)
+    if starting.kind != "earliest":
+        first = within(log, first, "starting offset", options.fail_on_data_loss)
+    stop = first if starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
+    if ending.kind not in ("latest", "earliest") and stop == UNBOUNDED:
+        stop = _resolved(log, ending, options, starts=False)
+        if stop != UNBOUNDED:
+            stop = within(log, stop, "ending offset", options.fail_on_data_loss)
+    if options.isolation == Isolation.READ_COMMITTED:
+        # even if everything is stable now: what a writer appends later may not be
+        stop = min(stop, max(log.last_stable_offset, first))
+    if stop < first:
+        raise ConfigError(f"{log.topic_partition}: the ending offset {stop} is before the starting offset {first}")
+    return OffsetRange(first, stop)
+
+
+def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
+    """Returns the offset at which reading begins in this partition, with -2 and -1 resolved."""
+    return _resolved(log, _of_partition(options.starting, log), options, starts=True)
+
+
+def _of_partition(rule: OffsetRule, log: PartitionLog) -> OffsetRule:
+    """Returns the rule for this partition; one that only names other partitions does not bound it."""
+    is_other = rule.kind in ("offsets", "timestamps") and rule.of(log.topic_partition) is None
+    return OffsetRule("earliest") if is_other else rule
+
+
+def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts: bool) -> int:
+    if rule.kind == "earliest":
+        return log.log_start_offset
+    given = rule.of(log.topic_partition)
+    if rule.kind == "offsets" and given is not None and given != LATEST:
+        return log.log_start_offset if given == EARLIEST else given
+    if rule.kind in ("timestamp", "timestamps"):
+        # before the log's end is determined: a growing log must not end before the offset found here
+        timestamp = rule.timestamp if given is None else given
+        found = offset_for_timestamp(log, timestamp)
+        if found is not None:
+            return found
+        if starts and options.missing_timestamp == "error":
+            raise ConfigError(
+                f"{log.topic_partition}: no offset matches the timestamp {timestamp}: every record is older"
+                " (startingOffsetsByTimestampStrategy=latest begins at the end)"
+            )
+    return log.log_end_offset if starts else UNBOUNDED
+
+
+def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
+    """Returns `offset` if the log holds it. Otherwise raises OffsetOutOfRangeError, or returns the nearest one."""
+    first, stop = log.log_start_offset, log.log_end_offset
+    if first <= offset <= stop:
+        return offset
+    if fail:
+        subject = f"{log.topic_partition}: {what} (failOnDataLoss=false takes the nearest one there is)"
+        raise OffsetOutOfRangeError(offset, first, stop, subject)
+    nearest = min(max(offset, first), stop)
+    place = f"{log.topic_partition}: {what} {offset}"
+    _logger.warning("%s is outside [%d, %d]; going on at %d", place, first, stop, nearest)
+    return nearest
+
+
+def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str, where: Where) -> None:
+    """Raises ConfigError if the rule names a partition that is not among these.
+
+    Ignores partitions that `where` leaves out, as they were not searched for.
+    """
+    if rule.kind not in ("offsets", "timestamps"):
+        return
+    unknown = {key for key, _ in rule.offsets if where.chooses(key)} - {log.topic_partition for log in partitions}
+    if unknown:
+        name = option if rule.kind == "offsets" else f"{option}ByTimestamp"
+        raise ConfigError(f"{name} names partitions that do not exist: {', '.join(map(str, sorted(unknown)))}")
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> int | None:
+    """Returns the offset of the first record from the log start on with at least this timestamp, or None.
+
+    Works like `log.lookup.find_offset`, but searches a segment whose time index may be unfinished (the last segment of
+    a live log, or one without an index) instead of trusting the index.
+    """
+    for i in log.chosen:
+        name = log.names[i]
+        if log.is_older(i, timestamp):
+            continue
+        times = None if name.time_index is None else TimeIndex(log.fs, name.time_index, name.base_offset)
+        start = name.base_offset if times is None else times.lookup(timestamp)[1]
+        found = _first_at(log.fs, log.segment(i).files, start, timestamp, log.log_start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_at(fs: FileSystem, segment: SegmentFiles, offset: int, timestamp: int, least_offset: int) -> int | None:
+    for chunk in SegmentScan(fs, segment.log, indexed_position(fs, segment, offset), segment.size):
+        for row in np.flatnonzero(chunk.batches["max_timestamp"] >= timestamp).tolist():
+            batch = chunk.batches[row : row + 1]
+            for records in chunk.records(batch):
+                rows = records.rows
+                hits = np.flatnonzero((rows["timestamp"] >= timestamp) & (rows["offset"] >= least_offset))
+                if len(hits):
+                    return int(rows["offset"][hits[0]])
+                if records.status.any() and not records.rows_after:
+                    reason = STATUS_REASONS[int(records.status[0])]
+                    raise InvalidRecordError(segment.log, reason, int(batch["position"][0]))
+    return None
+
+
+# --- splits ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentPiece:
-    """Bytes `start` to `end` of a segment's `.log`, which begin and end at batches.
+    """Bytes `start` to `end` of a segment's `.log`, which begin and end at batch boundaries.
 
     Records are wanted from offset `first_offset` to `stop_offset` (exclusive). `size`, `modified_ns` and `inode` are
-    the file's when it was planned; `active` is the last segment, which may have grown since and may end in a torn
-    batch. What follows these bytes in the log begins at offset `next_offset`. `least_offset` and `before` are for a
-    file that is another one by then: the first offset of all that this piece is to read, and the base offset and
-    identity of the segment in front, which a cleaner would put the records of a segment that vanished into. `version`
-    is an object's ETag; `stored` tells of a log that lies in an object otherwise than byte for byte.
-    `aborted` holds (producer id, first offset, offset of the marker) of the transactions to drop. The index flags
-    are for the view `segments`.
+    the file's at planning time. `active` marks the last segment, which may have grown since and may end in a torn
+    batch. `next_offset` is the offset at which the log continues after these bytes.
+
+    `least_offset` and `before` are for a file that has been replaced when it is read: the first offset of this piece's
+    share, and the base offset and identity of the preceding segment, into which a cleaner would merge the records of a
+    segment that vanished. `version` is an object's ETag; `stored` describes a log that an object stores in another
+    form. `aborted` holds (producer id, first offset, offset of the marker) of the transactions to drop. `indexes` says
+    which index files exist (offset, time, transaction), for the view `segments`.
     """
 
     topic: str
@@ -74,24 +226,24 @@ class SegmentPiece:
 
     @property
     def bytes(self) -> int:
-        """Bytes to read."""
+        """The bytes to read."""
         return self.end - self.start
 
     @property
     def share(self) -> tuple[int, int]:
-        """The offsets that this piece of all is to read, the last one exclusive."""
+        """The offsets, end-exclusive, that this piece alone reads."""
         return self.least_offset, min(self.next_offset, self.stop_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads, in order."""
+    """The pieces that one task reads, in order."""
 
     pieces: tuple[SegmentPiece, ...]
 
     @property
     def bytes(self) -> int:
-        """Bytes to read."""
+        """The bytes to read."""
         return sum(piece.bytes for piece in self.pieces)
 
 
@@ -105,9 +257,13 @@ class PlannedPartition:
 
 @permitted()
 def plan_splits(fs: FileSystem, options: ReadOptions) -> list[Split]:
-    """The splits of a batch query over everything the options name. Errors are those of finding and bounding."""
+    """Returns the splits of a batch query. Raises the errors of `find_partitions` and `batch_range`.
+
+    Raises ConfigError if offsets are given for partitions that do not exist.
+    """
     partitions = find_partitions(fs, options)
-    check_batch_offsets(partitions, options)
+    check_covered(partitions, options.starting, "startingOffsets", options.where)
+    check_covered(partitions, options.ending, "endingOffsets", options.where)
     range_of = partial(batch_range, options=options)
     return splits_of([plan_partition(log, range_of, options) for log in partitions], options)
 
@@ -115,32 +271,25 @@ def plan_splits(fs: FileSystem, options: ReadOptions) -> list[Split]:
 def plan_partition(
     log: PartitionLog, range_of: Callable[[PartitionLog], OffsetRange], options: ReadOptions
 ) -> PlannedPartition:
-    """The pieces that cover a range of offsets of a partition; where it changes under the work, it is listed again."""
+    """Returns the pieces that cover a range of a partition, which is listed again if it changes meanwhile."""
     return PlannedPartition(*settled(log, lambda log: tuple(pieces_of(log, range_of(log), options))))
 
 
 def splits_of(partitions: Sequence[PlannedPartition], options: ReadOptions) -> list[Split]:
-    """The splits of these partitions' pieces."""
+    """Returns the splits of these partitions' pieces."""
     target = target_bytes(sum(piece.bytes for one in partitions for piece in one.pieces), options)
-    parts = [
-        part
-        for one in partitions
-        for piece in one.pieces
-        for part in ([piece] if options.view == SEGMENTS else _cut(one.log, piece, target))
-    ]
+    parts: list[SegmentPiece] = []
+    for one in partitions:
+        for piece in one.pieces:
+            try:
+                parts += [piece] if options.view == SEGMENTS else cut(one.log, piece, target)
+            except GONE:
+                parts.append(piece)  # replaced since: its reader finds the replacement
     return pack(parts, target)
 
 
-def _cut(log: PartitionLog, piece: SegmentPiece, target: int) -> list[SegmentPiece]:
-    """The piece in parts, or whole where the segment was replaced since: its reader finds out what by."""
-    try:
-        return cut(log, piece, target)
-    except GONE:
-        return [piece]
-
-
 def target_bytes(total: int, options: ReadOptions) -> int:
-    """How large a split may be: as asked for, else a share of the whole between 32 and 256 MiB."""
+    """Returns the size limit of a split: as requested, else a sixth of the total, between 32 and 256 MiB."""
     target = options.max_partition_bytes or min(max(total // _WANTED_SPLITS, LEAST_SPLIT_BYTES), MOST_SPLIT_BYTES)
     if options.min_partitions:
         target = min(target, max(1, total // options.min_partitions))
@@ -148,7 +297,7 @@ def target_bytes(total: int, options: ReadOptions) -> int:
 
 
 def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[SegmentPiece]:
-    """One piece for each segment that may hold wanted offsets. FileNotFoundError when one is gone."""
+    """Yields a piece for each segment that may hold wanted offsets. Raises FileNotFoundError if a segment is gone."""
     condition = options.where
     wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.stop, condition.offset.stop))
     aborted: tuple[AbortedTransaction, ...] = ()
@@ -168,6 +317,7 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
 
 
 def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> SegmentPiece:
+    """Returns a whole segment as a piece."""
     segment, name = log.segment(index), log.names[index]
     size, modified_ns, inode = segment.identity
     path, stored = where_stored(log.fs, name.log)
@@ -194,12 +344,12 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> SegmentPiece:
 
 
 def narrowed(log: PartitionLog, segment: SegmentFiles, piece: SegmentPiece) -> SegmentPiece:
-    """The piece without the bytes that the offset index shows to be outside its offsets."""
+    """Returns the piece without the bytes that the offset index shows to be outside its offsets."""
     start = indexed_position(log.fs, segment, piece.first_offset)
     end = piece.end
     if piece.stop_offset < INT64_MAX:
         entries = log.index_of(segment)
-        # the entry after the first one that reaches the end: an old broker's entry speaks of several batches
+        # skip the first entry that reaches the end: an old broker's entry covers several batches
         later = np.flatnonzero(entries[:, 0] >= piece.stop_offset)[1:]
         for position in entries[later[:_CUT_TRIES], 1].tolist():
             row = batch_at(log.fs, segment.log, position, segment.size)
@@ -209,8 +359,18 @@ def narrowed(log: PartitionLog, segment: SegmentFiles, piece: SegmentPiece) -> S
     return replace(piece, start=start, end=max(end, start))
 
 
+def _with_aborted(piece: SegmentPiece, aborted: Iterable[AbortedTransaction], first: int, stop: int) -> SegmentPiece:
+    """Returns the piece with the aborted transactions that overlap offsets `first` to `stop`."""
+    touching = [
+        (entry.producer_id, entry.first_offset, entry.last_offset)
+        for entry in aborted
+        if entry.last_offset >= first and entry.first_offset < stop
+    ]
+    return replace(piece, aborted=tuple(touching)) if touching else piece
+
+
 def cut(log: PartitionLog, piece: SegmentPiece, target: int) -> list[SegmentPiece]:
-    """The piece in parts of at most about `target` bytes, cut where batches begin."""
+    """Returns the piece in parts of about `target` bytes at most, cut where batches begin."""
     if piece.bytes <= target:
         return [piece]
     segment = log.segment(log.place_of(piece.base_offset)).files
@@ -234,7 +394,7 @@ def cut(log: PartitionLog, piece: SegmentPiece, target: int) -> list[SegmentPiec
 
 
 def pack(pieces: Sequence[SegmentPiece], target: int) -> list[Split]:
-    """Consecutive pieces together until a split holds `target` bytes."""
+    """Returns consecutive pieces in splits of at most `target` bytes; a larger piece has a split of its own."""
     splits: list[Split] = []
     waiting: list[SegmentPiece] = []
     held = 0
@@ -245,13 +405,3 @@ def pack(pieces: Sequence[SegmentPiece], target: int) -> list[Split]:
         waiting.append(piece)
         held += piece.bytes
     return [*splits, Split(tuple(waiting))] if waiting else splits
-
-
-def _with_aborted(piece: SegmentPiece, aborted: Iterable[AbortedTransaction], first: int, stop: int) -> SegmentPiece:
-    """The piece with the aborted transactions that reach into offsets `first` to `stop`."""
-    touching = [
-        (entry.producer_id, entry.first_offset, entry.last_offset)
-        for entry in aborted
-        if entry.last_offset >= first and entry.first_offset < stop
-    ]
-    return replace(piece, aborted=tuple(touching)) if touching else piece

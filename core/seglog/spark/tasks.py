@@ -1,14 +1,17 @@
-"""Running plain functions in Spark's tasks: values there, values back, and what went wrong as seglog's own errors.
-
-With its value a task sends what it has asked of object stores, which counts on the driver as its own. What an attempt
-asked that failed is not counted.
+"""Runs plain functions in Spark's tasks: values go out and come back, and errors come back as seglog's own.
 
 Values travel as pickled binaries in Arrow batches (`mapInArrow`), which works over Spark Connect as well. A SeglogError
-in a task is handed back as a value, because trying again would end the same; any other error makes Spark try again.
+in a task is handed back as a value, because a retry would end the same way; any other error makes Spark retry.
+
+With its value, a task sends what it has requested of object stores, which the driver counts as its own. Requests of
+failed attempts are not counted.
 """
 
 from __future__ import annotations
 
+import errno
+import gc
+import logging
 import os
 import pickle
 import re
@@ -19,11 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from seglog import errors
 from seglog.errors import IncompleteError, SeglogError, UnsupportedError
 from seglog.remote.routing import traffic
-from seglog.spark.cleaning_spec import TaskOutcome, failed, packed, revived
+from seglog.storage import files
+from seglog.storage.filesystem import FileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,15 +38,18 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Watch = Callable[[int, int], None]  # tasks done, tasks in all
 
+_logger = logging.getLogger(__name__)
+
 _POLL_SECONDS = 0.2
-_TASKS_A_CORE = 8  # so that cores that are done early find work
+_TASKS_A_CORE = 8  # so that cores that finish early find work
 _MESSAGES_BYTES = 16 << 20  # of messages that make an Arrow batch
-_OPENING_BYTES = 1 << 20  # what opening a partition costs, as bytes read meanwhile
+_OPENING_BYTES = 1 << 20  # the cost of opening a partition, in bytes read
 _LEAST_TASK_BYTES, _MOST_TASK_BYTES = 32 << 20, 1 << 30
+_MANY_OBJECTS = 2000
 _QUERY_ID = "sql.streaming.queryId"  # Spark: StreamExecution.QUERY_ID_KEY
-_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
-_OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
-_OF_FILES = re.compile(r"\w+: \[Errno (\d+)\] (.+?): '(.*)'$")
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_SEGLOG_ERROR = re.compile(r"seglog\.errors\.(\w+): (.*)")
+_OS_ERROR = re.compile(r"\w+: \[Errno (\d+)\] (.+?): '(.*)'$")
 _ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[\w.]*(Error|Exception|Exit|Interrupt)\b: ")
 
 
@@ -53,33 +61,33 @@ def run_tasks(
     *,
     sizes: Sequence[int] | None = None,
 ) -> list[Any]:
-    """`body(item)` for each item; the results in the items' order. An item has a task of its own, but that by `sizes`
-    (bytes of each) small neighbours share one.
+    """Returns `body(item)` for each item, in the items' order.
 
-    Raises the first SeglogError of an item. `body` and items are pickled, what the items of a task have in common once.
-    `watch` hears how many tasks are done.
+    Each item has a task of its own; with `sizes` (bytes of each), small neighbours share one. Raises the first
+    SeglogError of an item. `body` and items are pickled; objects that the items of a task share are pickled once.
+    `watch` is told how many tasks are done.
     """
     shares = [range(i, i + 1) for i in range(len(items))] if sizes is None else shared(sizes, cores_of(spark))
     work = [[items[i] for i in share] for share in shares]
     found = try_tasks(spark, work, partial(_each, body), watch)
     for outcome in found:
-        if isinstance(outcome, TaskOutcome):
-            outcome.raise_failure()
+        if isinstance(outcome, SeglogError):
+            raise outcome
     results = [result for one in found for result in one]
     for result in results:
-        if isinstance(result, TaskOutcome):
-            result.raise_failure()
+        if isinstance(result, SeglogError):
+            raise result
     return results
 
 
 def task_bytes(sizes: Sequence[int], cores: int) -> int:
-    """How many bytes a task should have, so that each core gets several."""
+    """Returns how many bytes a task should read, so that each core gets several tasks."""
     total = sum(sizes) + len(sizes) * _OPENING_BYTES
     return min(max(total // (_TASKS_A_CORE * max(1, cores)), _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
 
 
 def shared(sizes: Sequence[int], cores: int) -> list[range]:
-    """Neighbours that share a task: until it has its part of all there is, so that each core gets several tasks."""
+    """Returns runs of neighbours that share a task, each of at most `task_bytes` or one item."""
     most = task_bytes(sizes, cores)
     shares, begin, held = [], 0, 0
     for i, size in enumerate(sizes):
@@ -98,9 +106,7 @@ def _each(body: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
 def try_tasks(
     spark: SparkSession, items: Sequence[Item], body: Callable[[Item], Any], watch: Watch | None = None
 ) -> list[Any]:
-    """`body(item)` for each item, a task each; the SeglogError of a task is its result, as a `TaskOutcome` with a
-    failure.
-    """
+    """Returns `body(item)` for each item, with a task for each. A SeglogError that a task raises is its result."""
     if not items:
         return []
 
@@ -114,7 +120,7 @@ def try_tasks(
 
     found = collected(distributed(spark, [packed(item) for item in items]).mapInArrow(work, ROW), watch)
     if len(found) != len(items):
-        raise IncompleteError(f"{len(items) - len(found)} of {len(items)} tasks brought no result")
+        raise IncompleteError(f"{len(items) - len(found)} of {len(items)} tasks returned no result")
     for _, asked in found.values():
         traffic().count(*asked)
     return [found[number][0] for number in range(len(items))]
@@ -124,7 +130,7 @@ def _attempted(body: Callable[[Item], Any], item: Item) -> Any:
     try:
         return body(item)
     except SeglogError as error:
-        return failed(error)
+        return error
 
 
 # --- rows -----------------------------------------------------------------------------------------------------
@@ -132,8 +138,13 @@ def _attempted(body: Callable[[Item], Any], item: Item) -> Any:
 ROW = "target int, blob binary"
 
 
+def packed(value: object) -> bytes:
+    """Pickles a value for a binary column."""
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
 def rows(messages: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
-    """Messages as an Arrow batch with the columns ROW."""
+    """Returns messages as an Arrow batch with the columns ROW."""
     import pyarrow as pa
 
     targets = pa.array([target for target, _ in messages], pa.int32())
@@ -142,7 +153,7 @@ def rows(messages: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
 
 
 def distributed(spark: SparkSession, blobs: Sequence[bytes]) -> DataFrame:
-    """Rows (number, blob) with the columns ROW, each in a partition of its own: a task is sent its own blob alone."""
+    """Returns rows (number, blob) with the columns ROW, one per partition: a task is only sent its own blob."""
     import pyarrow as pa
     from pyspark.sql.functions import col
 
@@ -151,14 +162,14 @@ def distributed(spark: SparkSession, blobs: Sequence[bytes]) -> DataFrame:
 
 
 def blobs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, memoryview]]:
-    """(target, blob) for the rows of Arrow batches with the columns ROW, without a copy."""
+    """Yields (target, blob) for the rows of Arrow batches with the columns ROW, without a copy."""
     for batch in batches:
         for target, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             yield target, memoryview(blob.as_buffer())
 
 
 def in_batches(messages: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
-    """Messages as Arrow batches of about `_MESSAGES_BYTES`."""
+    """Yields messages as Arrow batches of about `_MESSAGES_BYTES`."""
     waiting: list[tuple[int, bytes]] = []
     held = 0
     for message in messages:
@@ -172,21 +183,28 @@ def in_batches(messages: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch
 
 
 def collected(frame: DataFrame, watch: Watch | None) -> dict[int, Any]:
-    """The pickled values of a frame with the columns ROW, by target."""
+    """Returns the unpickled values of a frame with the columns ROW, by target."""
     with watched(frame.sparkSession, watch), remote_errors():
         table = frame.toArrow()
     return {target: pickle.loads(blob) for target, blob in zip(*(c.to_pylist() for c in table.columns), strict=True)}
 
 
-def settle() -> None:
-    """At the beginning of a task: see `worker.settle_worker`."""
-    from seglog.spark.worker import settle_worker
+# --- inside a task --------------------------------------------------------------------------------------------
 
-    settle_worker()
+
+def settle() -> None:
+    """Begins a task: hides everything loaded before it from the garbage collector.
+
+    PySpark's daemon collects after every task. With pyarrow and pandas loaded that takes 50 ms a task; frozen, it takes
+    0. What a worker's first task loads (mainly kernels) is frozen by its second one.
+    """
+    if len(gc.get_objects()) > _MANY_OBJECTS:  # those not frozen yet
+        gc.collect()
+        gc.freeze()
 
 
 def attempt_id() -> int:
-    """The number of this attempt of a task, unique within the application; 0 outside of a task."""
+    """Returns the number of this task attempt, unique within the application; 0 outside a task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -194,7 +212,7 @@ def attempt_id() -> int:
 
 
 def query_id() -> str | None:
-    """The id of the streaming query that this task runs for: that of its checkpoint's metadata; None without one."""
+    """Returns the id of this task's streaming query, as in its checkpoint's metadata; None without one."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -203,13 +221,26 @@ def query_id() -> str | None:
 
 
 def local_directory() -> Path:
-    """A directory of this executor's own disk that Spark empties at its end (spark.local.dir)."""
+    """Returns a directory on this executor's own disk that Spark empties when it ends (spark.local.dir)."""
     places = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
     return Path(places[attempt_id() % len(places)])
 
 
+def remove_task_files(fs: FileSystem, directory: Path) -> None:
+    """Removes a directory of tasks.
+
+    An attempt that Spark has not stopped yet may still write there. What it adds meanwhile stays, and is logged.
+    """
+    try:
+        files.remove_tree(fs, directory)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        _logger.warning("%s: a task still writes there; remove it later", directory)
+
+
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as the session tells."""
+    """Returns how many tasks run at once, as far as the session knows; 2 over Connect."""
     from pyspark.sql.utils import is_remote
 
     return 2 if is_remote() else int(spark.sparkContext.defaultParallelism)
@@ -220,41 +251,42 @@ def cores_of(spark: SparkSession) -> int:
 
 @contextmanager
 def remote_errors() -> Iterator[None]:
-    """Makes the task's own error, or one sentence, of what Spark raises for a task that failed as often as it may."""
+    """Turns Spark's error for a task that used up its attempts into the task's own error, or into one sentence."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise _told(str(error)) from error
+        raise _cause(str(error)) from error
 
 
-def _told(text: str) -> SeglogError | OSError:
-    """What a report of Spark's says: the error that ended the task, where it is ours or the file system's."""
-    sentence = last_sentence(text)
-    missing = _MISSING.search(text)
+def _cause(report: str) -> SeglogError | OSError:
+    """Returns the error in Spark's report that ended the task, if it is seglog's or the file system's."""
+    sentence = last_sentence(report)
+    missing = _MISSING_MODULE.search(report)
     if missing:
         return UnsupportedError(
             f"an executor has no {missing[1]}: install seglog[spark] there, or ship an environment (core/SPARK.md)"
         )
-    if ours := _OURS.match(sentence):
-        return revived((ours[1], ours[2], {}))
-    if of_file := _OF_FILES.match(sentence):
+    if ours := _SEGLOG_ERROR.match(sentence):
+        kind = getattr(errors, ours[1], SeglogError)
+        return cast(SeglogError, kind.__new__(kind, ours[2]))
+    if of_file := _OS_ERROR.match(sentence):
         return OSError(int(of_file[1]), of_file[2], of_file[3])
     return IncompleteError(f"a Spark job failed: {sentence}")
 
 
-def last_sentence(text: str) -> str:
-    """The message at the end of the Python traceback in Spark's report, else its first line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if _ERROR.match(line)]
-    return told[-1] if told else lines[0] if lines else "no reason was given"
+def last_sentence(report: str) -> str:
+    """Returns the message at the end of the Python traceback in Spark's report, else the report's first line."""
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    messages = [line for line in lines if _ERROR.match(line)]
+    return messages[-1] if messages else lines[0] if lines else "no reason was given"
 
 
 @contextmanager
 def watched(spark: SparkSession, watch: Watch | None) -> Iterator[None]:
-    """Tells `watch` every moment how far Spark's tasks are; over Connect it hears nothing."""
+    """Calls `watch` regularly with the progress of Spark's tasks; never over Connect."""
     from pyspark.sql.utils import is_remote
 
     if watch is None or is_remote():

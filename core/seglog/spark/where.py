@@ -1,10 +1,10 @@
-"""The option `where`: a condition on topic, partition, offset and timestamp that files, too, can answer.
+"""The option `where`: a condition on topic, partition, offset and timestamp that also prunes files.
 
     offset >= 100 AND timestamp BETWEEN '2026-11-01' AND '2026-11-02' AND partition IN (0, 1) AND topic = 'orders'
 
-Comparisons that are joined by AND, in SQL's words; `<>`, OR and NOT are for a DataFrame's own filter. A timestamp is
-epoch milliseconds, or RFC 3339 in quotes. A condition is a filter and no bound: offsets that a log does not hold are
-nothing to complain of. A record without a timestamp fulfils no condition on it, as in SQL.
+It is SQL comparisons joined by AND; use a DataFrame's own filter for `<>`, OR and NOT. A timestamp is epoch
+milliseconds, or RFC 3339 in quotes. A condition is a filter, not a bound: it may mention offsets that the log does not
+hold. As in SQL, a record without a timestamp meets no condition on it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _LEAST = -INT64_MAX - 1
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from `first` to `stop`, exclusive."""
+    """Integers from `first` to `stop` (exclusive)."""
 
     first: int = _LEAST
     stop: int = INT64_MAX
 
     def within(self, other: Range) -> Range:
-        """What both hold."""
+        """Returns the intersection."""
         return Range(max(self.first, other.first), min(self.stop, other.stop))
 
     def __contains__(self, number: int) -> bool:
@@ -42,7 +42,7 @@ ALL = Range()
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A condition. `topics` and `partitions` are sets, None for any; the others ranges, timestamps in milliseconds."""
+    """A condition. `topics` and `partitions` are sets, None for any; the others are ranges (timestamps in ms)."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -51,7 +51,7 @@ class Where:
     timestamp: Range = ALL
 
     def chooses(self, key: TopicPartition) -> bool:
-        """Whether records of this partition can fulfil it."""
+        """True if records of this partition can meet it."""
         chosen = self.partitions is None or key.partition in self.partitions
         return chosen and key.partition in self.partition and (self.topics is None or key.topic in self.topics)
 
@@ -60,7 +60,7 @@ EVERYTHING = Where()
 
 
 def parse_where(text: str) -> Where:
-    """The condition. ValueError says where the text is none, and what is legal."""
+    """Parses a condition. ValueError gives the position of the error and what is legal there."""
     parser = _Parser(text)
     found = EVERYTHING
     while True:
@@ -81,7 +81,7 @@ class _Parser:
     def comparison(self, where: Where) -> Where:
         column = str(self._next("word")).lower()
         if column not in _COLUMNS:
-            self._fail(f"there is no column {column!r} to go by: {', '.join(_COLUMNS)}")
+            self._fail(f"there is no column {column!r}; columns are {', '.join(_COLUMNS)}")
         operator = str(self._next("operator", "word")).upper()
         if operator == "BETWEEN":
             first = self._literal(column)
@@ -94,7 +94,7 @@ class _Parser:
         return self._narrowed(where, column, operator, self._literal(column))
 
     def take(self, word: str) -> None:
-        """This word comes next."""
+        """Consumes this word. Raises ValueError if another one follows."""
         if str(self._next("operator", "word")).upper() != word:
             self._fail(f"{word} was expected")
 
@@ -155,7 +155,7 @@ class _Parser:
 
     def _number(self, text: str) -> int:
         if len(text) > 20 or not _LEAST <= int(text) <= INT64_MAX:
-            self._fail("that number is larger than any offset")
+            self._fail("that number does not fit 64 bits")
         return int(text)
 
     def _fail(self, why: str) -> NoReturn:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.errors import ConfigError, UnsupportedError
+from seglog.layout import INT32_MAX
 from seglog.model import Compression
 from seglog.remote.routing import parse_location
 from seglog.remote.settings import KNOWN, StoreSettings
@@ -19,11 +20,10 @@ NAMES = {
     "partition": "the partition of rows without a column partition (default 0)",
     "compression": "none, gzip, snappy, lz4 or zstd (default none)",
     "batchSize": "bytes of a batch before compression (default 16 KiB)",
-    "segmentBytes": "bytes after which a segment is rolled (default 1 GiB)",
-    "lockWait": "how long another writer of the log directory is waited for (default 60s)",
+    "segmentBytes": "the size at which a segment is rolled (default 1 GiB)",
+    "lockWait": "how long to wait for another writer of the log directory (default 60s)",
 }
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "owner", "location", "provider", "header"})
-_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _TYPES = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
@@ -38,7 +38,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What to write where. `checkpoint` is a stream's checkpoint location, where it is a mounted path."""
+    """The options of a write. `checkpoint` is a stream's checkpoint location if it is a mounted path."""
 
     path: Path
     topic: str | None
@@ -52,11 +52,11 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) -> WriteOptions:
-    """The options of a writer. ConfigError and UnsupportedError say what is wrong and what is legal."""
+    """Parses the options of a writer. ConfigError and UnsupportedError say what is wrong and what is legal."""
     if overwrite:
         raise UnsupportedError(
-            "overwrite: seglog appends and never replaces a log: say .mode('append'), and remove partitions that are to"
-            " be replaced, or write into a new log directory"
+            "overwrite: seglog appends and never replaces a log: use .mode('append'), after removing the partitions to"
+            " replace, or write into a new log directory"
         )
     given = {key.lower(): value for key, value in options.items()}
     legal = {name.lower() for name in (*NAMES, *KNOWN)}
@@ -67,7 +67,7 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) 
         raise ConfigError("a path is missing: the log directory to write to, as in .save('/data/kafka-logs')")
     path = parse_location(given["path"])
     if not path.is_absolute():
-        # under Connect that directory is a temporary one, which the rows would vanish with
+        # under Connect that directory is temporary, and the rows would vanish with it
         raise ConfigError(f"path: {given['path']!r} is relative, and each of Spark's processes has its own directory")
     labels = {codec.label: codec for codec in Compression}
     codec = given.get("compression", "none").lower()
@@ -76,32 +76,32 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) 
     return WriteOptions(
         path=path,
         topic=given.get("topic"),
-        partition=_number("partition", given.get("partition", "0")),
+        partition=_parsed("partition", given.get("partition", "0"), _number),
         codec=labels[codec],
-        batch_bytes=_size("batchSize", given.get("batchsize", "16KiB")),
-        segment_bytes=_size("segmentBytes", given.get("segmentbytes", "1GiB")),
-        lock_wait_ms=_duration("lockWait", given.get("lockwait", "60s")),
+        batch_bytes=_parsed("batchSize", given.get("batchsize", "16KiB"), _size),
+        segment_bytes=_parsed("segmentBytes", given.get("segmentbytes", "1GiB"), _size),
+        lock_wait_ms=_parsed("lockWait", given.get("lockwait", "60s"), lambda text: parse_duration(text, 1000)),
         checkpoint=_checkpoint(given.get("checkpointlocation")),
         store=StoreSettings.of(given),
     )
 
 
 def check_schema(schema: object, options: WriteOptions) -> None:
-    """ConfigError unless the rows have the columns of the kafka sink. `schema` is a StructType."""
+    """Raises ConfigError unless the rows have the columns of the kafka sink. `schema` is a StructType."""
     fields = {field.name: field.dataType.simpleString() for field in schema.fields}  # type: ignore[attr-defined]
     if "value" not in fields:
-        raise ConfigError(f"the column 'value' is missing; columns are {', '.join(_COLUMNS)}, value alone is required")
+        raise ConfigError(f"the column 'value' is missing; columns are {', '.join(_TYPES)}, only value is required")
     for name, kind in fields.items():
         if name not in _TYPES:
-            raise ConfigError(f"a record has no column '{name}'; columns are {', '.join(_COLUMNS)}")
+            raise ConfigError(f"a record has no column '{name}'; columns are {', '.join(_TYPES)}")
         if kind not in _TYPES[name]:
             raise ConfigError(f"column '{name}' must be {' or '.join(_TYPES[name])}, not {kind}")
     if "topic" not in fields and options.topic is None:
-        raise ConfigError("rows have no column 'topic': give the option topic")
+        raise ConfigError("the rows have no column 'topic': set the option topic")
 
 
 def _checkpoint(text: str | None) -> Path | None:
-    """Where a stream's checkpoint lies; None for a file system that only Spark reaches."""
+    """Returns a stream's checkpoint location; None for a file system that only Spark reaches."""
     if text is None:
         return None
     try:
@@ -111,24 +111,21 @@ def _checkpoint(text: str | None) -> Path | None:
     return path if path.is_absolute() and not isinstance(path, RemotePath) else None
 
 
-def _duration(name: str, text: str) -> int:
+def _parsed(name: str, text: str, parse: Callable[[str], int]) -> int:
     try:
-        return parse_duration(text, 1000)
+        return parse(text)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
 
 
-def _number(name: str, text: str) -> int:
-    if not text.isdigit():
-        raise ConfigError(f"{name}: {text!r} is not a number from 0 on")
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) > INT32_MAX:
+        raise ValueError(f"{text!r} is not a partition number")
     return int(text)
 
 
-def _size(name: str, text: str) -> int:
-    try:
-        size = parse_size(text)
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+def _size(text: str) -> int:
+    size = parse_size(text)
     if size < 1:
-        raise ConfigError(f"{name}: it must be at least 1 byte")
+        raise ValueError("it must be at least 1 byte")
     return size

@@ -1,58 +1,41 @@
-"""Rows into partitions: `df.write.format("seglog")`, without a word of Spark (columns: Spark's kafka sink).
+"""The task's part of a write: encodes Arrow rows into v2 batches and stages them (columns: Spark's kafka sink).
 
-1. A task encodes its rows into v2 batches, compressed, and stages them: one file a partition, fsynced, in a directory
-   beside the log directory (a broker does not start with a strange directory inside). Offsets, when the rows have
-   them, must ascend strictly within a partition.
-2. The driver appends what the tasks have staged, all of it or nothing (`log.staged_append`). Batches without offsets of
-   their own are numbered from the log's end on.
-
-A batch of a stream is known by the id of its query and its number: one that comes twice is appended once.
+Each partition's rows go into files of compressed batches, fsynced, in a staging directory. Offsets, if the rows have
+them, must ascend strictly within a partition; otherwise the driver numbers the batches when it appends them
+(`seglog.spark.sinks`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from seglog.clock import Clock, SystemClock
-from seglog.configuration.keys import LogConfig
-from seglog.errors import AppendError, NotALogError
-from seglog.format.builder import BatchOptions, encode_columns
+from seglog.clock import SystemClock
+from seglog.errors import AppendError
+from seglog.format.builder import BatchOptions, columns_of, columns_of_arrays, encode_columns
 from seglog.format.checksum import byte_view
+from seglog.format.columns import Records
 from seglog.format.filenames import topic_name_problem
-from seglog.log.append_journal import StagedFile, StreamBatch
-from seglog.log.staged_append import StagedAppend
-from seglog.log.unfinished_append import discard_staged
-from seglog.model import TopicPartition
+from seglog.log.append_journal import StagedFile
+from seglog.model import Header, Record, TopicPartition
 from seglog.spark.write_options import WriteOptions
 from seglog.storage.filesystem import PRIVATE, Access, File, FileSystem
-from seglog.storage.local import LocalFileSystem
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-STAGING_PREFIX = ".seglog-write-"
-_SHOWN_NAME = 64  # of the log directory's name in that of a staging directory
-
-
-# --- in a task ------------------------------------------------------------------------------------------------
 
 
 class PartitionStager:
-    """One partition's rows of one task, on their way into its staged file."""
+    """Writes one partition's rows of one task into a staged file."""
 
     def __init__(
         self, fs: FileSystem, staging: Path, name: TopicPartition, options: WriteOptions, after: int = -1
     ) -> None:
         self._topic_partition, self._options, self._after = name, options, after
-        # a name that no other attempt has, nor the same attempt of an application that ran before
+        # unique among all attempts, including the same attempt of an earlier application
         self._name = f"{uuid.uuid4().hex}.batches"
         self._file: File = fs.open(staging / self._name, "create_new")
         self._size = self._records = 0
@@ -61,19 +44,15 @@ class PartitionStager:
 
     @property
     def last_own_offset(self) -> int:
-        """The last offset that rows have brought; -1 where they brought none."""
+        """The last offset that came with the rows; -1 if none did."""
         return self._after if self._first is None else self._last
 
     def takes(self, size: int) -> bool:
-        """Whether rows of so many bytes, at most twice as many when they are encoded, still fit into one segment with
-        those that are here.
-        """
+        """True if rows of `size` bytes still fit into one segment with those written, even if encoding doubles them."""
         return self._size == 0 or self._size + 2 * size <= self._options.segment_bytes
 
     def add(self, batch: pa.RecordBatch, row_numbers: np.ndarray, now_ms: int) -> None:
         """Encodes rows. `row_numbers` are their places in the task, for messages."""
-        from seglog.spark.write_columns import records_of
-
         records = records_of(batch, now_ms)
         offsets = records.rows["offset"]
         own = "offset" in batch.schema.names
@@ -113,9 +92,7 @@ class PartitionStager:
 def stage_rows(
     fs: FileSystem, staging: Path, options: WriteOptions, batches: Iterable[pa.RecordBatch]
 ) -> list[StagedFile]:
-    """Stages a task's rows. Raises AppendError or ConfigError for a row that cannot be."""
-    from seglog.spark.write_columns import split_by_partition
-
+    """Stages a task's rows. Raises AppendError for a row that no log can take."""
     stagers: dict[TopicPartition, PartitionStager] = {}
     full: list[StagedFile] = []
     clock, row = SystemClock(), 0
@@ -135,13 +112,8 @@ def stage_rows(
     return [*full, *(stager.finish() for stager in stagers.values())]
 
 
-def staging_of(log_directory: Path, owner: str) -> Path:
-    """The staging directory of a job or stream, beside the log directory. `owner`: a job's own id, a query's id."""
-    return log_directory.parent / f"{STAGING_PREFIX}{log_directory.name[:_SHOWN_NAME]}-{owner}"
-
-
 def ensure_staging(fs: FileSystem, staging: Path, log_directory: Path) -> None:
-    """Makes a staging directory, unless another task just did: for those who may see the log directory."""
+    """Makes a staging directory unless another task has, accessible to those who may access the log directory."""
     found = fs.status(log_directory)
     access = PRIVATE if found is None else Access.within(found)
     if fs.status(staging, follow=False) is None:
@@ -150,66 +122,93 @@ def ensure_staging(fs: FileSystem, staging: Path, log_directory: Path) -> None:
             fs.make_directory(staging, access=access)
 
 
-# --- on the driver --------------------------------------------------------------------------------------------
+# --- columns --------------------------------------------------------------------------------------------------
 
 
-def check_place(fs: FileSystem, options: WriteOptions) -> None:
-    """NotALogError unless the log directory is there, or could be made."""
-    for path in (options.path, *options.path.parents):
-        status = fs.status(path)
-        if status is not None:
-            if not status.is_directory:
-                raise NotALogError(path, "not a directory")
-            return
+def split_by_partition(
+    batch: pa.RecordBatch, options: WriteOptions
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch, np.ndarray]]:
+    """Yields the rows of each partition, in order, with their places in the batch.
 
-
-def commit(
-    fs: FileSystem,
-    options: WriteOptions,
-    clock: Clock,
-    owner: str,
-    files: Sequence[StagedFile],
-    stream: StreamBatch | None = None,
-) -> int:
-    """Appends what the tasks of a job, or of a stream's batch, have staged; what was staged goes.
-
-    Gives the records appended, 0 for a batch that was appended before. Errors are those of `StagedAppend.run`.
+    Raises AppendError for a row without a topic or partition if the option is missing too.
     """
-    fs.make_directory(options.path, parents=True)
-    config = LogConfig(segment_bytes=options.segment_bytes)
-    append = StagedAppend(fs, options.path, clock, lambda _: config, lock_wait_ms=options.lock_wait_ms)
-    staging = staging_of(options.path, owner)
-    try:
-        return append.run(staging, files, stream)
-    finally:
-        discard_staged(fs, options.path, staging)
+    count = batch.num_rows
+    if not count:
+        return
+    topics = batch.column("topic") if "topic" in batch.schema.names else None
+    partitions = batch.column("partition") if "partition" in batch.schema.names else None
+    for name, column, default in (("topic", topics, options.topic), ("partition", partitions, options.partition)):
+        if column is not None and column.null_count and default is None:
+            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise AppendError(f"row {row} of a batch has no {name}, and the option {name} is not set")
+    codes = np.zeros(count, dtype=np.int64)
+    names = [options.topic]
+    if topics is not None:
+        filled = topics if options.topic is None else pc.fill_null(topics, options.topic)
+        encoded = filled.dictionary_encode()
+        names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+    numbers = np.full(count, options.partition, dtype=np.int64)
+    if partitions is not None:
+        numbers = pc.fill_null(partitions, options.partition).to_numpy().astype(np.int64)
+    both = codes << 32 | (numbers & 0xFFFFFFFF)
+    for value in np.unique(both).tolist():
+        rows = np.flatnonzero(both == value)
+        topic = names[value >> 32]
+        assert topic is not None  # `check_schema` requires a column or the option
+        part = batch if len(rows) == count else batch.take(pa.array(rows))
+        yield TopicPartition(topic, int(numbers[rows[0]])), part, rows
 
 
-@dataclass(frozen=True, slots=True)
-class LocalSink:
-    """The sink of a log directory, which driver and executors share."""
+def records_of(batch: pa.RecordBatch, now_ms: int) -> Records:
+    """Converts rows to columns of the engine. A missing or null timestamp becomes `now_ms`, a null offset -1.
 
-    options: WriteOptions
-
-    def stage(self, owner: str, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
-        staging = staging_of(self.options.path, owner)
-        return tuple(stage_rows(LocalFileSystem(), staging, self.options, batches))
-
-    def commit(self, owner: str, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
-        return commit(LocalFileSystem(), self.options, SystemClock(), owner, files, stream)
-
-    def discard(self, owner: str) -> None:
-        discard_staged(LocalFileSystem(), self.options.path, staging_of(self.options.path, owner))
-
-
-def checkpoint_entry(fs: FileSystem, options: WriteOptions, batch: int) -> str:
-    """A digest of what a stream's checkpoint says of a batch (its offsets, and when they were fixed).
-
-    Spark writes it before the batch runs, and runs it again by it. "" where this process cannot see the checkpoint.
+    Without an offset column, offsets are 0.
     """
-    if options.checkpoint is None:
-        return ""
-    path = options.checkpoint / "offsets" / str(batch)
-    if fs.status(path) is None:
-        return ""
-    return hashlib.sha256(fs.read_bytes(path)).hexdigest()
+    names = batch.schema.names
+    timestamps = np.full(batch.num_rows, now_ms, dtype=np.int64)
+    if "timestamp" in names:
+        column = batch.column("timestamp")
+        micros = pc.fill_null(column.cast(pa.int64()), now_ms * 1000).to_numpy()
+        timestamps = np.floor_divide(micros, 1000)
+    if "headers" in names and batch.column("headers").null_count < batch.num_rows:
+        records = _with_headers(batch, timestamps)
+    else:
+        values, value_offsets, null_values = _buffers(batch.column("value"))
+        keys, key_offsets, null_keys = _buffers(batch.column("key")) if "key" in names else (None, None, None)
+        records = columns_of_arrays(
+            values,
+            value_offsets,
+            timestamps,
+            keys=keys,
+            key_offsets=key_offsets,
+            null_values=null_values,
+            null_keys=null_keys,
+        )
+    if "offset" in names:
+        records.rows["offset"] = pc.fill_null(batch.column("offset"), -1).to_numpy()
+    return records
+
+
+def _buffers(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the bytes, n + 1 offsets into them, and the null mask of a binary or string column."""
+    plain = column.cast(pa.binary()) if not pa.types.is_binary(column.type) else column
+    _, offsets, data = plain.buffers()
+    places = np.frombuffer(offsets, dtype=np.int32)[plain.offset : plain.offset + len(plain) + 1]
+    held = np.zeros(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
+    nulls = plain.is_null().to_numpy(zero_copy_only=False)
+    return held[places[0] : places[-1]], (places - places[0]).astype(np.int64), nulls
+
+
+def _with_headers(batch: pa.RecordBatch, timestamps: np.ndarray) -> Records:
+    """Converts row by row: headers are rare, and Arrow's layout of them is not the engine's."""
+    keys = batch.column("key").to_pylist() if "key" in batch.schema.names else [None] * batch.num_rows
+    found = []
+    rows = zip(keys, batch.column("value").to_pylist(), batch.column("headers").to_pylist(), strict=True)
+    for (key, value, headers), timestamp in zip(rows, timestamps.tolist(), strict=True):
+        listed = tuple(Header(header["key"] or "", header["value"]) for header in headers or ())
+        found.append(Record(_bytes(value), _bytes(key), timestamp, listed))
+    return columns_of(found)
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

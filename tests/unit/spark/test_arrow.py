@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from seglog.errors import CorruptRecordError
 from seglog.format.filenames import parse_partition_directory
 from seglog.spark import arrow
+from seglog.spark.arrow import split_batches
 from seglog.spark.options import parse_read_options
 from seglog.spark.schema import VIEWS, arrow_schema, default_projection
 from seglog.spark.splits import plan_splits
-from seglog.spark.views import split_batches
 from seglog.storage.local import LocalFileSystem
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2, message

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.round import CleanerOptions, plan_round
-from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
+from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
-from seglog.spark.cleaning_blobs import object_blob
-from seglog.spark.cleaning_merge import MergeSpace
-from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
+from seglog.spark.cleaning_round import RoundSpec, TaskOutcome, finish_round, make_staging, remove_staging
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
-from seglog.spark.cleaning_swap import finish_round, make_staging, remove_staging
+from seglog.spark.key_merge import MergeSpace
+from seglog.spark.keys import object_blob
 from seglog.storage.local import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, hold_no_batch
 from tests.support.manual_clock import ManualClock
@@ -44,7 +43,7 @@ def spec_of(log: Log, at: int, checkpoint: int | None, **options: object) -> Rou
 
 def by_stages(
     spec: RoundSpec, reducers: int = 3, attempts: int = 1, space: MergeSpace | None = None
-) -> list[TaskOutcome]:
+) -> list[TaskOutcome | SeglogError]:
     """What Spark does, in one process. More attempts stand for tasks that were tried again."""
     space = space or MergeSpace(FS, spec.plan.directory.parent)
     to_reducers: list[list[bytes]] = [[] for _ in range(reducers)]
@@ -261,8 +260,8 @@ def test_an_attempt_that_goes_on_after_the_swap_harms_nothing(tmp_path: Path) ->
     assert fs.written[0].exists()
     # the sources are gone: it says so, and brings nothing
     (left,) = (path for path in twin.directory.iterdir() if path.is_dir())
-    failure = rewrite_round(FS, spec, 9).failure
-    assert failure is not None and "changed while it was cleaned" in failure[1]
+    failure = rewrite_round(FS, spec, 9)
+    assert isinstance(failure, RefusedError) and "changed while it was cleaned" in str(failure)
     # the next round removes what it has left
     assert make_staging(FS, twin.directory) != left
     assert not left.exists()

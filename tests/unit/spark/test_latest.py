@@ -16,8 +16,8 @@ from seglog.errors import CorruptRecordError, IncompleteError
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.model import Record, TopicPartition
 from seglog.spark.arrow import record_batches
-from seglog.spark.cleaning_blobs import object_blob
-from seglog.spark.cleaning_merge import MergeSpace
+from seglog.spark.key_merge import MergeSpace
+from seglog.spark.keys import object_blob
 from seglog.spark.latest import LatestPlan, SplitShares, index_split, live_rows, merge_shares, plan_latest
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.splits import plan_splits

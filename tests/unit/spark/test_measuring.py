@@ -16,8 +16,8 @@ from seglog.inspect import statistics
 from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.remote.routing import machine_files
 from seglog.scan.listing import list_log_directory, list_partition
-from seglog.spark import jobs, measuring, verifying
-from seglog.spark.measuring import PartitionStatistics
+from seglog.spark import jobs
+from seglog.spark.jobs import PartitionStatistics
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit
@@ -45,9 +45,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
         kept.append(work)
         return [pickle.loads(pickle.dumps(there(item))) for item in work]
 
-    monkeypatch.setattr(measuring, "run_tasks", run)
-    monkeypatch.setattr(verifying, "cores_of", lambda _: 1000)
-    monkeypatch.setattr(verifying, "GIANT_BYTES", 3000)
+    monkeypatch.setattr(jobs, "run_tasks", run)
+    monkeypatch.setattr(jobs, "cores_of", lambda _: 1000)
+    monkeypatch.setattr(jobs, "GIANT_BYTES", 3000)
     monkeypatch.setattr(statistics, "_STRETCH_BYTES", 3000)
     return kept
 
@@ -99,21 +99,21 @@ def test_damaged_giants_and_one_that_a_task_cannot_read_are_measured_as_on_one_m
     assert any(one.damaged_bytes for one in expected)
     assert in_tasks(FS, partitions) == expected
     assert len(runs) == 2
-    measure = measuring.measure_stretch
+    measure = jobs.measure_stretch
 
     def refused(fs: FileSystem, logs: statistics.Stretch) -> statistics.MeasuredStretch | None:
         if logs[0].name.startswith("0" * 20):
             raise PermissionError(13, "Permission denied", str(logs[0]))
         return measure(fs, logs)
 
-    monkeypatch.setattr(measuring, "measure_stretch", refused)
+    monkeypatch.setattr(jobs, "measure_stretch", refused)
     assert in_tasks(FS, partitions) == expected
 
 
 def test_partitions_that_keep_all_cores_at_work_are_not_cut(
     runs: list[list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifying, "cores_of", lambda _: 2)
+    monkeypatch.setattr(jobs, "cores_of", lambda _: 2)
     partitions = [one.path for one in list_log_directory(FS, PAYMENTS.parent).live]
     assert in_tasks(FS, partitions) == [view_statistics(FS, one) for one in partitions]
     assert [len(items) for items in runs] == [len(partitions)]

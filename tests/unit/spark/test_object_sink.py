@@ -27,7 +27,7 @@ from seglog.operations.fetch import fetch
 from seglog.remote.routing import machine_files, parse_location
 from seglog.scan.listing import resolve_paths
 from seglog.spark.files import files_of
-from seglog.spark.object_sink import ObjectSink, is_prefix
+from seglog.spark.sinks import ObjectSink, sink_of
 from seglog.spark.write_options import WriteOptions, parse_write_options
 from seglog.tiers.manifests import CommittedLogs, orphans, read_committed
 from seglog.tiers.publishing import commit
@@ -281,7 +281,7 @@ def test_a_writer_needs_no_permission_to_remove(
     chosen = options(server)
     assert write(ObjectSink(chosen), rows(["a"]), rows(["b"])) == 2
     assert values(chosen, tmp_path) == [(0, "a"), (1, "b")]
-    assert caplog.text.count("what was staged remains there") == 1
+    assert caplog.text.count("staged objects remain") == 1
     assert f"{URL}/{COMMITTED}/staged/job" in left_behind(chosen)
 
 
@@ -432,12 +432,16 @@ def test_rows_go_after_a_brokers_log_with_producers_and_epochs(tmp_path: Path) -
 
 def test_a_local_directory_is_a_prefix_where_logs_were_committed(tmp_path: Path) -> None:
     store = machine_files()
-    assert not is_prefix(store, tmp_path) and not is_prefix(store, tmp_path / "new")
+
+    def is_prefix(path: Path) -> bool:
+        return isinstance(sink_of(store, parse_write_options({"path": str(path)})), ObjectSink)
+
+    assert not is_prefix(tmp_path) and not is_prefix(tmp_path / "new")
     commit(store, tmp_path, None, [published(FS, store, tmp_path, CLEAN / "payments-0")], CLOCK)
-    assert is_prefix(store, tmp_path) and not is_prefix(store, tmp_path / "payments-0")
-    assert is_prefix(store, parse_location("s3://bkt/anything"))
+    assert is_prefix(tmp_path) and not is_prefix(tmp_path / "payments-0")
+    assert is_prefix(parse_location("s3://bkt/anything"))
     with pytest.raises(UnsupportedError, match="rows go to s3://, gs://, az:// or a directory"):
-        is_prefix(store, parse_location("https://host/logs"))
+        is_prefix(parse_location("https://host/logs"))
 
 
 def test_what_is_appended_is_gone_from_the_scratch_directory(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_timestamp_beats_timestamps_beats_offsets():
         ({"subscribe": " , "}, "names are separated by commas"),
         ({"subscribePattern": "("}, "not a regular expression"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is neither true nor false"),
-        ({"minPartitions": "0"}, "minPartitions: 0 is not positive"),
+        ({"minPartitions": "0"}, "minPartitions: '0' is not positive"),
         ({"maxPartitionBytes": "many"}, "maxPartitionBytes: 'many' is not a size"),
         ({"isolationLevel": "dirty"}, "neither read_uncommitted nor read_committed"),
         (
@@ -78,6 +78,9 @@ def test_a_timestamp_beats_timestamps_beats_offsets():
         ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is not supported"),
         ({"maxTriggerDelay": "5m"}, "maxTriggerDelay is not supported"),
         ({"paths": "[1]"}, "not a JSON list of strings"),
+        ({"paths": "[" * 100_000}, "paths: '[[["),
+        ({"tierKey": '{"a":' * 100_000}, """tierKey: '{"a":{"a":"""),
+        ({"remoteMetadata": "[" * 100_000}, "remoteMetadata: '[[["),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(options, message):

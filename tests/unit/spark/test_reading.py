@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from seglog.errors import CorruptRecordError, RefusedError
+from seglog.spark.arrow import split_batches
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
-from seglog.spark.views import split_batches
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2

@@ -20,14 +20,13 @@ from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
-from seglog.spark import reading, segment_names
-from seglog.spark.arrow import decoded
+from seglog.spark import partition_log, reading
+from seglog.spark.arrow import decoded, split_batches
 from seglog.spark.discovery import find_partitions
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.reading import Batches, Damage, handle, walk_piece
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import SegmentPiece, plan_splits
-from seglog.spark.views import split_batches
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
@@ -375,7 +374,7 @@ def test_a_partition_that_never_rests_is_given_up(logs: Path, monkeypatch: pytes
     pieces = planned(chosen)
     merge(logs)
     monkeypatch.setattr(reading, "_is_planned", lambda *_, **__: False)
-    with pytest.raises(RefusedError, match="were replaced 8 times while offset 20 was looked for"):
+    with pytest.raises(RefusedError, match="were replaced 8 times during the search for offset 20"):
         read(pieces[1:], chosen)
 
 
@@ -408,7 +407,7 @@ def test_the_middle_of_a_swap_is_not_data_loss(logs: Path, monkeypatch: pytest.M
         slept.append(seconds)
         next(steps, None)
 
-    monkeypatch.setattr(segment_names.time, "sleep", sleep)
+    monkeypatch.setattr(partition_log.time, "sleep", sleep)
     while any((logs / "t-0" / f"{base:020}.log").exists() for base in (0, 20, 40)):
         next(steps)
     assert read(planned(chosen), chosen) == before

@@ -13,11 +13,10 @@ import pytest
 from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
 from seglog.remote.settings import StoreSettings
 from seglog.spark.arrow import records_of
-from seglog.spark.bounds import batch_range, offset_for_timestamp
 from seglog.spark.discovery import find_partitions
 from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
-from seglog.spark.splits import SegmentPiece, pack, plan_splits, target_bytes
+from seglog.spark.splits import SegmentPiece, batch_range, offset_for_timestamp, pack, plan_splits, target_bytes
 from seglog.storage.local import LocalFileSystem
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2
@@ -195,7 +194,7 @@ def test_an_end_before_the_start_is_refused(logs):
 
 
 def test_offsets_of_a_partition_that_is_not_there_are_refused(logs):
-    with pytest.raises(ConfigError, match="startingOffsets names partitions that are not there: other-1"):
+    with pytest.raises(ConfigError, match="startingOffsets names partitions that do not exist: other-1"):
         bounded(logs, startingOffsets='{"other":{"1":5}}')
 
 

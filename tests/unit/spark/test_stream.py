@@ -122,7 +122,7 @@ def test_a_partition_that_is_new_is_read_from_its_log_start_which_is_said(direct
     ends = log.ends()
     (split,) = log.splits(start, ends)
     assert [(piece.partition, piece.base_offset) for piece in split.pieces] == [(1, base)]
-    said = "t-1: the partition is new here and begins at offset 30: none before was read"
+    said = "t-1: the new partition begins at offset 30; nothing before it was read"
     assert [record.getMessage() for record in caplog.records] == ([said] if base else [])
 
 
@@ -158,7 +158,7 @@ def test_what_a_write_has_not_finished_is_waited_for(directory, caplog):
     staged = StagedFile(name, "x", 10, 1, None, 9)
     write_journal(fs, directory.parent, AppendJournal("staging", (Placement(name, 10, 0, (staged,)),)))
     assert log.ends() == {name: 10}
-    assert "t-0: offsets from 10 on wait for a write that is not finished" in caplog.text
+    assert "t-0: offsets from 10 on wait for an unfinished write" in caplog.text
     assert log.reached({name: 10}, {name: 10}) == {name: 10}
     remove_journal(fs, directory.parent)
     assert log.ends() == {name: 20}

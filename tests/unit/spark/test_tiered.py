@@ -18,9 +18,8 @@ from seglog.model import TopicPartition
 from seglog.remote.routing import machine_files, parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
-from seglog.spark import jobs, measuring
-from seglog.spark.files import files_of
-from seglog.spark.tiered import shown_at, size_of, task_files
+from seglog.spark import jobs
+from seglog.spark.files import files_of, shown_at, size_of, task_files
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.partition import TierOptions
@@ -54,7 +53,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         return [pickle.loads(pickle.dumps(there(item))) for item in work]
 
     monkeypatch.setattr(jobs, "run_tasks", run)
-    monkeypatch.setattr(measuring, "run_tasks", run)
+    monkeypatch.setattr(jobs, "run_tasks", run)
     return kept
 
 

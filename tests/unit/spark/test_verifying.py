@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seglog.scan.listing import resolve_paths
-from seglog.spark import jobs, tasks, verifying
+from seglog.spark import jobs, tasks
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
@@ -38,10 +38,10 @@ def tasks_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return [pickle.loads(pickle.dumps(there(item))) for item in work]
 
     monkeypatch.setattr(jobs, "run_tasks", run)
-    monkeypatch.setattr(verifying, "run_tasks", run)
-    monkeypatch.setattr(verifying, "cores_of", lambda _: 1000)
-    monkeypatch.setattr(verifying, "GIANT_BYTES", 3000)
-    monkeypatch.setattr(verifying, "PART_BYTES", 3000)
+    monkeypatch.setattr(jobs, "run_tasks", run)
+    monkeypatch.setattr(jobs, "cores_of", lambda _: 1000)
+    monkeypatch.setattr(jobs, "GIANT_BYTES", 3000)
+    monkeypatch.setattr(jobs, "PART_BYTES", 3000)
     monkeypatch.setattr(tasks, "_LEAST_TASK_BYTES", 3000)
     monkeypatch.setattr(tasks, "_OPENING_BYTES", 0)
     monkeypatch.setattr(tasks, "_TASKS_A_CORE", 8)
@@ -83,7 +83,7 @@ def test_damage_of_a_part_is_found_as_on_one_machine(tmp_path: Path, place: floa
 def test_partitions_that_keep_all_cores_at_work_are_not_cut(
     tasks_run: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifying, "cores_of", lambda _: 2)
+    monkeypatch.setattr(jobs, "cores_of", lambda _: 2)
     directory = KAFKA / "4.3.0" / "clean"
     assert in_tasks(FS, directory) == alone(FS, directory)
     assert len(tasks_run) == 1

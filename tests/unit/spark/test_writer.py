@@ -18,10 +18,11 @@ from seglog.errors import (
     RefusedError,
     UnsupportedError,
 )
-from seglog.log.append_journal import StreamBatch
+from seglog.log.append_journal import StagedFile, StreamBatch
 from seglog.model import Record, TopicPartition
+from seglog.spark.sinks import LocalSink, checkpoint_entry, sink_of, staging_of
 from seglog.spark.write_options import WriteOptions, parse_write_options
-from seglog.spark.writer import StagedFile, check_place, checkpoint_entry, commit, stage_rows, staging_of
+from seglog.spark.writer import stage_rows
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.compacted_directories import opened
@@ -57,7 +58,7 @@ def numbered(home: Path, count: int, owner: str = "job") -> list[StagedFile]:
 
 def write(home: Path, *files: StagedFile, stream: StreamBatch | None = None, **given: str) -> int:
     chosen = options(home / "logs", lockWait="0", **given)
-    return commit(FS, chosen, CLOCK, "job" if stream is None else stream.query, files, stream)
+    return LocalSink(chosen, CLOCK).commit("job" if stream is None else stream.query, files, stream)
 
 
 def offsets(home: Path, partition: int) -> list[int | None]:
@@ -142,7 +143,7 @@ def test_another_writer_is_waited_for(tmp_path: Path) -> None:
 
     files = staged(tmp_path, 0, 5, 5)
     with lock:
-        assert commit(FS, options(tmp_path / "logs"), Releasing(START_MS), "job", files) == 5
+        assert LocalSink(options(tmp_path / "logs"), Releasing(START_MS)).commit("job", files) == 5
     assert offsets(tmp_path, 0) == list(range(10))
 
 
@@ -202,10 +203,10 @@ def test_offsets_must_ascend_and_the_row_is_named(tmp_path: Path, numbers: list[
 
 def test_a_place_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    check_place(FS, options(tmp_path / "new" / "logs"))
+    assert isinstance(sink_of(FS, options(tmp_path / "new" / "logs")), LocalSink)
     for path in (tmp_path / "file", tmp_path / "file" / "below" / "logs"):
         with pytest.raises(NotALogError, match="file: not a directory"):
-            check_place(FS, options(path))
+            sink_of(FS, options(path))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,9 @@ def test_a_place_that_is_no_directory_is_refused(tmp_path: Path) -> None:
         ({"path": "logs"}, "'logs' is relative"),
         ({"path": "/x", "colour": "red"}, "no such option: colour; options are path"),
         ({"path": "/x", "compression": "brotli"}, "there is no codec 'brotli'; codecs are none, gzip"),
-        ({"path": "/x", "partition": "-1"}, "partition: '-1' is not a number"),
+        ({"path": "/x", "partition": "-1"}, "partition: '-1' is not a partition number"),
+        ({"path": "/x", "partition": "²"}, "partition: '²' is not a partition number"),
+        ({"path": "/x", "partition": "2147483648"}, "partition: '2147483648' is not a partition number"),
         ({"path": "/x", "sinkId": "mine"}, "no such option: sinkid"),
         ({"path": "/x", "lockWait": "soon"}, "lockWait: .* is not a duration"),
         ({"path": "/x", "segmentBytes": "0"}, "segmentBytes: it must be at least 1 byte"),
@@ -229,5 +232,5 @@ def test_options_that_cannot_be_are_refused_in_words(given: dict[str, str], mess
 def test_another_scheme_and_overwriting_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="mounted file systems"):
         parse_write_options({"path": "s3a://bucket/logs"})
-    with pytest.raises(UnsupportedError, match=r"say \.mode\('append'\)"):
+    with pytest.raises(UnsupportedError, match=r"use \.mode\('append'\)"):
         parse_write_options({"path": "/x"}, overwrite=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seglog.errors import IncompleteError
 from seglog.log.log import Log
 from seglog.spark.cleaning import Placement
-from seglog.spark.cleaning_blobs import CLEAN, ENTRIES, Blob, Keys, by_reducer, opened
-from seglog.spark.cleaning_merge import ENTRY_BYTES, KeyMerge, MergeSpace
-from seglog.spark.cleaning_spec import RoundSpec
-from seglog.spark.cleaning_swap import finish_round
+from seglog.spark.cleaning_round import RoundSpec, finish_round
+from seglog.spark.key_merge import ENTRY_BYTES, KeyMerge, MergeSpace
+from seglog.spark.keys import CLEAN, ENTRIES, Blob, Keys, by_reducer, opened
 from seglog.storage.filesystem import File, FileSystem, OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.cleaning import clean
@@ -113,6 +113,17 @@ def blobs_of(kind: int, group: int, numbers: np.ndarray) -> Iterator[Blob]:
     spans = Keys(keys.view(np.uint8).reshape(-1), np.cumsum(sizes) - sizes, sizes, np.arange(len(numbers)))
     for _, data in by_reducer(kind, group, spans, SEED, -1, 1):
         yield opened(data)
+
+
+@pytest.mark.parametrize("lengths", [[3, 3, 3], [1, 4, 2]], ids=["one size", "several sizes"])
+def test_a_blob_cut_anywhere_is_incomplete(lengths: list[int]) -> None:
+    sizes = np.array(lengths, dtype=np.int64)
+    spans = Keys(np.arange(sizes.sum(), dtype=np.uint8), np.cumsum(sizes) - sizes, sizes, np.arange(len(sizes)))
+    ((_, data),) = by_reducer(ENTRIES, 7, spans, SEED, -1, 1)
+    assert opened(data).ordinals.tolist() == [0, 1, 2]
+    for length in range(len(data)):
+        with pytest.raises(IncompleteError, match="a message between tasks"):
+            opened(data[:length])
 
 
 @pytest.fixture

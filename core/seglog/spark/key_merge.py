@@ -1,12 +1,12 @@
-"""Stage 2 of cleaning one partition: the newest record of each key, over all groups, in bounded memory.
+"""The newest record of each key over all groups, for one reducer and in bounded memory.
 
-1. A reducer holds the keys that come in, until they would take more than it may have.
-2. From then on they lie in files of Spark's local directory, FAN_OUT parts by a hash of their own.
-3. A part is merged like the whole; one whose newest records still are too many is split again by another hash.
-   Records in front of the first dirty offset are only looked up, a blob at a time.
+1. A reducer holds incoming keys in memory up to its limit.
+2. Beyond it, they go to files in Spark's local directory, in FAN_OUT parts by a hash of their own.
+3. Each part is merged like the whole. A part whose newest records are still too many is split again by another hash.
+   Records before the first dirty offset are only looked up, one blob at a time.
 
-Equal keys come into the same part, whatever the hash, so the answers are those of one table. Not split is what a key of
-its own brings along: at most a record a group, and one more each time a group's offset map was full.
+Equal keys go into the same part by any hash, so the answers are those of one table. The entries of a single key are
+never split: at most one per group, and one more each time a group's offset map was full.
 """
 
 from __future__ import annotations
@@ -22,37 +22,27 @@ import numpy as np
 
 from seglog.errors import IncompleteError
 from seglog.kernels import key_exchange
-from seglog.spark.cleaning_blobs import (
-    ENTRIES,
-    SUPERSEDED,
-    SURVIVORS,
-    Blob,
-    Bytes,
-    Keys,
-    by_reducer,
-    opened,
-    ordinals_blob,
-)
-from seglog.spark.cleaning_swap import remove_tree
+from seglog.spark.keys import ENTRIES, SUPERSEDED, SURVIVORS, Blob, Bytes, Keys, by_reducer, opened, ordinals_blob
+from seglog.spark.tasks import remove_task_files
 from seglog.storage.filesystem import File, FileSystem
 
 _logger = logging.getLogger(__name__)
 
-# Half of what an executor has for each core outside the heap (`session.configuration`).
+# Half of what an executor has per core outside the heap (`session.configuration`).
 MEMORY_BYTES = 512 << 20
-# Of an entry beside its key, which is there twice: in its blob and in the table.
+# Of an entry without its key, which exists twice: in its blob and in the table.
 ENTRY_BYTES = 80
 FAN_OUT = 32
-# Levels 0 to 2: FAN_OUT ** 3 parts hold 16 TiB of keys and table. Where a part is too large even then, keys are equal.
+# Levels 0 to 2: FAN_OUT ** 3 parts hold 16 TiB of keys and table. If a part is too large even then, its keys are equal.
 _DEEPEST = 2
 _LENGTH_BYTES = 8
 
 
 class Exchange(Protocol):
-    """What an exchange of keys goes by: a round's `RoundSpec`, or the plan of `latest`.
+    """The parameters of an exchange of keys: a round's `RoundSpec`, or the plan of `latest`.
 
-    Keys come in groups; of equal keys the one of the highest group is the newest. `hash_mask` weakens the hash that
-    `hash_seeds` key, for tests. `subject` is what messages call it.
+    Keys come in groups; among equal keys the one in the highest group is the newest. `hash_mask` weakens the hash that
+    `hash_seeds` key, for tests. `subject` is the name in messages.
     """
 
     @property
@@ -65,7 +55,7 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergeSpace:
-    """What a reducer may use: bytes of memory for keys, and a directory for what is more."""
+    """A reducer's resources: bytes of memory for keys, and a directory for the rest."""
 
     fs: FileSystem
     directory: Path
@@ -73,7 +63,7 @@ class MergeSpace:
 
 
 class KeyMerge:
-    """The keys of one reducer: `add` blobs in any order, then take the `answers`; `close` removes its files."""
+    """The keys of one reducer: `add` blobs in any order, then take the `answers`; `close` removes the files."""
 
     def __init__(self, exchange: Exchange, space: MergeSpace) -> None:
         self._exchange, self._space = exchange, space
@@ -84,7 +74,7 @@ class KeyMerge:
         self._spill: _Spill | None = None
 
     def add(self, blob: Blob) -> None:
-        """Takes entries or clean records."""
+        """Adds entries or clean records."""
         if self._spill is not None:
             self._spill.add(blob)
             return
@@ -95,16 +85,16 @@ class KeyMerge:
             self._entries, self._clean = [], []
 
     def answers(self) -> Iterator[tuple[int, bytes]]:
-        """(group, blob) with the ordinals of entries that are the newest of all, and of clean records superseded."""
+        """Yields (group, blob) with the ordinals of the newest entries, and of superseded clean records."""
         if self._spill is None:
             yield from _merged(self._exchange, self._entries, self._clean)
         else:
             yield from self._of_parts(self._spill, 0)
 
     def close(self) -> None:
-        """Removes what was put into the directory."""
+        """Removes the files."""
         if self._directory is not None:
-            remove_tree(self._space.fs, self._directory)
+            remove_task_files(self._space.fs, self._directory)
             self._directory = None
 
     def _of_parts(self, spill: _Spill, level: int) -> Iterator[tuple[int, bytes]]:
@@ -122,7 +112,7 @@ class KeyMerge:
             self._directory = self._space.directory / f"seglog-merge-{uuid.uuid4().hex}"
             self._space.fs.make_directory(self._directory)
             _logger.info(
-                "%s: the keys of a reducer take more than %d bytes and go to %s (more reducers would hold them)",
+                "%s: a reducer's keys take more than %d bytes and go to %s (more reducers would hold them in memory)",
                 self._exchange.subject,
                 self._space.memory_bytes,
                 self._directory,
@@ -179,7 +169,7 @@ class _Table:
         )
 
     def survivors(self) -> Iterator[tuple[int, bytes]]:
-        """The newest entries' ordinals, by group."""
+        """Yields the newest entries' ordinals, by group."""
         of_group, ordinals = self._groups[self._newest], self._ordinals[self._newest]
         order = np.argsort(of_group, kind="stable")
         groups, starts = np.unique(of_group[order], return_index=True)
@@ -187,7 +177,7 @@ class _Table:
             yield group, ordinals_blob(SURVIVORS, group, found)
 
     def holds(self, blob: Blob) -> np.ndarray:
-        """Which of the blob's keys have an entry (bool)."""
+        """Returns a mask of the blob's keys that have an entry."""
         found = np.empty(len(blob.ordinals), dtype=bool)
         key_exchange.look_up(
             self._keys,
@@ -209,7 +199,7 @@ class _Table:
 
 
 class _BlobFile:
-    """Blobs one after the other, each after its length; there is no file before the first."""
+    """A file of blobs, each preceded by its length. The file is created with the first one."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self._fs, self._path = fs, path
@@ -229,7 +219,7 @@ class _BlobFile:
             length = int.from_bytes(self._file.read_at(at, _LENGTH_BYTES), "little")
             data: Bytes = self._file.read_at(at + _LENGTH_BYTES, length)
             if len(data) != length:
-                raise IncompleteError(f"{self._path}: {len(data)} bytes of {length} came back")
+                raise IncompleteError(f"{self._path}: only {len(data)} of {length} bytes could be read back")
             yield opened(data)
             at += _LENGTH_BYTES + length
 
@@ -257,7 +247,7 @@ class _SpilledPart:
 
 
 class _Spill:
-    """Keys in FAN_OUT parts, by a hash that differs from level to level and from that which chose the reducer."""
+    """Keys in FAN_OUT parts, by a hash that differs between levels and from the hash that chose the reducer."""
 
     def __init__(self, fs: FileSystem, directory: Path, seeds: np.ndarray, level: int) -> None:
         self._seeds = np.roll(seeds, level + 1)
@@ -265,7 +255,7 @@ class _Spill:
 
     def add(self, blob: Blob) -> None:
         keys = Keys(blob.keys, np.cumsum(blob.sizes) - blob.sizes, blob.sizes, blob.ordinals.astype(np.int64))
-        # the whole hash: a mask weakens the tables of tests, and would leave everything in one part
+        # use the whole hash: a mask is for the tables of tests, and would put everything into one part
         for number, data in by_reducer(blob.kind, blob.group, keys, self._seeds, -1, FAN_OUT):
             part = self.parts[number]
             (part.entries if blob.kind == ENTRIES else part.clean).append(data, _memory(opened(data)))
