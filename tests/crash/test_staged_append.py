@@ -173,7 +173,7 @@ def test_a_jobs_rows_that_others_follow_are_reported_and_nothing_is_removed() ->
         except RefusedError as error:
             refused += 1
             assert not acknowledged
-            assert "somebody has written after it (t-0 from offset 3 on" in str(error)
+            assert "another writer has written after it (t-0 from offset 3 on" in str(error)
             assert "Remove /disk/logs/.seglog-append" in str(error)
             assert {name: values(fs, name) for name in PARTITIONS} == before
             fs.remove(LOGS / ".seglog-append")

@@ -41,7 +41,7 @@ from seglog.kernels.decode import rows_needed
 from seglog.kernels.filtering import Place
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.indexes import AbortedTransaction
-from seglog.log.markers import read_markers
+from seglog.log.producer_state import read_markers
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
 from seglog.ordered_pool import Account, in_order

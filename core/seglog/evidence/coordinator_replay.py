@@ -19,7 +19,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS
-from seglog.log.markers import Marker, read_markers
+from seglog.log.producer_state import Marker, read_markers
 from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 

@@ -28,7 +28,7 @@ from seglog.evidence.damage import RowRules, gap_code
 from seglog.format.columns import TOO_LARGE
 from seglog.format.message_07 import End07, walk_messages
 from seglog.kernels import validate
-from seglog.log.markers import read_markers
+from seglog.log.producer_state import read_markers
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.scan.segment_scan import CHUNK_BYTES

@@ -25,7 +25,7 @@ from seglog.errors import CorruptSnapshotError, InvalidRecordError
 from seglog.format.coordinator import TRANSACTIONS, decode_coordinator_record
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.wire import WireError
-from seglog.log.markers import read_markers
+from seglog.log.producer_state import read_markers
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_log_directory
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView

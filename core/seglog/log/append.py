@@ -1,14 +1,14 @@
 """The append path: records or batches in, a longer active segment out (Kafka: UnifiedLog.append).
 
-1. Columns are looked over as a whole, then encoded piece by piece; batches are analysed and validated.
-2. Sizes are checked against the segment; producers against their sequences, epochs and transactions. A batch
-   that a producer sends again is answered with its first offsets and not written.
-3. The run of batches that the active segment still takes is written in one go; then it rolls, and so on.
-4. Each written run: leader epoch, producer state, aborted transactions, and last the new log end, which is
-   when readers see it.
-5. Flush when `flush.messages` or `flush.ms` ask for it.
+1. Check columns as a whole, then encode them piece by piece; analyse and validate batches.
+2. Check sizes against the segment's limit, and producers against their sequences, epochs and transactions. A batch that
+   a producer sends again is answered with its first offsets and not written.
+3. Write the run of batches that the active segment still takes in one go, roll, and repeat.
+4. For each run: leader epochs, producer state, aborted transactions, and last the new log end, which shows the run to
+   readers.
+5. Flush if `flush.messages` or `flush.ms` ask for it.
 
-A kill at any moment loses nothing that a flush has covered: bytes after the last whole batch are cut by recovery.
+A kill at any moment loses nothing that a flush has covered: recovery cuts the bytes after the last whole batch.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ from seglog.format.builder import (
 from seglog.format.columns import Records
 from seglog.format.filenames import segment_file_name
 from seglog.kernels import encode as kernels
-from seglog.log.markers import read_markers
-from seglog.log.producer_state import BatchMetadata
+from seglog.log.producer_state import BatchMetadata, read_markers
 from seglog.log.producers import ProducerIdentity, check_batch
 from seglog.log.validator import (
     AnalyzedBatches,
@@ -61,11 +60,11 @@ _WHERE = "appended records"
 
 @dataclass(frozen=True, slots=True)
 class AppendInfo:
-    """What an append did. `last_offset` is -1 when there was nothing to write (Kafka: LogAppendInfo).
+    """The result of an append. `last_offset` is -1 if there was nothing to write (Kafka: LogAppendInfo).
 
-    `max_timestamp` is the largest in the append, `log_append_time` the time that the log gave the batches, or -1 where
-    they kept theirs. `duplicate`: the producer had sent this before, and offsets and times are those of the first
-    time. `flushed`: everything up to `last_offset` is on stable storage.
+    `max_timestamp` is the largest in the append, `log_append_time` the time that the log gave the batches, or -1 if
+    they kept theirs. `duplicate`: the producer had sent this before; offsets and times are those of the first append.
+    `flushed`: everything up to `last_offset` is on stable storage.
     """
 
     first_offset: int
@@ -79,12 +78,12 @@ class AppendInfo:
 
     @property
     def count(self) -> int:
-        """Offsets taken."""
+        """The number of offsets taken."""
         return self.last_offset - self.first_offset + 1 if self.last_offset >= 0 else 0
 
 
 class Appender:
-    """Writes to one log; the log's lock is held by the caller."""
+    """Writes to one log; the caller holds the log's lock."""
 
     def __init__(self, log: WritableLog) -> None:
         self._log, self.writer = log, SegmentWriter(log)
@@ -115,7 +114,7 @@ class Appender:
         parts = (AnalyzedBatches(piece.data, piece.batches) for piece in pieces)
         if options.codec == Compression.NONE and producer is None:
             return self._write(parts, AppendOrigin.CLIENT, now_ms, as_one=False)
-        # only finished batches tell whether the log takes them: finish all before writing any
+        # whether the log takes a batch shows only when it is finished: finish all before writing any
         finished = [AnalyzedBatches(part.data.copy(), part.batches.copy()) for part in parts]
         return self._check_and_write(finished, AppendOrigin.CLIENT, now_ms, as_one=False)
 
@@ -147,22 +146,20 @@ class Appender:
         if not isinstance(producer, ProducerIdentity):
             raise TypeError(f"producer is a seglog.ProducerIdentity, not {described(producer)}")
         sequence = producer.base_sequence
+        if sequence is None:
+            state = self._log.producers.producers.get(producer.producer_id)
+            continues = state is not None and state.epoch == producer.producer_epoch
+            sequence = state.next_sequence if state is not None and continues else 0
         return replace(
             options,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            base_sequence=self._next_sequence(producer) if sequence is None else sequence,
+            base_sequence=sequence,
             transactional=producer.transactional,
         )
 
-    def _next_sequence(self, producer: ProducerIdentity) -> int:
-        state = self._log.producers.producers.get(producer.producer_id)
-        if state is None or state.epoch != producer.producer_epoch:
-            return 0
-        return state.next_sequence
-
     def _checked(self, source: Records, options: BatchOptions, now_ms: int) -> Records:
-        """The columns with timestamps filled in, after all checks that need no encoding."""
+        """Makes all checks that need no encoding; returns the columns with missing timestamps filled in."""
         config, rows = self._log.config, source.rows
         status, bad, oldest, newest, largest = kernels.check_rows(len(source.arena), rows, config.compact)
         if status == kernels.TIMESTAMP_INVALID:
@@ -171,7 +168,7 @@ class Appender:
         if status == kernels.KEY_MISSING:
             raise InvalidRecordError(_WHERE, f"record {bad} has no key, which a compacted topic requires")
         if status == kernels.SPAN_INVALID:
-            raise AppendError(f"record {bad}: key, value or headers lie outside the buffer they came with")
+            raise AppendError(f"record {bad}: key, value or headers lie outside their buffer")
         if options.codec == Compression.NONE:
             self._check_size(largest)
         check_timestamps(np.array([oldest, newest], dtype=np.int64), self._rules(), now_ms)
@@ -186,7 +183,7 @@ class Appender:
     def append_as_leader(
         self, data: bytes | bytearray | memoryview | np.ndarray, origin: AppendOrigin, leader_epoch: int
     ) -> AppendInfo:
-        """Validates batches, gives them offsets and writes them (specification §7)."""
+        """Validates batches, assigns their offsets and writes them (specification §7)."""
         log = self._log
         analyzed = analyze(data, log.config.max_message_bytes)
         now_ms = log.clock.now_ms()
@@ -232,7 +229,7 @@ class Appender:
         )
 
     def _check_offsets_left(self, count: int) -> None:
-        """AppendError unless the log end still is an offset when `count` records came."""
+        """Raises AppendError if `count` more records would move the log end beyond the largest offset."""
         end = self._log.log_end_offset
         if count > layout.INT64_MAX - end:
             raise AppendError(f"{self._log.directory}: {count} records from offset {end} on need offsets above 2^63-2")
@@ -251,7 +248,7 @@ class Appender:
     def _check_and_write(
         self, parts: list[AnalyzedBatches], origin: AppendOrigin, now_ms: int, as_one: bool = True
     ) -> AppendInfo:
-        """Checks sizes and producers before anything is written; a batch that came before is not written again."""
+        """Checks sizes and producers, then writes; does not write a batch that came before."""
         total = sum(len(part.data) for part in parts)
         if origin == AppendOrigin.CLIENT:
             self._check_size(max(int(part.batches["size"].max()) for part in parts))
@@ -277,7 +274,7 @@ class Appender:
         return AppendInfo(first, last, stamp, append_time, 0, 0, duplicate=True, flushed=flushed)
 
     def _check_markers(self, part: AnalyzedBatches) -> None:
-        """InvalidRecordError when a producer's control batch ends no transaction, and is not empty either."""
+        """Raises InvalidRecordError if a producer's control batch is neither a transaction marker nor empty."""
         rows = part.batches
         control = rows[(rows["producer_id"] >= 0) & (rows["attributes"] & layout.CONTROL_MASK != 0)]
         if not len(control):
@@ -319,39 +316,35 @@ class Appender:
         )
 
     def _write_as_one(self, part: AnalyzedBatches, first_offset: int, now_ms: int, replicated: bool) -> None:
-        """All batches into one segment, as Kafka does with the batches of one call."""
+        """Writes all batches into one segment, as Kafka does with the batches of one call."""
         log, whole = self._log, part.batches[-1:].copy()
         whole["size"] = len(part.data)
         whole["max_timestamp"] = part.batches["max_timestamp"].max()
         rolls = not self.writer.room(whole, now_ms)
         base_offset = log.segments.active.base_offset
         if rolls:
-            # only decompression would tell where a wrapper begins: at most 2^31-1 before its end (Kafka: maybeRoll)
+            # a wrapper's first offset shows only after decompression: at most 2^31-1 before its last (Kafka: maybeRoll)
             modern = part.batches["magic"][0] >= 2
             least = first_offset if modern else int(whole["last_offset"][0]) - layout.INT32_MAX
             base_offset = max(log.log_end_offset, least)
-        self._check_fits(part, base_offset)
+        relative = part.batches["last_offset"] - base_offset
+        for row in part.batches[(relative < 0) | (relative > layout.INT32_MAX)]:
+            path = log.directory / segment_file_name(base_offset)
+            raise SegmentOffsetOverflowError(path, base_offset, int(row["last_offset"]), int(row["position"]))
         if rolls:
             self.writer.check_producers(part.data, part.batches)
             self.writer.roll_to(base_offset)
         self.writer.write_run(part.data, part.batches, 0, replicated)
 
-    def _check_fits(self, part: AnalyzedBatches, base_offset: int) -> None:
-        """SegmentOffsetOverflowError when a batch does not fit a segment that begins at `base_offset`."""
-        relative = part.batches["last_offset"] - base_offset
-        for row in part.batches[(relative < 0) | (relative > layout.INT32_MAX)]:
-            path = self._log.directory / segment_file_name(base_offset)
-            raise SegmentOffsetOverflowError(path, base_offset, int(row["last_offset"]), int(row["position"]))
-
     def _write_runs(self, part: AnalyzedBatches, now_ms: int, replicated: bool) -> None:
-        """Batches in runs that the active segment takes, as if each had come in a call of its own."""
+        """Writes batches in runs that the active segment takes, as if each batch had come in a call of its own."""
         at = 0
         while at < len(part.batches):
             rows = part.batches[at:]
             run = self.writer.room(rows, now_ms)
             if run == 0:
                 self.writer.roll_to(self._log.log_end_offset)
-                # an empty segment takes a batch even where its index has no room for a single entry
+                # an empty segment takes a batch even if its index has no room for a single entry
                 run = max(1, self.writer.room(rows, now_ms))
             start = int(rows["position"][0])
             end = int(rows["position"][run - 1]) + int(rows["size"][run - 1])

@@ -1,10 +1,10 @@
-"""The journal of an append to several partitions, by which a crash is settled (see `staged_append`).
+"""The journal of an append to several partitions, for settling it after a crash (see `staged_append`).
 
-Two small files in the log directory, replaced atomically; a broker ignores both. They are believed only if this user
-wrote them, and they name no path: staged files lie in a directory beside the log directory.
+Two small files in the log directory, replaced atomically; a broker ignores both. They are obeyed only if this user
+wrote them, and they contain no paths: staged files lie in a directory beside the log directory.
 
-- `.seglog-append` is there while an append is open: which staged files it comes from, and where their batches go.
-- `.seglog-streams` holds the last batch of each stream that was appended; of `MOST_STREAMS` streams, the latest.
+- `.seglog-append` exists while an append is open: its staged files, and where their batches go.
+- `.seglog-streams` holds the last appended batch of each stream, for the latest `MOST_STREAMS` streams.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seglog.storage.trust import read_trusted
 MOST_STREAMS = 1000
 
 _VERSION = 1
-# Ours alone, whoever the directory belongs to; every reader of the logs may see it.
+# The file stays this user's, whoever owns the directory; every reader of the logs may read it.
 _ACCESS = Access(-1, -1, 0o755)
 
 T = TypeVar("T")
@@ -37,8 +37,8 @@ T = TypeVar("T")
 class StreamBatch:
     """Batch `number` of a stream. `query` is the id in the metadata of Spark's checkpoint, which survives a restart.
 
-    `entry` is a digest of what the checkpoint says of this batch, "" where it could not be read: a checkpoint that was
-    set back counts from a lower number again, and another batch then has this one's number.
+    `entry` is a digest of the checkpoint's entry for this batch, "" if it could not be read: a checkpoint that was set
+    back counts from a lower number again, and a different batch then has this one's number.
     """
 
     query: str
@@ -48,7 +48,7 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True)
 class MadeSegment:
-    """A segment whose objects a task has put, and the leader epoch of its batches."""
+    """A segment whose objects a task has stored, and the leader epoch of its batches."""
 
     segment: ManifestSegment
     leader_epoch: int
@@ -58,9 +58,9 @@ class MadeSegment:
 class StagedFile:
     """Whole batches of one partition in the file `name` of a staging directory; `size` in bytes.
 
-    `first_offset` is None when the batches are numbered from 0 and get their offsets as they are appended. `made` is
-    the segment that the file is already, of a partition that ends where it begins (`made`); the batches of
-    such a file are numbered from its base offset.
+    `first_offset` is None if the batches are numbered from 0 and get their offsets when they are appended. `made` is
+    set if the file already is a segment, for a partition that ends where it begins (`object_append.made`); its batches
+    are numbered from its base offset.
     """
 
     topic_partition: TopicPartition
@@ -74,9 +74,9 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the batches of one partition's files go: from offset `start` on, with this leader epoch.
+    """The destination of one partition's files: from offset `start` on, with this leader epoch.
 
-    The first `skipped` bytes of the files, taken together, are in the log already, before `start`.
+    The first `skipped` bytes of all files together are already in the log, before `start`.
     """
 
     topic_partition: TopicPartition
@@ -87,7 +87,7 @@ class Placement:
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The bytes of all batches."""
         return sum(file.size for file in self.files)
 
 
@@ -95,7 +95,7 @@ class Placement:
 class AppendJournal:
     """An open append. `staging` is the name of the staging directory, which lies beside the log directory.
 
-    `forward` says that somebody else's records follow a part of it, so that it can only be completed.
+    `forward`: another writer's records follow a part of it, so it can only be completed.
     """
 
     staging: str
@@ -113,27 +113,22 @@ class AppendJournal:
 
 
 def journal_path(log_directory: Path) -> Path:
-    """The journal of a log directory, whether it is there or not."""
+    """Returns the path of a log directory's journal."""
     return log_directory / APPEND_JOURNAL_FILE
 
 
-def is_unfinished(fs: FileSystem, log_directory: Path) -> bool:
-    """Whether an append was cut short in a log directory, or (without its lock) is under way."""
-    return fs.status(journal_path(log_directory), follow=False) is not None
-
-
 def read_journal(fs: FileSystem, log_directory: Path) -> AppendJournal | None:
-    """The open append of a log directory, or None.
+    """Returns the open append of a log directory, or None.
 
-    CorruptCheckpointError when it cannot be read, RefusedError when another user wrote it.
+    Raises CorruptCheckpointError if the journal cannot be read, RefusedError if another user wrote it.
     """
     return _read(fs, journal_path(log_directory), _journal)
 
 
 def open_starts(fs: FileSystem, log_directory: Path) -> dict[TopicPartition, int]:
-    """Where an open append began in each partition: what comes after may be taken back. For readers, of any user.
+    """Returns the start offset of an open append in each partition: later records may be taken back.
 
-    Empty as well where the journal cannot be read.
+    For readers, so the journal may be any user's; {} if it cannot be read.
     """
     try:
         journal = _journal(json.loads(fs.read_bytes(journal_path(log_directory))))
@@ -143,7 +138,7 @@ def open_starts(fs: FileSystem, log_directory: Path) -> dict[TopicPartition, int
 
 
 def write_journal(fs: FileSystem, log_directory: Path, journal: AppendJournal) -> None:
-    """Opens an append, or says how it goes on; durable on return."""
+    """Writes the journal of an append that begins or continues; durable on return."""
     stream = None if journal.stream is None else asdict(journal.stream)
     value = {
         "version": _VERSION,
@@ -162,29 +157,29 @@ def remove_journal(fs: FileSystem, log_directory: Path) -> None:
 
 
 def last_batch(fs: FileSystem, log_directory: Path, query: str) -> StreamBatch | None:
-    """The last batch of a stream that was appended for good. Errors are those of `read_journal`."""
+    """Returns the last batch of a stream whose append is complete. Raises the errors of `read_journal`."""
     found = _read(fs, log_directory / STREAMS_FILE, _streams) or ()
     return next((batch for batch in found if batch.query == query), None)
 
 
 def was_appended(place: Path, known: StreamBatch | None, stream: StreamBatch) -> bool:
-    """Whether a stream's batch is part of the logs in `place`, where `known` is the last one that was appended.
+    """True if a stream's batch is already in the logs in `place`; `known` is the last batch appended there.
 
-    RefusedError for another batch of the same number, or of a lower one.
+    Raises RefusedError for a different batch with the same or a lower number.
     """
     if known is None or known.number < stream.number:
         return False
     if known.number == stream.number and (known.entry == stream.entry or not (known.entry and stream.entry)):
         return True
     raise RefusedError(
-        f"{place}: stream {stream.query} has appended its batches up to {known.number}, and brings another"
+        f"{place}: stream {stream.query} has appended its batches up to {known.number}, and brings a different"
         f" batch {stream.number}: its checkpoint was set back or copied. Give the stream a new checkpoint, and"
         " starting offsets that it has not read"
     )
 
 
 def record_batch(fs: FileSystem, log_directory: Path, batch: StreamBatch) -> None:
-    """Notes that a batch was appended for good, in place of the stream's one before; durable on return."""
+    """Records a batch as the stream's last complete one; durable on return."""
     path = log_directory / STREAMS_FILE
     others = [other for other in _read(fs, path, _streams) or () if other.query != batch.query]
     kept = [*others, batch][-MOST_STREAMS:]
@@ -263,7 +258,7 @@ def _batch(value: Mapping[str, Any]) -> StreamBatch:
 
 
 def _name(value: Any) -> str:
-    """The name of a file in a directory that is known, and nothing that leads out of it."""
+    """Returns a plain file name; raises ValueError for a name that leads out of its directory."""
     name = _checked(value, str)
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"{name[:80]!r} is no name")

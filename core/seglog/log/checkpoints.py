@@ -1,7 +1,7 @@
-"""The checkpoints and the clean-shutdown marker of a log directory, and what a partition's files say instead of it.
+"""A log directory's checkpoints and clean-shutdown marker, and the evidence in a partition's files without them.
 
-Kafka: OffsetCheckpointFile, CleanShutdownFileHandler. Writing changes the entries of the partitions that were worked on
-and leaves all others as they are: the file is read again each time, under the directory's lock, and replaced whole.
+Kafka: OffsetCheckpointFile, CleanShutdownFileHandler. An update changes the entries of the partitions worked on and
+keeps all others: the file is read again each time, under the directory's lock, and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _logger = logging.getLogger(__name__)
 
 
 def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
-    """CorruptCheckpointError when an offset checkpoint is damaged or names a partition twice; else nothing happens.
+    """Raises CorruptCheckpointError if an offset checkpoint is damaged or names a partition twice.
 
-    A broker's cleaner thread dies of the latter, and takes some of the former as an empty file.
+    The latter kills a broker's cleaner thread; some damaged files count as empty for it.
     """
     for name in OFFSET_CHECKPOINTS:
         path = log_directory / name
@@ -49,9 +49,9 @@ def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
 class OffsetCheckpoint:
     """One file of `topic partition offset` lines.
 
-    A file with an entry that is no number counts as empty, as a starting broker has it; any other damage is a
-    CorruptCheckpointError, because a broker takes the directory offline then. With `tolerant` (for reading
-    alone) both count as empty. `damage` keeps what was passed over.
+    A file with an entry that is no number counts as empty, as for a starting broker; any other damage is a
+    CorruptCheckpointError, because a broker takes the directory offline then. With `tolerant` (only for reading) both
+    count as empty. `damage` describes the damage that was ignored.
     """
 
     def __init__(self, fs: FileSystem, path: Path, *, tolerant: bool = False) -> None:
@@ -60,7 +60,7 @@ class OffsetCheckpoint:
         self.offsets: dict[TopicPartition, int] = self._read()
 
     def update(self, changes: Mapping[TopicPartition, int | None]) -> None:
-        """Sets entries, removes those of None, keeps all others; durable on return. Writes only what is news."""
+        """Sets entries, removes those given as None, keeps all others; durable on return. Writes only real changes."""
         current = self._read()
         wanted = dict(current)
         for topic_partition, offset in changes.items():
@@ -86,7 +86,7 @@ class OffsetCheckpoint:
 
 
 class CleanShutdownMarker:
-    """`.kafka_cleanshutdown`: there while every log of the directory is closed properly."""
+    """`.kafka_cleanshutdown`, which exists while every log of the directory is closed properly."""
 
     def __init__(self, fs: FileSystem, log_directory: Path) -> None:
         self.path = log_directory / CLEAN_SHUTDOWN_FILE
@@ -95,19 +95,19 @@ class CleanShutdownMarker:
         self._contents = fs.read_bytes(self.path) if self.found else format_clean_shutdown()
 
     def remove(self) -> None:
-        """From here on a crash counts as unclean; durable on return."""
+        """Removes the marker, so that a crash from here on counts as unclean; durable on return."""
         if self._fs.status(self.path) is not None:
             self._fs.remove(self.path)
             self._fs.sync_directory(self.path.parent)
 
     def write(self) -> None:
-        """Says that everything is flushed and closed; a marker that was there comes back as it was."""
+        """Writes the marker: everything is flushed and closed. A marker that existed comes back unchanged."""
         write_atomically(self._fs, self.path, self._contents)
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownEvidence:
-    """What the files say: whether the log was closed, and from which offset on it must be recovered if not."""
+    """The evidence in a partition's files: whether the log was closed, and if not, the offset to recover from."""
 
     clean: bool
     recovery_point: int
@@ -115,17 +115,17 @@ class ShutdownEvidence:
 
 
 def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> ShutdownEvidence:
-    """Was this partition closed properly? Asked where no log directory can tell: of a copied or lone partition.
+    """Judges by its files whether a partition was closed properly, if no log directory can tell: a copied or lone one.
 
-    A broker would treat such a directory as unclean and read it from its start, cutting it at the first damage. That
-    is more than the question asks for: segments before the active one were complete when they were rolled. So:
+    A broker would treat such a directory as unclean and read it from its start, cutting it at the first damage. That is
+    more than necessary: segments before the active one were complete when they were rolled. So:
 
-    - closed: nothing left over, every segment has its indexes without zero padding and with no entry beyond its end,
-      the newest snapshot is at the log end, and the last batch ends where its file ends;
+    - closed: no leftovers, every segment has its indexes without zero padding and without an entry beyond its end, the
+      newest snapshot is at the log end, and the last batch ends where its file ends;
     - otherwise unclean, from the first segment whose indexes are missing, padded or too long, at the latest from the
       active one.
 
-    Names, indexes and the active segment's end are looked at; nothing is changed.
+    Reads names, indexes and the end of the active segment; changes nothing.
     """
     if not listing.segments:
         return ShutdownEvidence(True, 0, "there are no segments")
@@ -148,7 +148,7 @@ def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> ShutdownEvid
 
 
 def _unfinished_index(fs: FileSystem, files: SegmentFiles, end: int) -> str:
-    """What is wrong with the indexes of a segment that ends before offset `end`, or ""."""
+    """Returns the fault in the indexes of a segment that ends before offset `end`, or ""."""
     segment = LogSegment(fs, files.log.parent, files.base_offset)
     for index in (segment.offset_index, segment.time_index):
         status = fs.status(index.path)

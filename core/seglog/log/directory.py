@@ -4,19 +4,18 @@ Opening a partition for writing:
 
 1. The directory's `.lock` is held (taken by `open`).
 2. The log is loaded with its checkpointed offsets, and recovered if there was no clean-shutdown marker.
-3. Before the first change to any file of a log the marker goes, durably: a crash from there on is an unclean stop
+3. Before the first change to any file of a log the marker is removed, durably: a crash from there on is an unclean stop
    (Kafka: before the first log is opened). Read-only use changes no file.
 
 Closing:
 
 1. Every open log is flushed, and gets its snapshot and trimmed indexes.
-2. The checkpoints get the entries of logs that were changed or recovered; those of other partitions stay.
-3. The marker comes back if it was taken away, or if every live partition of the directory was opened, and so
-   recovered.
+2. The checkpoints get the entries of changed or recovered logs; those of other partitions stay.
+3. The marker comes back if it was removed, or if every live partition of the directory was opened, and so recovered.
 
-A directory without any checkpoint, marker or `meta.properties` is no broker's: partitions in it are judged
-one by one (`checkpoints`), and nothing but `.lock` is written beside them, unless a log start above the first
-segment must be kept.
+A directory without any checkpoint, marker or `meta.properties` is no broker's: each partition in it is judged by its
+own files (`checkpoints`), and nothing but `.lock` is written beside them, unless a log start above the first segment
+must be kept.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ from seglog.units import count_text
 ConfigOf = Callable[[str], LogConfig]
 Offsets = dict[TopicPartition, int | None]
 
-# What seglog itself may leave beside lone partitions; a broker's directory has others too.
+# The checkpoints that seglog itself may leave beside lone partitions; a broker's directory has others too.
 _WITHOUT_BROKER = {filenames.CLEANER_OFFSET_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT}
 _REPLACED_FILES = (
     *OFFSET_CHECKPOINTS,
@@ -77,11 +76,10 @@ _REPLACED_FILES = (
 
 
 class LogDirectory:
-    """A directory of partitions, open for reading (each log as it was when it was opened, whatever a broker does
-    meanwhile) or, with `writable` and holding its lock, for everything.
+    """A directory of partitions, open for reading or, with `writable` and holding its lock, for everything.
 
-    `clean_shutdown` is whether the marker was found. The four dictionaries hold the checkpoints as they were
-    read or last written.
+    A log open for reading stays as it was when it was opened, whatever a broker does meanwhile. The four dictionaries
+    hold the checkpoints as last read or written.
     """
 
     def __init__(
@@ -96,11 +94,11 @@ class LogDirectory:
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         before_loss: BeforeLoss | None = None,
     ) -> None:
-        # What a broker's user cannot open keeps it from starting: new files belong to whom their directory belongs.
+        # A file that a broker's user cannot open keeps the broker from starting: new files inherit their owner.
         self._views = None if writable else ViewingFileSystem(fs, path)
         self.fs: FileSystem = InheritingFileSystem(fs) if self._views is None else self._views
         self.path, self.clock, self.writable = path, clock, writable
-        # a topic may have thousands of partitions, and each is asked for several times
+        # a topic may have thousands of partitions, and each asks several times
         self._config_of = cache(config_of)
         self._lock, self._expiration_ms = lock, producer_expiration_ms
         self._before_loss = before_loss
@@ -131,13 +129,13 @@ class LogDirectory:
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         before_loss: BeforeLoss | None = None,
     ) -> Self:
-        """Opens the directory, not yet its logs. `config_of` gives a topic's configuration (Kafka's defaults),
-        `before_loss` is called before opening a log for writing loses data (`LoadOptions`). Files and clock are the
-        machine's where none are given.
+        """Opens the directory, not yet its logs. `config_of` returns a topic's configuration (default: Kafka's
+        defaults); `before_loss` is called before opening a log for writing loses data (`LoadOptions`). `fs` and `clock`
+        default to the machine's.
 
-        A writable one takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false), and
-        settles an append to several partitions that was cut short, where it can (unless `settle` is false).
-        Raises NotALogError, and CorruptCheckpointError where a broker would take the directory offline.
+        With `writable` it takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false), and
+        settles an interrupted append to several partitions if possible (unless `settle` is false). Raises NotALogError,
+        and CorruptCheckpointError if a broker would take the directory offline.
         """
         path = path if isinstance(path, Path) else links.resolve(parse_location(path))
         fs = machine_files() if fs is None else acting_as("fs", fs, FileSystem)
@@ -175,22 +173,22 @@ class LogDirectory:
         how = "writing" if self.writable else "reading"
         return f"<LogDirectory {self.path}: {count_text(len(self.listing.live), 'partition')}, for {how}>"
 
-    # --- what the directory says --------------------------------------------------------------------------
+    # --- checkpoints and listing as read ------------------------------------------------------------------
 
     @property
     def is_broker_directory(self) -> bool:
-        """Whether checkpoints, marker or `meta.properties` show that a broker (or seglog) keeps it."""
+        """True if checkpoints, marker or `meta.properties` show that a broker (or seglog) keeps the directory."""
         kept = self.listing.checkpoints.keys() - _WITHOUT_BROKER
         return bool(kept) or self._marker.found or self.listing.meta_properties is not None
 
     @property
     def clean_shutdown(self) -> bool:
-        """Whether the clean-shutdown marker was there when the directory was opened."""
+        """True if the clean-shutdown marker existed when the directory was opened."""
         return self._marker.found
 
     @property
     def recovery_points(self) -> dict[TopicPartition, int]:
-        """First offset not known to be flushed, a partition."""
+        """Each partition's first offset not known to be flushed."""
         return self._recovery_points.offsets
 
     @property
@@ -205,12 +203,12 @@ class LogDirectory:
 
     @property
     def cleaner_offsets(self) -> dict[TopicPartition, int]:
-        """First dirty offset of each partition that was cleaned."""
+        """The first dirty offset of each cleaned partition."""
         return self._cleaner_offsets.offsets
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Checkpoints that were taken as empty, as sentences."""
+        """The damage of checkpoints that count as empty, as sentences."""
         checkpoints = (self._recovery_points, self._log_start_offsets, self._high_watermarks, self._cleaner_offsets)
         return tuple(checkpoint.damage for checkpoint in checkpoints if checkpoint.damage)
 
@@ -221,7 +219,7 @@ class LogDirectory:
 
     @property
     def log_files(self) -> FileSystem:
-        """Through which files of logs are changed: the clean-shutdown marker goes before the first change."""
+        """The file system for changes to logs: it removes the clean-shutdown marker before the first one."""
         return self._log_fs
 
     # --- logs ---------------------------------------------------------------------------------------------
@@ -229,7 +227,7 @@ class LogDirectory:
     def log(
         self, topic_partition: TopicPartition, create: bool = False, progress: RecoveryProgress | None = None
     ) -> Log:
-        """The partition's log, opened at first use. NotALogError when it is missing, unless `create` makes it."""
+        """Returns the partition's log, opened at first use. Raises NotALogError if it is missing, unless `create`."""
         key = instance("topic_partition", topic_partition, TopicPartition, "a seglog.TopicPartition")
         directory = self.path / str(key)
         if flag("create", create) and self.writable and self.fs.status(directory) is None:
@@ -241,9 +239,9 @@ class LogDirectory:
         return self.log_in(directory, progress)
 
     def log_in(self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None) -> Log:
-        """The log in `directory`, a sub-directory of this one; its name need not be a partition's.
+        """Returns the log in `directory`, a sub-directory of this one; its name need not be a partition's.
 
-        With `recover_from` it is recovered from that offset on, whatever marker and checkpoints say.
+        With `recover_from` it is recovered from that offset on, regardless of marker and checkpoints.
         """
         if directory in self._logs:
             return self._logs[directory]
@@ -257,8 +255,8 @@ class LogDirectory:
 
     @contextmanager
     def try_log(self, directory: Path) -> Iterator[Log]:
-        """The log as `log_in` would open it for writing, with every change in memory; closed again at the end, unless
-        it was kept meanwhile (`keep`)."""
+        """Opens the log as `log_in` would for writing, but with every change in memory; closes it at the end of the
+        `with` unless it was kept (`keep`)."""
         trial = TrialFileSystem(self._log_fs)
         log = self._opened_for_writing(directory, trial, self.load_options(directory))
         log.recovery.room = trial.room
@@ -270,7 +268,7 @@ class LogDirectory:
                     segment.close_files()
 
     def keep(self, tried: Log) -> Log:
-        """The log of a trial as `log_in` gives it: `tried` itself, where opening it changed nothing."""
+        """Returns a tried log as `log_in` does: `tried` itself if opening it changed nothing."""
         if isinstance(tried.fs, TrialFileSystem) and tried.fs.unchanged:
             tried.fs.keep()
             return self._kept(tried)
@@ -289,7 +287,7 @@ class LogDirectory:
         return log
 
     def _log_start_of(self, directory: Path) -> int:
-        """The log start in the checkpoint, which speaks of live partitions, and of any in no broker's directory."""
+        """The log start in the checkpoint. In a broker's directory its entries are for live partitions only."""
         named = self.is_known(directory) or not self.is_broker_directory
         return self.log_start_offsets.get(filenames.topic_partition_of(directory), 0) if named else 0
 
@@ -303,7 +301,7 @@ class LogDirectory:
     def load_options(
         self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None
     ) -> LoadOptions:
-        """How the log in `directory` is to be opened: by checkpoints and marker, or by what its files say."""
+        """Returns how to open the log in `directory`: by checkpoints and marker, or by the evidence in its files."""
         require_batches(self.fs, directory)
         topic_partition = filenames.topic_partition_of(directory)
         clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
@@ -325,7 +323,7 @@ class LogDirectory:
     def plan_recovery(
         self, topic_partition: TopicPartition, progress: RecoveryProgress | None = None, recover_from: int | None = None
     ) -> RecoveryReport:
-        """What opening the log for writing would do; changes nothing. NotALogError when it is missing."""
+        """Returns what opening the log for writing would do; changes nothing. Raises NotALogError if it is missing."""
         return self.plan_recovery_in(self.path / str(topic_partition), progress, recover_from)
 
     def plan_recovery_in(
@@ -336,16 +334,16 @@ class LogDirectory:
         return plan_recovery(self.fs, directory, self.clock, plan)
 
     def load_all(self) -> list[Log]:
-        """Opens every live partition, in order; what a broker does when it starts."""
+        """Opens every live partition, in order, as a starting broker does."""
         return [self.log_in(found.path) for found in self.listing.live]
 
     def is_known(self, directory: Path) -> bool:
-        """Whether the checkpoints and the marker speak of this directory: by name a live partition."""
+        """True if checkpoints and marker apply to this directory: its name is a live partition's."""
         name = filenames.parse_partition_directory(directory.name)
         return name is not None and name.state is filenames.PartitionState.LIVE
 
     def begins_before(self, directory: Path, first_base: int) -> bool:
-        """Whether a broker that stopped in order has left a log start before the first segment, as of tiered topics."""
+        """True if a clean broker left a log start before the first segment, as for tiered topics."""
         known = self.log_start_offsets.get(filenames.topic_partition_of(directory))
         return known is not None and known < first_base and self.clean_shutdown and self.is_known(directory)
 
@@ -354,7 +352,7 @@ class LogDirectory:
     def checkpoint(self, logs: Sequence[Log]) -> None:
         """Writes the logs' recovery points, log starts and high watermarks; other partitions' entries stay.
 
-        Each file is written once: of thousands of partitions every entry is read and written again each time.
+        Each file is written once, because each write repeats the entries of thousands of partitions.
         """
         points: Offsets = {}
         starts: Offsets = {}
@@ -362,16 +360,16 @@ class LogDirectory:
         dirty: Offsets = {}
         for log in logs:
             if self.is_broker_directory and not self.is_known(log.directory):
-                continue  # an entry would be that of the live partition, or of a name that no broker gives
+                continue  # the entry would be the live partition's, or one with a name that no broker gives
             key, start = log.topic_partition, log.log_start_offset
-            # An entry that is right stays, although the first segment now says the same: undo brings back what was
-            # below. A tiered topic's is the broker's while it is lower: what is below lies in the tier.
+            # A right entry stays even if the first segment now begins there: undo brings back what was below. A tiered
+            # topic's lower entry is the broker's: the offsets below lie in the tier.
             known = self.log_start_offsets.get(key)
-            is_told = start > log.segments.first.base_offset or known == start
+            needed = start > log.segments.first.base_offset or known == start
             is_tiered = log.config.remote_storage_enable or log.directory in self._in_tier
             stays = is_tiered and known is not None and known < start
-            if not stays and (is_told or (known is not None and self.is_broker_directory)):
-                starts[key] = start if is_told else None
+            if not stays and (needed or (known is not None and self.is_broker_directory)):
+                starts[key] = start if needed else None
             points[key], watermarks[key] = log.recovery_point, self._high_watermark_of(log)
             if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
                 dirty[key] = log.segments.active.base_offset
@@ -384,14 +382,14 @@ class LogDirectory:
                 checkpoint.update(offsets)
 
     def _high_watermark_of(self, log: Log) -> int:
-        """The broker's own high watermark while the log is as long as it was; replicas may still lag behind."""
+        """The broker's own high watermark while the log keeps its length: replicas may still lag."""
         known = self.high_watermarks.get(log.topic_partition)
         if known is None or log.log_end_offset != self._end_at_open.get(log.directory):
             return log.high_watermark
         return max(log.log_start_offset, min(known, log.log_end_offset))
 
     def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int | None) -> None:
-        """Sets the first dirty offset of a partition, or forgets it; durable on return."""
+        """Sets the first dirty offset of a partition, or removes it; durable on return."""
         if not self.writable:
             raise RefusedError(f"{self.path}: the log directory is open for reading only")
         self._cleaner_offsets.update({topic_partition: offset})
@@ -399,9 +397,9 @@ class LogDirectory:
     # --- closing ------------------------------------------------------------------------------------------
 
     def close(self, clean: bool = True) -> None:
-        """Closes the open logs; with `clean` as after a controlled stop (steps above), else as they are.
+        """Closes the open logs: with `clean` as in a controlled stop (steps above), else as they are.
 
-        An error while closing leaves the directory unclean and is raised when everything is closed.
+        An error while closing leaves the directory unclean and is raised after everything is closed.
         """
         try:
             if self.writable and clean:
@@ -443,8 +441,8 @@ class LogDirectory:
 
 
 def room_to_close(directory: LogDirectory) -> int:
-    """Bytes that closing a log directory may write: its checkpoints and the marker, one after the other made anew
-    beside the old one."""
+    """Returns the bytes that closing a log directory may write: its checkpoints and the marker are replaced one after
+    the other, each written beside the old one."""
     names = (*OFFSET_CHECKPOINTS, filenames.CLEAN_SHUTDOWN_FILE)
     statuses = [directory.fs.status(directory.path / name) for name in names]
     largest = max(status.size if status is not None else 0 for status in statuses)
@@ -473,7 +471,7 @@ def require_room(
 
 
 def _drop_half_written(fs: FileSystem, path: Path) -> None:
-    """What a crash left of files that are replaced as a whole: brokers and seglog would write over it some time."""
+    """Removes what a crash left of files that are replaced as a whole; brokers and seglog would overwrite it later."""
     for name in _REPLACED_FILES:
         temporary = path / f"{name}{TEMPORARY_SUFFIX}"
         found = fs.status(temporary, follow=False)

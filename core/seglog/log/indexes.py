@@ -3,15 +3,15 @@ TransactionIndex).
 
 An offset or time index is read as a whole at first use (at most `segment.index.bytes`, 10 MiB by default) into two
 native int64 columns. Appended entries go to the columns and to the file at once. The bytes of an index are hints, not
-data: nothing here is fsynced but by `flush`, and recovery rebuilds what a crash tore.
+data: only `flush` fsyncs them, and recovery rebuilds a torn index.
 
 seglog never preallocates: while a segment is open its indexes are as long as their entries, so a crash leaves no zero
-padding after them. Padding that a broker left is recognised by its zeros and does not count as entries; a `close` of a
-writable index trims it. Of an offset index no real entry is all zero, as the first batch of a segment never gets one;
-of a time index one entry of all zeros alone in a file is real: timestamp 0 at the base offset.
+padding after them. Padding that a broker left is recognised by its zeros and does not count as entries; closing a
+writable index trims it. No real entry of an offset index is all zero, because the first batch of a segment gets none. A
+single entry of all zeros in a time index is real: timestamp 0 at the base offset.
 
-A transaction index has entries of 34 bytes in the order of the ABORT markers that lie in the segment. The file exists
-only when there was something to write, and a missing one means none: whoever suspects otherwise rebuilds it.
+A transaction index has entries of 34 bytes in the order of the segment's ABORT markers. The file exists only if there
+was something to write, and a missing one means no entries: seglog never doubts it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def closing_time_entry(state: np.ndarray) -> tuple[int, int, int]:
 
 
 class OwnedFile:
-    """A file of a segment that is opened when it must be written, and can be renamed under its owner."""
+    """A file of a segment that is opened when it is written, and can be renamed under its owner."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.path = path
@@ -88,23 +88,23 @@ class OwnedFile:
         self._synced = False  # by this object, and nothing was written since
 
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """True if the file exists."""
         return self._fs.status(self.path) is not None
 
     def flush(self) -> None:
-        """Returns when the file, if there is one, is on stable storage."""
+        """Returns when the file, if it exists, is on stable storage."""
         if not self._synced and self.exists():
             self._writable().sync()
             self._synced = True
 
     def close_file(self) -> None:
-        """Gives the file descriptor back; the file is opened again when it must."""
+        """Closes the file descriptor; the file is opened again when it is written."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def renamed(self, path: Path) -> None:
-        """Tells the owner that its file has another name now."""
+        """Takes over the file's new name."""
         self.close_file()
         self.path = path
 
@@ -128,18 +128,18 @@ class IndexFile(OwnedFile):
         self._capacity: tuple[np.ndarray, np.ndarray] | None = None
 
     def start_flush(self) -> None:
-        """Lets the disk begin with a file that was just written, so that `flush` waits for less: a hint."""
+        """Starts writing a just changed file to disk, so that `flush` waits for less: a hint."""
         if self._file is not None:
             self._file.start_writing(0, self.size)
 
     @property
     def entries(self) -> int:
-        """How many entries the index has, padding not counted."""
+        """The number of entries, without padding."""
         return len(self.columns()[0])
 
     @property
     def size(self) -> int:
-        """Bytes that the entries take."""
+        """The bytes of the entries."""
         return self.entries * self._entry.itemsize
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
@@ -152,14 +152,14 @@ class IndexFile(OwnedFile):
         return self._loaded
 
     def create(self) -> None:
-        """Makes an empty file, or empties the one that is there."""
+        """Creates an empty file, or empties an existing one."""
         self.close_file()
         self._synced = False
         self._file = self._fs.open(self.path, "create")
         self._set(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
     def append_columns(self, first: np.ndarray, second: np.ndarray) -> None:
-        """Adds entries, given as the two columns that are stored."""
+        """Adds entries, given as the two stored columns."""
         count, old = len(first), self.entries
         if not count:
             return
@@ -181,7 +181,7 @@ class IndexFile(OwnedFile):
         self._writable().truncate(count * self._entry.itemsize)
 
     def trim(self) -> None:
-        """Cuts the file to its entries: padding goes."""
+        """Cuts the padding off the file."""
         status = self._fs.status(self.path)
         if status is not None and status.size != self.size:
             self._writable().truncate(self.size)
@@ -208,7 +208,7 @@ class IndexFile(OwnedFile):
 
 
 def _unpadded(first: np.ndarray, second: np.ndarray) -> int:
-    """How many entries remain without the zeros at the end; a single entry is never padding."""
+    """Returns the number of entries before the zeros at the end; a single entry is never padding."""
     if len(first) <= 1:
         return len(first)
     used = np.flatnonzero((first != 0) | (second != 0))
@@ -218,8 +218,8 @@ def _unpadded(first: np.ndarray, second: np.ndarray) -> int:
 class OffsetIndex(IndexFile):
     """One `.index` file: from an offset to a byte position near it. Offsets are absolute here and relative on disk.
 
-    Entries of 8 bytes, (offset - base offset, position), strictly ascending. A lookup gives a place at or before the
-    wanted batch; whoever asks reads on from there.
+    Entries of 8 bytes, (offset - base offset, position), strictly ascending. A lookup returns a position at or before
+    the wanted batch, to read on from.
     """
 
     def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
@@ -237,12 +237,12 @@ class OffsetIndex(IndexFile):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry, or the base offset when there is none."""
+        """The offset of the last entry, or the base offset if there is none."""
         offsets = self.columns()[0]
         return self.base_offset + (int(offsets[-1]) if len(offsets) else 0)
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """(offset, position) of the last entry with an offset of at most `offset`; else (base offset, 0)."""
+        """Returns (offset, position) of the last entry with an offset of at most `offset`; else (base offset, 0)."""
         relative, positions = self.columns()
         i = int(np.searchsorted(relative, offset - self.base_offset, side="right")) - 1
         if i < 0:
@@ -250,7 +250,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + int(relative[i]), int(positions[i])
 
     def upper_bound_offset(self, position: int, size: int) -> int | None:
-        """Offset of the first entry at `position + size` or after it, or None (Kafka: fetchUpperBoundOffset)."""
+        """Returns the offset of the first entry from `position + size` on, or None (Kafka: fetchUpperBoundOffset)."""
         relative, positions = self.columns()
         i = int(np.searchsorted(positions, position + size, side="left"))
         return None if i == len(positions) else self.base_offset + int(relative[i])
@@ -269,8 +269,8 @@ class TimeIndex(IndexFile):
     """One `.timeindex` file: from a timestamp to an offset. Offsets are absolute here and relative on disk.
 
     Entries of 12 bytes, (timestamp, offset - base offset): the largest timestamp seen so far and the last offset of the
-    earliest batch that has it, so every record with a later timestamp lies after that offset. A segment that was
-    closed properly ends with its largest timestamp, which retention and searches rely on.
+    earliest batch that has it, so every record with a later timestamp lies after that offset. The index of a properly
+    closed segment ends with its largest timestamp; retention and searches rely on that.
     """
 
     def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
@@ -288,14 +288,14 @@ class TimeIndex(IndexFile):
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry, or (-1, base offset) when there is none."""
+        """(timestamp, offset) of the last entry, or (-1, base offset) if there is none."""
         timestamps, relative = self.columns()
         if not len(timestamps):
             return NO_TIMESTAMP, self.base_offset
         return int(timestamps[-1]), self.base_offset + int(relative[-1])
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry whose timestamp is at most `timestamp`; else (-1, base offset)."""
+        """Returns (timestamp, offset) of the last entry with at most this timestamp; else (-1, base offset)."""
         timestamps, relative = self.columns()
         i = int(np.searchsorted(timestamps, timestamp, side="right")) - 1
         if i < 0:
@@ -314,8 +314,8 @@ class TimeIndex(IndexFile):
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """`first_offset`: the first data; `last_offset`: the ABORT marker; `last_stable_offset`: after it
-    (Kafka: AbortedTxn).
+    """An aborted transaction (Kafka: AbortedTxn): `first_offset` of its data, `last_offset` of the ABORT marker, and
+    `last_stable_offset` after the marker.
     """
 
     producer_id: int
@@ -334,18 +334,18 @@ class TransactionIndex(OwnedFile):
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """All entries. CorruptIndexError for an entry whose version is not 0."""
+        """All entries. Raises CorruptIndexError for an entry whose version is not 0."""
         if self._loaded is None:
             self._loaded = self._read()
         return self._loaded
 
     @property
     def size(self) -> int:
-        """Bytes that the entries take."""
+        """The bytes of the entries."""
         return len(self.entries) * _ABORTED_ENTRY.itemsize
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Adds an entry. CorruptIndexError when its marker is not after the last one's."""
+        """Adds an entry. Raises CorruptIndexError if its marker is not after the last one's."""
         last = self.entries[-1].last_offset if self.entries else -1
         if entry.last_offset <= last:
             reason = f"the marker at offset {entry.last_offset} does not follow the last entry's, {last}"
@@ -358,17 +358,17 @@ class TransactionIndex(OwnedFile):
         self.entries.append(entry)
 
     def sanity_check(self) -> None:
-        """CorruptIndexError when an entry's marker lies before the segment: the one check that Kafka makes at load."""
+        """Raises CorruptIndexError if an entry's marker lies before the segment: Kafka's only check at load."""
         for i, entry in enumerate(self.entries):
             if entry.last_offset < self.base_offset:
                 reason = f"an entry's last offset {entry.last_offset} is below the segment's base {self.base_offset}"
                 raise CorruptIndexError(self.path, reason, i * _ABORTED_ENTRY.itemsize)
 
     def collect(self, first_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The entries that a read of [`first_offset`, `upper_offset`) must know of, and whether that is all of them.
+        """Returns the entries that a read of [`first_offset`, `upper_offset`) needs, and whether they are complete.
 
-        False asks for the next segment's index as well (Kafka: collectAbortedTxns). Nothing after a marker was stable
-        when it was written, whatever a broker has noted that appended more than the marker at once.
+        If not, the next segment's index is needed, too (Kafka: collectAbortedTxns). Nothing after a marker was stable
+        when it was written, even if a broker recorded otherwise because it appended more than the marker at once.
         """
         found: list[AbortedTransaction] = []
         for entry in self.entries:
@@ -386,7 +386,7 @@ class TransactionIndex(OwnedFile):
             self._writable().truncate(kept * _ABORTED_ENTRY.itemsize)
 
     def reset(self) -> None:
-        """Empties the file if it is there; it stays, as in Kafka."""
+        """Empties the file if it exists; it stays, as in Kafka."""
         self._loaded = []
         if self.exists():
             self._writable().truncate(0)

@@ -1,6 +1,6 @@
-"""Which leader epoch began at which offset, kept in `leader-epoch-checkpoint` (Kafka: LeaderEpochFileCache).
+"""The start offset of each leader epoch, kept in `leader-epoch-checkpoint` (Kafka: LeaderEpochFileCache).
 
-Epochs and start offsets both ascend. Every change that must survive rewrites the whole file atomically.
+Epochs and start offsets both ascend. Every change that must survive a crash rewrites the whole file atomically.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NO_OFFSET = -1
 class LeaderEpochCache:
     """The epochs of one log. `path` is its checkpoint file.
 
-    Loading assigns the file's entries one by one, so entries out of order mend themselves.
-    CorruptCheckpointError when the file cannot be read; `damage` then, with `tolerant`, says why it was taken
-    as empty. `highest_epoch` is the highest that was ever in here: a leader notes its epoch at the log end
-    before it writes, and opening the log drops such an entry, but the epoch was that leader's all the same.
+    Loading assigns the file's entries one by one, which repairs their order. Raises CorruptCheckpointError if the file
+    cannot be read; with `tolerant` it counts as empty instead, and `damage` is that error. `highest_epoch` is the
+    highest epoch ever assigned here: a leader records its epoch at the log end before it writes, and opening the log
+    drops such an entry, but the epoch was that leader's all the same.
     """
 
     def __init__(self, fs: FileSystem, directory: Path, *, tolerant: bool = False) -> None:
@@ -40,7 +40,7 @@ class LeaderEpochCache:
                 self._assign(entry)
         except CorruptCheckpointError as error:
             if not tolerant:
-                advice = "`seglog verify --repair` makes it anew from the records"
+                advice = "`seglog verify --repair` rebuilds it from the records"
                 raise CorruptCheckpointError(self.path, f"{error.reason}; {advice}") from error
             self.damage = error
 
@@ -55,15 +55,15 @@ class LeaderEpochCache:
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Begins `epoch` at `start_offset`; entries that contradict it go. Durable on return."""
+        """Begins `epoch` at `start_offset` and drops entries that contradict it. Durable on return."""
         if self._assign(EpochEntry(epoch, start_offset)):
             self.flush()
 
     def assign_appended(self, batches: np.ndarray) -> None:
-        """Takes in what is about to be appended (rows of layout.BATCH in log order; Kafka: UnifiedLog.append).
+        """Assigns the epochs of batches to be appended (rows of layout.BATCH in log order; Kafka: UnifiedLog.append).
 
-        The epoch of each batch is assigned, also one below the latest; a batch that names none changes nothing.
-        A message of magic 0 or 1 cannot name one, and after it the epochs before it say nothing: they go.
+        An epoch below the latest is assigned, too; a batch without an epoch changes nothing. A message of magic 0 or 1
+        cannot have one, and makes the earlier epochs meaningless: they are dropped.
         """
         legacy = np.flatnonzero(batches["magic"] < 2)
         changed = bool(len(legacy) and self._entries)
@@ -71,17 +71,17 @@ class LeaderEpochCache:
             self._entries = []
             batches = batches[legacy[-1] + 1 :]
         epochs, starts = batches["leader_epoch"], batches["base_offset"]
-        # only where the epoch is another, or the offset goes back, can a batch be news
-        news = np.ones(len(batches), dtype=bool)
-        news[1:] = (epochs[1:] != epochs[:-1]) | (starts[1:] < starts[:-1])
-        for i in np.flatnonzero(news & (epochs >= 0)).tolist():
+        # only a batch with another epoch, or an offset that goes back, can change anything
+        differs = np.ones(len(batches), dtype=bool)
+        differs[1:] = (epochs[1:] != epochs[:-1]) | (starts[1:] < starts[:-1])
+        for i in np.flatnonzero(differs & (epochs >= 0)).tolist():
             changed |= self._assign(EpochEntry(int(epochs[i]), int(starts[i])))
         if changed:
             self.flush()
 
     def assign_recovered(self, batches: np.ndarray) -> None:
-        """Takes in what recovery found (rows of layout.BATCH, magic 2): each epoch that is above all before it
-        (Kafka: LogSegment.recover).
+        """Assigns the epochs of recovered batches (rows of layout.BATCH, magic 2): each one above all before it (Kafka:
+        LogSegment.recover).
         """
         if not len(batches):
             return
@@ -94,13 +94,13 @@ class LeaderEpochCache:
             self.flush()
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drops the epochs that begin at `end_offset` or after it."""
+        """Drops the epochs that begin at or after `end_offset`."""
         if self.latest_epoch >= 0 and end_offset >= 0 and self._entries[-1].start_offset >= end_offset:
             self._entries = [entry for entry in self._entries if entry.start_offset < end_offset]
             self.flush()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs that end below `start_offset`; the one that holds it begins there from now on."""
+        """Drops the epochs that end below `start_offset`; the one that holds it begins there afterwards."""
         below = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if not below or (below[-1].start_offset == start_offset and len(below) == 1):
             return
@@ -114,7 +114,7 @@ class LeaderEpochCache:
         self.flush()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the greatest epoch that is at most `epoch`; (-1, -1) when unknown (KIP-101)."""
+        """Returns (epoch, end offset) of the greatest epoch of at most `epoch`; (-1, -1) if unknown (KIP-101)."""
         if not self._entries or epoch < 0 or epoch > self.latest_epoch:
             return NO_LEADER_EPOCH, NO_OFFSET
         if epoch == self.latest_epoch:
@@ -124,7 +124,7 @@ class LeaderEpochCache:
         return (floors[-1] if floors else epoch), higher.start_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch in which `offset` was written, or None when it lies before the first."""
+        """Returns the epoch in which `offset` was written, or None before the first epoch."""
         found = [entry.epoch for entry in self._entries if entry.start_offset <= offset]
         return found[-1] if found else None
 
@@ -133,7 +133,7 @@ class LeaderEpochCache:
         write_atomically(self._fs, self.path, format_leader_epochs(self._entries))
 
     def create_file(self) -> None:
-        """Makes the empty file that a broker makes with a new log, if there is none; its entry is on stable storage."""
+        """Creates the empty file that a broker creates with a new log, if it is missing; durable on return."""
         if self._fs.status(self.path) is None:
             self._fs.open(self.path, "create_new").close()
             self._fs.sync_directory(self.path.parent)
@@ -144,7 +144,7 @@ class LeaderEpochCache:
         return parse_leader_epochs(self._fs.read_bytes(self.path), self.path)
 
     def _assign(self, entry: EpochEntry) -> bool:
-        """Whether the entry was news. Entries with an epoch or a start not below its own make room."""
+        """Adds an entry and drops those whose epoch or start is not below its own; returns False if it is not new."""
         if entry.epoch < 0 or entry.start_offset < 0:
             raise CorruptCheckpointError(self.path, f"epoch {entry.epoch} at offset {entry.start_offset} cannot be")
         last = self._entries[-1] if self._entries else None

@@ -1,21 +1,21 @@
 """Opening a partition directory: leftovers, segments, recovery, offsets, producers (Kafka: LogLoader).
 
-1. Settle what a crash left (`swap.settle_leftovers`).
-2. Load the segments: indexes without a log go; a segment without its offset index, or whose transaction index
-   contradicts it, is recovered (unless step 3 does it); a missing time index is made empty (not rebuilt).
+1. Settle the leftovers of a crash (`swap.settle_leftovers`).
+2. Load the segments. Remove indexes without a log. Recover a segment without its offset index, or whose transaction
+   index contradicts it (unless step 3 does so). Create a missing time index empty (it is not rebuilt).
 3. After an unclean stop, recover every segment from the recovery point on. The first one that loses bytes ends the log:
-   all later segments go. A broker that recovers such a segment in step 2 keeps them, and a hole.
-4. A log that ends below its log start is dropped whole. Without any segment, make one at the log start.
+   all later segments are deleted. A broker that recovers such a segment in step 2 keeps them, with a hole.
+4. Drop a log that ends below its log start. Without any segment, create one at the log start.
 5. Cut the leader epochs to the log, drop stray snapshots, bring the producers up to the end.
 
 A segment whose offsets overflow is split, and the step starts again.
 
-Where a broker would refuse to start after a clean stop (zeros after the last batch), or write after a torn
-tail, the log ends before those bytes and the first append cuts them off.
+If a broker would refuse to start after a clean stop (zeros after the last batch), or would write after a torn tail, the
+log ends before those bytes here, and the first append cuts them off.
 
-With `writable=False` it works on an overlay that keeps every change in memory: steps 1, 4 and 5 show what a broker
-would see, nothing is recovered, and nothing on disk is touched. `read_loader` asks for that where names and sizes do
-not tell what a reader is to see. `plan_recovery` runs the very recovery on such an overlay.
+With `writable=False` the loader works on an overlay that keeps every change in memory: steps 1, 4 and 5 show what a
+broker would see, nothing is recovered, and nothing on disk is touched. `read_loader` does so if names and sizes do not
+determine what a reader sees. `plan_recovery` runs the real recovery on such an overlay.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from seglog.errors import (
 from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
-from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment
+from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError, RecoveredSegment
 from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.log.split import is_overflowed, split_overflowed
 from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_snapshots, settle_leftovers
@@ -60,10 +59,10 @@ _INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION
 class LoadOptions:
     """How to open a log. `recovery_point` and `log_start_offset` come from the log directory's checkpoints.
 
-    `progress` is called before each segment is recovered, with its number (from 1) and how many there are.
-    `before_loss` is called with a file and a reason before the first byte of data goes; it may raise, as
-    `stop_at_loss` does, and then no data is gone. `keeps_holes`: step 2 recovers whatever a broker recovers there, and
-    keeps what follows: for callers that predict what a broker does.
+    `progress` is called before each segment is recovered, with its number (from 1) and their count. `before_loss` is
+    called with a file and a reason before the first byte of data is lost; it may raise, as `stop_at_loss` does, and
+    then nothing is lost. `keeps_holes`: step 2 recovers what a broker recovers there and keeps the later segments, to
+    predict a broker's behaviour.
     """
 
     clean_shutdown: bool
@@ -78,7 +77,7 @@ class LoadOptions:
 
 
 class LossAhead(SeglogError):
-    """Opening a log would cut off or replace data; nothing of it is gone yet. `path` is the first file that loses."""
+    """Opening a log would cut off or replace data; nothing is lost yet. `path` is the first file that would lose."""
 
     def __init__(self, path: Path, reason: str) -> None:
         self.path, self.reason = path, reason
@@ -94,11 +93,11 @@ def stop_at_loss(path: Path, reason: str) -> None:
 class RecoveryReport:
     """What opening a log did, or would do.
 
-    `recovered` lists every segment that was recovered, also those that lost nothing; `deleted_segments` the
-    base offsets of the segments that went, `deleted_bytes` their size; `replaced` the logs for which `.swap` files
-    came that do not hold all of it. `run` is the folder that keeps what was lost, if anybody kept it. `events` are
-    sentences for an operator, `obstacles` those on what stops a broker nevertheless (`log.obstacles`; by `recover`
-    alone). `room` is what the files that it writes would take on the disk: of a plan, and of a trial.
+    `recovered` lists every recovered segment, also those that lost nothing; `deleted_segments` the base offsets of the
+    deleted segments, `deleted_bytes` their size; `replaced` the logs replaced by `.swap` files that do not hold all of
+    their data. `run` is the folder with the lost data, if it was kept. `events` are sentences for an operator;
+    `obstacles` name what still stops a broker (`log.obstacles`; only after `recover`). `room` is the disk space that
+    the writes would take, for plans and trials.
     """
 
     directory: Path
@@ -124,7 +123,7 @@ class RecoveryReport:
 
     @property
     def truncated_bytes(self) -> int:
-        """Bytes lost: cut tails, deleted segments, and logs that were replaced by less."""
+        """The bytes lost: cut tails, deleted segments, and logs replaced by less data."""
         cut = sum(segment.truncated_bytes for segment in self.recovered)
         return cut + self.deleted_bytes + sum(each.size for each in self.replaced)
 
@@ -135,13 +134,13 @@ class RecoveryReport:
 
     @property
     def changes(self) -> bool:
-        """Whether any data or file name changed; rebuilt indexes and new snapshots do not count."""
+        """True if any data or file name changed; rebuilt indexes and new snapshots do not count."""
         return bool(self.truncated_bytes or self.removed_files or self.renamed_files)
 
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What `load_log` hands to `Log`. `fs` is the overlay when the log was opened for reading alone."""
+    """The result of `load_log`, for `Log`. `fs` is the overlay if the log was opened only for reading."""
 
     fs: FileSystem
     segments: LogSegments
@@ -154,7 +153,7 @@ class LoadedLog:
 
 
 def load_log(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> LoadedLog:
-    """Opens the partition in `directory`; steps above. A missing directory is a NotALogError."""
+    """Opens the partition in `directory` (steps above). Raises NotALogError if the directory is missing."""
     require_directory(fs, directory)
     require_batches(fs, directory)
     if options.writable:
@@ -163,7 +162,7 @@ def load_log(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions
 
 
 def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> RecoveryReport:
-    """The report of the recovery that `load_log` would run with the same options; changes nothing on disk."""
+    """Returns the report of the recovery that `load_log` would run with these options; changes nothing on disk."""
     overlay = OverlayFileSystem(fs)
     loaded = load_log(overlay, directory, clock, options)
     loaded.segments.close()
@@ -172,21 +171,21 @@ def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOp
 
 
 def refuse_losses(report: RecoveryReport) -> None:
-    """CorruptRecordError when the recovery would cut anything off, or put less in the place of a log."""
+    """Raises CorruptRecordError if a recovery would cut off data, or replace a log by less data."""
     if not report.truncated_bytes:
         return
     for replaced in report.replaced:
         raise CorruptRecordError(
             replaced.path,
-            f"{replaced.path.name}.swap would take its place, and holds less ({replaced.reason}): {replaced.size} bytes"
-            " would be lost if no cleaning has made it. `seglog recover` finishes the swap as a broker does, and keeps"
-            " what it replaces",
+            f"{replaced.path.name}.swap would replace it, and holds less ({replaced.reason}): {replaced.size} bytes"
+            " would be lost unless a cleaning made it. `seglog recover` finishes the swap as a broker does, and keeps"
+            " the replaced file",
         )
     cut = next(iter(report.truncated_segments), None)
     base = cut.base_offset if cut is not None else report.deleted_segments[0]
     reason = (cut.reason if cut is not None else "") or "the segment lies after damage"
     if cut is None and report.log_end_offset == report.log_start_offset:
-        reason = f"the log ends below its start {report.log_start_offset}, as log-start-offset-checkpoint has it"
+        reason = f"the log ends below its start {report.log_start_offset} in log-start-offset-checkpoint"
     raise CorruptRecordError(
         report.directory / segment_file_name(base),
         f"{reason}; opening the log would cut {report.truncated_bytes} bytes: `seglog verify` shows the damage,"
@@ -203,7 +202,7 @@ class _Loader:
         self._epochs = LeaderEpochCache(fs, directory, tolerant=not options.writable)
         self._report = RecoveryReport(directory, options.clean_shutdown)
         self._recovers_from: int | None = None
-        self._snapshots: list[int] | None = None  # left by the last segment that was recovered; None: look again
+        self._snapshots: list[int] | None = None  # after the last recovered segment; None: list again
         if self._epochs.damage is not None:
             self._report.events.append(str(self._epochs.damage))
 
@@ -261,14 +260,18 @@ class _Loader:
         for name in names:
             parsed = parse_file_name(name)
             if parsed is None:
-                self._refuse_stranger(name)
+                if name.endswith(FileKind.LOG.value):
+                    if self._options.writable:
+                        reason = "the name is not an offset, and a broker stops on it"
+                        raise CorruptionError(self._directory / name, reason)
+                    self._report.events.append(f"{self._directory / name}: the name is not an offset")
             elif parsed.kind in _INDEX_KINDS and parsed.state is FileState.LIVE and parsed.offset not in logs:
                 self._remove(self._directory / name, "an index without its log")
             elif _is_live_log(name):
                 self._segments.add(self._load_segment(parsed.offset))
 
     def _first_to_recover(self, bases: set[int]) -> int | None:
-        """Base offset of the first segment that step 3 will recover, or None."""
+        """The base offset of the first segment that step 3 will recover, or None."""
         if not bases or not self._recovers or self._options.keeps_holes:
             return None
         return max((base for base in bases if base <= self._options.recovery_point), default=min(bases))
@@ -276,7 +279,7 @@ class _Loader:
     def _load_segment(self, base_offset: int) -> LogSegment:
         segment = self._segment(base_offset)
         if self._recovers_from is not None and base_offset >= self._recovers_from:
-            return segment  # its indexes are made anew by step 3, and what lies after damage goes before it is cut
+            return segment  # step 3 rebuilds its indexes, and deletes what follows damage before it cuts
         try:
             segment.transaction_index.sanity_check()
         except CorruptIndexError as error:
@@ -295,13 +298,6 @@ class _Loader:
             segment.time_index.close_file()
         return segment
 
-    def _refuse_stranger(self, name: str) -> None:
-        """A broker stops on a `.log` whose name is no offset; whoever only reads passes it over."""
-        if name.endswith(FileKind.LOG.value):
-            if self._options.writable:
-                raise CorruptionError(self._directory / name, "the name is not an offset, and a broker stops on it")
-            self._report.events.append(f"{self._directory / name}: the name is not an offset")
-
     def _splitting(self, step: Callable[[], T]) -> T:
         """Runs `step`, again after each split of a segment whose offsets overflow."""
         while True:
@@ -310,7 +306,7 @@ class _Loader:
             except SegmentOffsetOverflowError as error:
                 segment = self._segments.get(error.base_offset) or self._segment(error.base_offset)
                 if not is_overflowed(segment):
-                    raise  # a batch lies below the base: no split mends that
+                    raise  # a batch lies below the base, which no split repairs
                 new, deleted = split_overflowed(self._segments, segment)
                 bases = ", ".join(str(part.base_offset) for part in new)
                 self._report.events.append(f"{error}; split into segments at {bases}")
@@ -323,9 +319,9 @@ class _Loader:
         self._snapshots = None
         pending = list(self._segments.from_floor(self._options.recovery_point))
         for path in (path for segment in pending for path in segment.files):
-            self._fs.open(path, "r+").close()  # what may not be written is an error before anything is changed
+            self._fs.open(path, "r+").close()  # a file that may not be written is an error before any change
         for segment in list(self._segments)[: len(self._segments) - len(pending)]:
-            self._fs.open(segment.path, "r").close()  # a broker opens all: what it cannot read is not closed in order
+            self._fs.open(segment.path, "r").close()  # a broker opens all, so one that it cannot read is an error
         for i, segment in enumerate(pending):
             if self._options.progress is not None:
                 self._options.progress(segment, i + 1, len(pending))
@@ -346,13 +342,13 @@ class _Loader:
             return emptied
 
     def _before_cut(self, segment: LogSegment, later: Sequence[LogSegment], reason: str) -> None:
-        """What lies after the damage goes before the cut: a crash in between leaves no hole that nobody sees."""
+        """Deletes what lies after the damage before the cut, so that a crash in between leaves no unnoticed hole."""
         if self._options.before_loss is not None:
             self._options.before_loss(segment.path, reason)
         self._delete_segments(list(later))
 
     def _recover_segment(self, segment: LogSegment, later: Sequence[LogSegment] = ()) -> RecoveredSegment:
-        # a directory of thousands of segments is not listed again for each of them
+        # do not list a directory of thousands of segments again for each of them
         producers = self._producers(self._snapshots)
         self._snapshots = producers.snapshots
         rebuild_producer_state(
@@ -364,7 +360,7 @@ class _Loader:
             reload_from_clean_shutdown=False,
         )
         recovered = segment.recover(producers, self._epochs, partial(self._before_cut, segment, later))
-        segment.close_files()  # there may be more to recover than a process may open files
+        segment.close_files()  # there may be more segments than a process may open files
         producers.take_snapshot()
         self._report.recovered.append(recovered)
         if recovered.truncated_bytes:
@@ -389,7 +385,7 @@ class _Loader:
         self._remove_all(deleted)
 
     def _drop_log_below_start(self) -> int | None:
-        """Step 4: the log end offset, or None when no segment is left."""
+        """Step 4: returns the log end offset, or None if no segment is left."""
         if not self._segments:
             return None
         active = self._segments.active

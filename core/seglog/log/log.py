@@ -1,11 +1,11 @@
 """`Log`: one partition (Kafka: UnifiedLog, LocalLog). A façade that owns the offsets and the segment list.
 
-The work is elsewhere: `append` writes, `reader` and `lookup` read, `loader` opens, `truncation` and `swap`
-change what is there. One thread at a time changes a log (a lock sees to it); readers never wait for it: they
-work on `view`, which every change replaces as a whole when it is done.
+The work is elsewhere: `append` writes, `reader` and `lookup` read, `loader` opens, `truncation` and `swap` change
+existing segments. A lock lets one thread at a time change a log; readers never wait for it: they work on `view`, which
+every change replaces as a whole when it is done.
 
-Invariant: log start ≤ last stable offset ≤ high watermark ≤ log end. This is the only replica, so what is appended as
-leader is replicated: the high watermark follows the log end, unless batches came as to a follower.
+Invariant: log start ≤ last stable offset ≤ high watermark ≤ log end. This is the only replica, so batches appended as
+leader count as replicated: the high watermark follows the log end, unless batches were appended as a follower.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from seglog.storage.filesystem import FileSystem
 class Log:
     """One partition, open for reading or (with `writable`) for everything.
 
-    Made by `Log.open`; the caller holds the lock of the log directory when it is writable. `recovery` says
-    what opening had to do. Offsets are read through the properties, all of one moment through `view`.
+    Created by `Log.open`; for a writable one the caller holds the log directory's lock. `recovery` is the report of the
+    opening. The properties return single offsets, `view` all of one moment.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Log:
         self.fs, self.clock, self.writable = loaded.fs, clock, isinstance(loaded, LoadedLog)
         self.segments: LogSegments = loaded.segments
         self._loaded = loaded
-        self._recovery_point: int | None = loaded.recovery_point if self.writable else None  # None: not asked for yet
+        self._recovery_point: int | None = loaded.recovery_point if self.writable else None  # None: not known yet
         self._lock = threading.RLock()
-        self.directory_changed = False  # what opening renamed or created is on stable storage (`loader`)
+        self.directory_changed = False  # the loader has synced its renames and new files
         self._closed = False
         self._failure: Exception | None = None
         self._last_batch_epoch: int | None = None
@@ -76,7 +76,7 @@ class Log:
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, *, fs: FileSystem, clock: Clock, options: LoadOptions) -> Log:
-        """Opens the partition in `directory` for writing, as `options` say: without `clean_shutdown` it is recovered.
+        """Opens the partition in `directory` for writing; without `options.clean_shutdown` it is recovered.
 
         Raises NotALogError, CorruptionError.
         """
@@ -86,9 +86,9 @@ class Log:
 
     @classmethod
     def open_for_reading(cls, place: Place, config: LogConfig) -> Log:
-        """Opens a partition for reading, which changes nothing on disk.
+        """Opens a partition for reading; changes nothing on disk. Raises NotALogError.
 
-        What only writers need is worked out when it is asked for. Raises NotALogError.
+        State that only writers need is computed when it is first used.
         """
         return cls(place.directory, config, load_for_reading(place), place.clock)
 
@@ -104,7 +104,7 @@ class Log:
 
     @property
     def view(self) -> LogView:
-        """Offsets and segments of one moment, for readers; RefusedError when the log is closed."""
+        """Offsets and segments of one moment, for readers. Raises RefusedError if the log is closed."""
         if self._closed:
             raise RefusedError(f"{self.directory}: the log is closed")
         return self._view
@@ -141,23 +141,23 @@ class Log:
 
     @cached_property
     def leader_epochs(self) -> LeaderEpochCache:
-        """Which leader epoch began at which offset."""
+        """The start offsets of the leader epochs."""
         return self._loaded.leader_epochs
 
     @property
     def recovery(self) -> RecoveryReport:
-        """What opening the log did; of one that is open for reading, what a starting broker would settle first."""
+        """What opening the log did; for a log open for reading, what a starting broker would settle first."""
         return self._loaded.report
 
     @property
     def settled(self) -> bool:
-        """Whether a log open for reading shows what a starting broker would make of the files, not the files."""
+        """True if a log open for reading shows what a starting broker would make of the files, not the files."""
         return isinstance(self._loaded, ReadableLog) and self._loaded.settled
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch that an append without one continues: the highest that the checkpoint ever named or the
-        last batch has; 0 where there is none. Reading it may read the end of the log.
+        """The leader epoch that an append without one continues: the highest of the checkpoint and the last batch, or
+        0. May read the end of the log.
         """
         if self._last_batch_epoch is None:
             self._last_batch_epoch = last_leader_epoch(self.segments)
@@ -188,10 +188,10 @@ class Log:
     ) -> AppendInfo:
         """Appends records, or columns, in batches of at most `batch_records` and `batch_bytes` (default 16 KiB).
 
-        `codec` counts where `compression.type` is `producer`; `pool` compresses side by side. Records without
-        timestamp get now; a `leader_epoch` of None continues the log's last one (also below). Raises an AppendError
-        or InvalidRecordError before anything is written, OSError as the file system does; an append that failed
-        half-way is continued where it stopped by `log_end_offset`.
+        `codec` applies if `compression.type` is `producer`; `pool` compresses in parallel. Records without timestamp
+        get the current time; a `leader_epoch` of None continues the log's last one (also below). Raises an AppendError
+        or InvalidRecordError before anything is written, OSError as the file system does; after a failure in the
+        middle, `log_end_offset` tells where to continue.
         """
         with self._changing():
             return self._appender.append_records(
@@ -213,17 +213,17 @@ class Log:
     ) -> AppendInfo:
         """Appends encoded batches as a leader does: validated, numbered, stamped (Kafka: appendAsLeader).
 
-        One v2 batch or wrapper a call, or any number of uncompressed messages of magic 0 and 1, which become one v2
-        batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
+        A call takes one v2 batch or wrapper, or any number of uncompressed messages of magic 0 and 1, which become one
+        v2 batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
         """
         with self._changing():
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
             return self._appender.append_as_leader(data, member(AppendOrigin, origin), epoch)
 
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
-        """Appends batches with the offsets they have, as a replica does (Kafka: appendAsFollower).
+        """Appends batches with their own offsets, as a replica does (Kafka: appendAsFollower).
 
-        Gaps are kept. The high watermark stays: `update_high_watermark` moves it.
+        Gaps are kept. The high watermark stays; `update_high_watermark` moves it.
         """
         with self._changing():
             return self._appender.append_as_follower(data, leader_epoch)
@@ -246,7 +246,7 @@ class Log:
         return self.append_batches(data, origin=AppendOrigin.COORDINATOR, leader_epoch=leader_epoch)
 
     def roll(self) -> LogSegment:
-        """Begins a new segment at the log end; an empty active segment stays (Kafka: UnifiedLog.roll)."""
+        """Begins a new segment at the log end, unless the active one is empty (Kafka: UnifiedLog.roll)."""
         with self._changing():
             return self._appender.writer.roll_to(self.log_end_offset)
 
@@ -276,24 +276,21 @@ class Log:
         self._last_flush_ms = self.clock.now_ms()
 
     def close(self) -> None:
-        """Flushes and leaves what a broker leaves: last time entry, trimmed indexes, a snapshot at the log end."""
+        """Flushes and closes as a broker does: last time entry, trimmed indexes, a snapshot at the log end."""
         with self._lock:
             if self._closed:
                 return
             try:
                 if self.writable:
-                    self._close_writable()
+                    if self._failure is not None:
+                        raise RefusedError(f"{self.directory}: not closed cleanly, because of: {self._failure}")
+                    self.segments.active.on_become_inactive()
+                    self.flush_below(self.log_end_offset)
+                    self.producers.take_snapshot()
             finally:
                 self._closed = True
                 for segment in self.segments:
                     segment.close_files()
-
-    def _close_writable(self) -> None:
-        if self._failure is not None:
-            raise RefusedError(f"{self.directory}: not closed cleanly, because of: {self._failure}")
-        self.segments.active.on_become_inactive()
-        self.flush_below(self.log_end_offset)
-        self.producers.take_snapshot()
 
     def __enter__(self) -> Self:
         return self
@@ -301,13 +298,13 @@ class Log:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- changing what is there ---------------------------------------------------------------------------
+    # --- changing segments --------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drops every batch that holds `offset` or comes after it; the log end is `offset` then.
+        """Drops every batch that holds `offset` or comes after it; the log end is `offset` then (Kafka: truncateTo).
 
-        At or above the log end no batch goes, but an epoch that begins at the log end does: its leader wrote
-        nothing. Below the log start the log starts anew. (Kafka: truncateTo)
+        At or above the log end it drops no batch, only an epoch that begins at the log end: its leader wrote nothing.
+        Below the log start it drops everything, and the log starts at `offset`.
         """
         offset = integer("offset", offset)
         with self._changing():
@@ -337,20 +334,20 @@ class Log:
         self._remove(done.pending_removal)
 
     def replace_segments(self, replacements: Sequence[swap.Replacement], *, named: bool = False) -> None:
-        """Puts `.cleaned` segments in place of old ones, ascending; a crash leaves one or the other of each
-        (specification §12.7). `named`: their names are on stable storage.
+        """Replaces old segments by `.cleaned` ones, ascending; a crash leaves the old or the new ones of each
+        replacement (specification §12.7). `named`: the new names are already on stable storage.
         """
         with self._changing():
             for run in swap.runs_of_neighbours(self.segments, replacements):
                 pending = swap.replace_segments(self.segments, run, self.producers, named=named)
-                self._republish()
+                self.publish(self.log_start_offset, self.log_end_offset, self.high_watermark)
                 self._remove(pending)
 
     def retire_oldest(self, segments: Sequence[LogSegment], reasons: Sequence[str]) -> list[Path]:
-        """Takes the oldest segments out; the reason of each goes to the log of events; the log start follows.
+        """Takes out the oldest segments, logs each one's reason, and moves the log start up.
 
-        Their files stay as `.deleted`, for the caller to remove later; they are returned. With the active segment
-        among them the log rolls first, so that its end stays. RefusedError unless `segments` are the oldest.
+        Returns their files, renamed to `.deleted`, for the caller to remove later. If the active segment is among them
+        the log rolls first, so that its end stays. Raises RefusedError unless `segments` are the oldest.
         """
         with self._changing():
             if not segments:
@@ -363,9 +360,9 @@ class Log:
             return pending
 
     def increment_log_start_offset(self, offset: int) -> None:
-        """Moves the log start up to `offset` (Kafka: DeleteRecords); nothing happens at or below it.
+        """Moves the log start up to `offset`, never down (Kafka: DeleteRecords).
 
-        OffsetOutOfRangeError above the high watermark.
+        Raises OffsetOutOfRangeError above the high watermark.
         """
         offset = integer("offset", offset)
         with self._changing():
@@ -378,11 +375,8 @@ class Log:
         if offset > self.log_start_offset:
             self.leader_epochs.truncate_from_start(offset)
             self.producers.on_log_start_offset(offset)
-            self._recovery_point = max(self.recovery_point, offset)  # what no reader sees need not be recovered
+            self._recovery_point = max(self.recovery_point, offset)  # offsets below the start need no recovery
         self.publish(offset, self.log_end_offset, self.high_watermark)
-
-    def _republish(self) -> None:
-        self.publish(self.log_start_offset, self.log_end_offset, self.high_watermark)
 
     def _remove(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -398,11 +392,11 @@ class Log:
         *,
         min_one_message: bool = True,
     ) -> FetchResult:
-        """Up to `max_bytes` from `offset` on, out of one segment; the first batch whole with `min_one_message`.
+        """Returns up to `max_bytes` from `offset` on, of one segment; with `min_one_message` at least one whole batch.
 
-        Bounded by the high watermark, the last stable offset for READ_COMMITTED ("read_committed"), the log end for
-        None. Raises OffsetOutOfRangeError, CorruptRecordError where damage may hold `offset`, ValueError for another
-        isolation and for less than 0 bytes.
+        Reads up to the high watermark, with READ_COMMITTED ("read_committed") to the last stable offset, with None to
+        the log end. Raises OffsetOutOfRangeError, CorruptRecordError if damage may hold `offset`, ValueError for
+        another isolation and for less than 0 bytes.
         """
         return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
@@ -413,7 +407,7 @@ class Log:
         *,
         max_bytes: int = 1 << 20,
     ) -> Iterator[Record]:
-        """The records from `offset` (default: log start) to where the log is readable now, one by one."""
+        """Yields the records from `offset` (default: log start) to the end of the log as it is readable now."""
         return chain.from_iterable(self.columns(offset, isolation, max_bytes=max_bytes))
 
     def columns(
@@ -423,27 +417,28 @@ class Log:
         *,
         max_bytes: int = 1 << 20,
     ) -> Iterator[Records]:
-        """The same as columns, one `Records` for each run of batches of about `max_bytes`.
+        """Yields the same records as columns: one `Records` for each run of batches of about `max_bytes`.
 
-        Each offset comes once, in the order of the files; `disorders` says where offsets do not ascend. Raises
-        CorruptRecordError and InvalidRecordError when damage is reached, also at the log's end (but not for a batch cut
-        short there, or zeros: `unreadable_end`), at once ValueError for another isolation and for less than 0 bytes.
+        Each offset comes once, in the order of the files; `disorders` names the places where offsets do not ascend.
+        Raises CorruptRecordError and InvalidRecordError when it reaches damage, also at the log's end (but not for an
+        incomplete batch or zeros there: `unreadable_end`). Raises ValueError at once for another isolation and for less
+        than 0 bytes.
         """
         return self._reader.columns(offset, isolation, max_bytes)
 
     @property
     def disorders(self) -> tuple[Disorder, ...]:
-        """Where what was read from this log so far does not ascend: one place a segment."""
+        """The places, one a segment, where the offsets read from this log so far do not ascend."""
         return tuple(self._reader.disorders.values())
 
     @property
     def unreadable_end(self) -> Unreadable | None:
-        """What follows on the log end in the last file, when the log was not closed: a batch cut short, or damage."""
+        """The bytes after the log end in the last file, if the log was not closed: an incomplete batch, or damage."""
         return self._reader.unreadable_end()
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at `timestamp` (epoch milliseconds) or later; -1 the log end, -2 the log start,
-        -3 the record with the largest timestamp. None when there is no such record.
+        """Returns the first record at `timestamp` (epoch milliseconds) or later, or None; for -1 the log end, for -2
+        the log start, for -3 the record with the largest timestamp.
         """
         found = find_offset(self.view, integer("timestamp", timestamp))
         if found is None or found.timestamp >= 0:
@@ -454,11 +449,11 @@ class Log:
     # --- shared -------------------------------------------------------------------------------------------
 
     def publish(self, start: int, end: int, high_watermark: int) -> None:
-        """Makes a change visible to readers, as the last step of it."""
+        """Makes a change visible to readers, as its last step."""
         watermark = max(start, min(high_watermark, end))
         stable = partial(self._stable_offset, start, watermark)
         if self.writable:
-            stable = partial(int, stable())  # the producers go on, and the view stays
+            stable = partial(int, stable())  # computed now, because the producers change later
         segments = self.segments.snapshot()
         size, trailing = (segments[-1].size, segments[-1].trailing_bytes) if segments else (0, 0)
         self._view = LogView(segments, start, end, watermark, stable, size, trailing)
@@ -469,12 +464,12 @@ class Log:
         return watermark if unstable is None else max(start, min(unstable, watermark))
 
     def fail(self, error: Exception) -> None:
-        """Notes that memory and disk may differ: no more changes, until the log is opened again."""
+        """Refuses further changes until the log is opened again, because memory and disk may differ."""
         self._failure = error
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Holds the lock for a change. Where one fails half-way, memory and disk may differ: no more changes then."""
+        """Holds the lock for a change; after a failed one (OSError) no more changes are possible."""
         with self._lock:
             if self._closed or not self.writable:
                 state = "closed" if self._closed else "open for reading only"

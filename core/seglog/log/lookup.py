@@ -1,7 +1,7 @@
 """From a timestamp to an offset (Kafka: UnifiedLog.fetchOffsetByTimestamp, FileRecords.searchForTimestamp).
 
-For t ≥ 0: the first segment, in order, whose largest timestamp reaches t; in it the time index gives an offset and the
-offset index a position to begin at; the first record with a timestamp of at least t is the answer. When that segment
+For t ≥ 0: take the first segment, in order, whose largest timestamp reaches t. In it the time index gives an offset and
+the offset index a position to begin at; the first record with a timestamp of at least t is the answer. If that segment
 has none (its largest timestamp was only the file's time), there is no answer: later segments are not tried.
 """
 
@@ -36,11 +36,11 @@ class TimestampOffset:
 
 
 def find_offset(view: LogView, timestamp: int) -> TimestampOffset | None:
-    """The first record at `timestamp` or later; LATEST, EARLIEST and MAX_TIMESTAMP as Kafka numbers them.
+    """Returns the first record at `timestamp` or later; LATEST, EARLIEST and MAX_TIMESTAMP have Kafka's numbers.
 
-    None when the log has no such record. MAX_TIMESTAMP finds the first record with the largest timestamp.
-    Raises ValueError for another negative number, InvalidRecordError when a batch on the way cannot be
-    decoded, CorruptRecordError when damage may hold the record.
+    None if the log has no such record. MAX_TIMESTAMP finds the first record with the largest timestamp. Raises
+    ValueError for another negative number, InvalidRecordError if a batch on the way cannot be decoded,
+    CorruptRecordError if damage may hold the record.
     """
     if timestamp == LATEST:
         return TimestampOffset(NO_TIMESTAMP, view.log_end_offset)
@@ -59,7 +59,7 @@ def find_offset(view: LogView, timestamp: int) -> TimestampOffset | None:
 
 
 def _largest(view: LogView) -> TimestampOffset | None:
-    """The first record with the largest timestamp; of segments with the same one, the first."""
+    """Returns the first record with the largest timestamp, from the first segment that has it."""
     best, timestamp, offset = -1, NO_TIMESTAMP, 0
     for index, segment in enumerate(view.segments):
         if segment.max_timestamp > timestamp:

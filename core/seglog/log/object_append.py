@@ -1,15 +1,14 @@
 """Appending staged batches to partitions below a prefix of an object store: all of them, or none.
 
-1. What counts is read: the newest manifest. A stream's batch that it knows is not appended again.
-2. What a task alone has of a partition, and has made a segment of, is taken as it is (`made`, `adopted`).
-   Other batches are appended through the engine to a log in a scratch directory. It begins where the kept segments end,
-   or with those that are joined (`growth_of`); segments, indexes, epochs and snapshots are those of any other
-   append.
-3. They are put as new objects into a place that no other attempt has.
-4. The manifest that names them is created under the next number. It names the stream's batch, too.
+1. Read the newest manifest, which alone counts. A stream's batch that it names is not appended again.
+2. If a single task has made a segment of all its rows of a partition, adopt it as it is (`made`, `adopted`). Append
+   other batches through the engine to a log in a scratch directory that begins where the kept segments end, or with the
+   joined ones (`growth_of`); segments, indexes, epochs and snapshots are those of any other append.
+3. Store them as new objects in a place of this attempt alone.
+4. Create the manifest that names them, and the stream's batch, under the next number.
 
-Until step 4 nobody sees anything. Whoever fails before has changed nothing, and leaves objects that no manifest names;
-of two that began with the same manifest, the second one to come to step 4 gets an error.
+Nothing is visible before step 4. An attempt that fails earlier has changed nothing, and leaves objects that no manifest
+names; of two attempts that began with the same manifest, the second one to reach step 4 gets an error.
 """
 
 from __future__ import annotations
@@ -55,17 +54,18 @@ _AT_ONCE = 8  # partitions
 
 
 class ObjectAppend:
-    """Appends to the partitions below one prefix; its scratch directory takes what comes for `_AT_ONCE` of them."""
+    """Appends to the partitions below one prefix; its scratch directory holds the logs of `_AT_ONCE` of them."""
 
     def __init__(self, prefix: GrowingPrefix) -> None:
         self._at, self._store, self._prefix = prefix, prefix.store, prefix.path
 
     def run(self, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
-        """Records appended; 0 for a stream's batch that was appended before. The files' names begin at the prefix.
+        """Appends the files, whose names are relative to the prefix; returns the records appended, 0 for a stream's
+        batch that was appended before.
 
-        RefusedError where another writer has committed meanwhile, or where the prefix of a first append is not new;
-        OffsetsOutOfOrderError, IncompleteError, CorruptTierError, OSError and what appending raises. Nothing was
-        appended then, unless the answer to the last request was lost: the next look tells.
+        Raises RefusedError if another writer has committed meanwhile, or if the prefix of a first append is not new;
+        OffsetsOutOfOrderError, IncompleteError, CorruptTierError, OSError and the errors of appending. Nothing was
+        appended then, unless only the answer to the last request was lost: reading the manifest again tells.
         """
         held = [file for file in files if file.records]
         if not held:
@@ -84,7 +84,7 @@ class ObjectAppend:
         return sum(file.records for file in held)
 
     def _grown(self, before: CommittedLogs | None, files: Sequence[StagedFile]) -> list[ManifestPartition]:
-        """All partitions below the prefix, those with new batches as they are after them."""
+        """Returns all partitions below the prefix, including the new batches."""
         known = {} if before is None else {one.topic_partition: one for one in before.manifest.partitions}
         chosen = by_partition(files)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -92,7 +92,7 @@ class ObjectAppend:
             return list((known | {name: each.result() for name, each in running.items()}).values())
 
     def _after(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
-        """A partition with the batches of its files."""
+        """Returns a partition with the batches of its files appended."""
         for file in files:
             check_staged(self._store, self._prefix, file)
         growth, name = beside(files[0].topic_partition, before), str(files[0].topic_partition)
@@ -101,7 +101,7 @@ class ObjectAppend:
         return self._append(now, files[count:]) if now is None or count < len(files) else now
 
     def _append(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
-        """The same through the engine."""
+        """Does the same through the engine."""
         name = files[0].topic_partition
         growth = growth_of(name, before, sum(file.size for file in files), self._at.config.segment_bytes)
         placement = placed_at(self._prefix / str(name), growth.end_offset, growth.leader_epoch, files)
@@ -117,7 +117,7 @@ class ObjectAppend:
             remove_tree(self._at.scratch_fs, directory)
 
     def _join(self, log: Log, growth: Growth, segment: ManifestSegment) -> None:
-        """Appends the batches of a segment that is written again. IncompleteError where its object is not whole."""
+        """Appends the batches of a segment that is joined. Raises IncompleteError if its object is not whole."""
         path = object_of(self._prefix, growth.topic_partition, segment, FileKind.LOG)
         wanted = segment.objects[FileKind.LOG].size
         if not wanted:
@@ -128,8 +128,8 @@ class ObjectAppend:
         reached = 0 if scan.end is None else scan.end.position
         if reached != wanted or log.log_end_offset > segment.end_offset + 1:
             raise IncompleteError(
-                f"{path}: {reached} bytes of batches, up to offset {log.log_end_offset - 1}, in place of {wanted} up to"
-                f" {segment.end_offset}: it was changed since it was committed"
+                f"{path}: {reached} bytes of batches, up to offset {log.log_end_offset - 1}, instead of {wanted} up to"
+                f" {segment.end_offset}: it was changed after it was committed"
             )
 
     def _put(self, directory: Path, growth: Growth) -> list[ManifestSegment]:
@@ -144,12 +144,12 @@ def _last_batch(streams: Mapping[str, StreamEntry], query: str) -> StreamBatch |
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A partition that is appended to: `before` (None: it is new), and the segments that are kept and joined.
+    """A partition that is appended to: its state `before` (None: it is new), and the segments to keep and to join.
 
-    Objects cannot be appended to, so each append makes new segments. Those of small appends would be many: the last
-    ones are joined with what comes, like the digits of a counter. One is joined while it is at most twice as large as
-    all that comes after it, so that every byte is copied a few times, and of a thousand equal appends a handful of
-    segments remain.
+    Objects cannot be appended to, so each append makes new segments, and small appends would make many. Therefore the
+    last segments are joined with the new batches, like the digits of a counter: a segment is joined if it is at most
+    twice as large as everything after it. Every byte is then copied a few times, and a thousand equal appends leave a
+    handful of segments.
     """
 
     topic_partition: TopicPartition
@@ -159,7 +159,7 @@ class Growth:
 
     @property
     def base_offset(self) -> int:
-        """Where the new segments begin."""
+        """The offset at which the new segments begin."""
         return self.kept[-1].end_offset + 1 if self.kept else self.joined[0].base_offset if self.joined else 0
 
     @property
@@ -179,16 +179,16 @@ class Growth:
 
     @property
     def knows_producers(self) -> bool:
-        """Whether the state of the producers is known where the new segments begin."""
+        """True if the producers' state at the start of the new segments is known."""
         return FileKind.PRODUCER_SNAPSHOT in self.kept[-1].objects if self.kept else self.base_offset == 0
 
     @property
     def base_snapshot(self) -> ManifestSegment | None:
-        """The segment whose snapshot says how producers stand where the new segments begin; None: none ever wrote."""
+        """The segment whose snapshot holds the producers' state before the new segments; None if none wrote."""
         return self.kept[-1] if self.kept and self.knows_producers else None
 
     def after(self, segments: Sequence[ManifestSegment], epochs: Sequence[EpochEntry]) -> ManifestPartition:
-        """What the manifest is to say, with the new segments and the epochs of their batches."""
+        """Returns the partition's manifest entry with the new segments and the epochs of their batches."""
         known = self.epochs[-1].epoch if self.epochs else -1
         all_epochs = (*self.epochs, *(one for one in epochs if one.epoch > known))
         every = (*self.kept, *segments)
@@ -198,7 +198,7 @@ class Growth:
 
 
 def beside(topic_partition: TopicPartition, before: ManifestPartition | None) -> Growth:
-    """The growth that joins nothing: new segments begin where the partition ends."""
+    """Returns a growth that joins nothing: new segments begin where the partition ends."""
     segments = () if before is None else before.segments
     count = len(segments) - 1 if segments and not segments[-1].objects[FileKind.LOG].size else len(segments)
     return Growth(topic_partition, before, segments[:count], segments[count:])
@@ -207,10 +207,10 @@ def beside(topic_partition: TopicPartition, before: ManifestPartition | None) ->
 def growth_of(
     topic_partition: TopicPartition, before: ManifestPartition | None, added: int, segment_bytes: int
 ) -> Growth:
-    """How a partition takes `added` bytes, in segments of `segment_bytes`.
+    """Decides how a partition takes `added` bytes, in segments of `segment_bytes`.
 
-    What a cleaner has been through is not joined, nor what would have to begin where no producers' state is known. A
-    last segment that is empty always goes: its name is that of the next one.
+    Cleaned segments are not joined, nor one at whose start the producers' state is unknown. An empty last segment is
+    always dropped: its name is the next one's.
     """
     segments = () if before is None else before.segments
     clean = 0 if before is None or before.cleaned_offset is None else before.cleaned_offset
@@ -228,7 +228,7 @@ def growth_of(
 
 @dataclass(frozen=True, slots=True)
 class GrowingPrefix:
-    """A prefix, and what makes its new segments: `scratch` is a directory of `scratch_fs`, for one run alone."""
+    """A prefix, and the means to make its new segments: `scratch` is a directory of `scratch_fs` for this run alone."""
 
     store: ObjectFiles
     path: Path
@@ -238,18 +238,21 @@ class GrowingPrefix:
     config: LogConfig
 
     def snapshot(self, growth: Growth) -> bytes | None:
-        """How producers stand where the new segments begin; None where none ever wrote, or it is not known. OSError."""
+        """Returns the producers' snapshot at the start of the new segments; None if none wrote, or it is not known.
+
+        Raises OSError.
+        """
         last = growth.base_snapshot
         if last is None:
             return None
         return self.store.read_bytes(object_of(self.path, growth.topic_partition, last, FileKind.PRODUCER_SNAPSHOT))
 
     def log(self, directory: Path, growth: Growth, snapshot: bytes | None) -> Log:
-        """The log, open for writing in an empty directory, that begins where the partition's kept segments end.
+        """Opens a log for writing, in an empty directory, that begins where the partition's kept segments end.
 
-        What is appended to it makes the files that an append to the whole partition would make, whatever lies before.
-        With a snapshot the last kept segment is there as an empty file: a log has a producers' state where it begins
-        only if a segment comes before. No producer is too old: how long one is remembered is for a broker to say.
+        Appending to it makes the same files as appending to the whole partition. With a snapshot the last kept segment
+        exists as an empty file: a log has a producers' state at its start only if a segment comes before. No producer
+        expires: that is for a broker to decide.
         """
         fs, base = self.scratch_fs, growth.base_offset
         start = base if snapshot is None else growth.kept[-1].base_offset
@@ -267,13 +270,13 @@ class GrowingPrefix:
 
 
 def new_segments(fs: FileSystem, directory: Path, growth: Growth) -> list[SegmentToPut]:
-    """The segments that came of it when it was closed, without snapshots of producers that nobody knew at its begin."""
+    """Returns the segments of a closed log, without producers' snapshots if their state at its start was unknown."""
     made = [one for one in segments_to_put(fs, directory) if one.base_offset >= growth.base_offset]
     return made if growth.knows_producers else list(map(without_snapshot, made))
 
 
 def without_snapshot(segment: SegmentToPut) -> SegmentToPut:
-    """The segment but for the snapshot of the producers after it."""
+    """Returns the segment without the producers' snapshot at its end."""
     kept = dict(segment.files)
     kept.pop(FileKind.PRODUCER_SNAPSHOT, None)
     return replace(segment, files=kept)
@@ -285,13 +288,13 @@ def _write(fs: FileSystem, path: Path, data: bytes) -> None:
 
 
 def made(prefix: GrowingPrefix, growth: Growth, file: StagedFile) -> StagedFile | None:
-    """A staged file of the scratch directory as the segment that comes next in a partition, put into the store; None
-    where it is no single one: its offsets are not free, or it is too large.
+    """Makes a staged file of the scratch directory the next segment of a partition, and stores it. Returns None if it
+    cannot be a single segment: its offsets are taken, or it is too large.
 
-    Where a large part of a partition comes from one task, its bytes need not pass the driver: the task hopes that it
-    alone has rows of the partition, and makes the segment that follows on what is committed. If nobody else has
-    appended when the driver commits, the manifest names it, and the driver only adds the snapshot of the producers, who
-    stand as they stood before (`adopted`). Else the batches are read out of the object and appended as all others.
+    The bytes of a task with a large part of a partition then need not pass the driver: the task assumes that it alone
+    has rows of the partition, and makes the segment that follows the committed ones. If nobody else has appended when
+    the driver commits, the manifest names it, and the driver only adds the producers' snapshot, unchanged from before
+    (`adopted`). Otherwise the batches are read from the object and appended like all others.
     """
     name, base, fs = file.topic_partition, growth.base_offset, prefix.scratch_fs
     if file.first_offset is not None and file.first_offset < base:
@@ -317,7 +320,7 @@ def made(prefix: GrowingPrefix, growth: Growth, file: StagedFile) -> StagedFile 
 
 
 def adopted(prefix: GrowingPrefix, growth: Growth, files: Sequence[StagedFile]) -> tuple[ManifestPartition | None, int]:
-    """The partition with the first of these files that are the segments which come next in it, and how many they are.
+    """Returns the partition with those first files that already are its next segments, and how many they are.
 
     `growth` joins nothing. Raises OSError.
     """
@@ -339,7 +342,7 @@ def adopted(prefix: GrowingPrefix, growth: Growth, files: Sequence[StagedFile]) 
 
 
 def after_made(growth: Growth, made: MadeSegment) -> Growth:
-    """The growth of a partition that this segment is part of."""
+    """Returns the growth of the partition with this segment added."""
     after = growth.after([made.segment], [EpochEntry(made.leader_epoch, made.segment.base_offset)])
     return Growth(growth.topic_partition, after, after.segments, ())
 

@@ -1,8 +1,8 @@
-"""What stops a broker from opening a partition or a log directory, although the logs in it are whole.
+"""Obstacles that stop a broker from opening a partition or a log directory although its logs are whole.
 
-Small files that cannot be read, and names that promise an offset and have none. Recovering, cleaning and deleting do
-not need most of them, and so say what a starting broker would (Kafka: LogManager.loadLog, LogLoader.loadSegmentFiles,
-PartitionMetadataFile, LeaderEpochCheckpointFile, MetaPropertiesEnsemble).
+They are unreadable small files, and names without the offset that they should have. Recovering, cleaning and deleting
+do not need most of these files, so they report what a starting broker would (Kafka: LogManager.loadLog,
+LogLoader.loadSegmentFiles, PartitionMetadataFile, LeaderEpochCheckpointFile, MetaPropertiesEnsemble).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 def is_offset(text: str) -> bool:
-    """Whether Java would parse it as a long."""
+    """True if Java would parse the text as a long."""
     return _NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 def partition_obstacles(fs: FileSystem, directory: Path) -> Iterator[str]:
-    """Why a broker would not open the partition in `directory`, a sentence each; none where there is no directory."""
+    """Yields why a broker would not open the partition in `directory`, as sentences; nothing for a missing one."""
     found = fs.status(directory)
     if found is None or not found.is_directory:
         return
@@ -48,7 +48,7 @@ def partition_obstacles(fs: FileSystem, directory: Path) -> Iterator[str]:
 
 
 def directory_obstacles(fs: FileSystem, log_directory: Path) -> Iterator[str]:
-    """Why a broker would not take the log directory, a sentence each."""
+    """Yields why a broker would not open the log directory, as sentences."""
     properties = log_directory / filenames.META_PROPERTIES
     yield from _unreadable(fs, properties, lambda path: parse_meta_properties(fs.read_bytes(path), path))
     for name in OFFSET_CHECKPOINTS:
@@ -59,7 +59,7 @@ def _read_checkpoint(fs: FileSystem, path: Path) -> None:
     try:
         parse_offset_checkpoint(fs.read_bytes(path), path)
     except CheckpointEndsError:
-        return  # a broker takes it as empty
+        return  # counts as empty for a broker
     except CheckpointNumberError as error:
         if path.name in (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT):
             return  # and this one too

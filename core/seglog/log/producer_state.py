@@ -1,13 +1,12 @@
 """The producers of a log: epochs, last batches and open transactions, and their snapshots (Kafka:
 ProducerStateManager).
 
-The state at offset M is what all batches below M leave. A snapshot `<M>.snapshot` holds it, so that opening a
-log replays only what follows the newest snapshot. Replay goes by the batch table: batches without a producer
-id cost nothing, the others one step each; control records are decoded in bulk.
+The state at offset M is the result of all batches below M. A snapshot `<M>.snapshot` holds it, so that opening a log
+replays only the batches after the newest snapshot. Replay goes by the batch table: batches without a producer id cost
+nothing, the others one step each; control records are decoded in bulk.
 
-Rules of a replay (specification §6.2, origin replication): sequences and epochs are taken as they come; a
-non-transactional batch inside its producer's transaction is an error; a control batch without records only makes
-its producer known.
+Rules of a replay (specification §6.2, origin replication): any sequences and epochs are accepted; a non-transactional
+batch inside its producer's transaction is an error; a control batch without records only makes its producer known.
 """
 
 from __future__ import annotations
@@ -23,11 +22,13 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptSnapshotError, InvalidRecordError, InvalidTransactionStateError
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.control import ControlRecordError, parse_control_type, parse_coordinator_epoch
+from seglog.format.decoder import decode_records
 from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 from seglog.format.record_batch import last_sequence
-from seglog.log.markers import Marker, read_markers
-from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ControlType
 from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
@@ -38,7 +39,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class BatchMetadata:
-    """What is remembered of a producer's batch, to recognise it when it is sent again."""
+    """The remembered part of a producer's batch, to recognise it when it is sent again."""
 
     last_sequence: int
     last_offset: int
@@ -72,7 +73,7 @@ class ProducerState:
 
     @property
     def next_sequence(self) -> int:
-        """What must follow the last sequence."""
+        """The sequence that must follow the last one."""
         return 0 if self.last_sequence == layout.INT32_MAX else self.last_sequence + 1
 
     @property
@@ -84,14 +85,14 @@ class ProducerState:
         return self.transaction_first_offset != NO_OFFSET
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with these sequences in the current epoch, or None."""
+        """Returns the remembered batch with these sequences in the current epoch, or None."""
         if epoch != self.epoch:
             return None
         wanted = (first_sequence, last_sequence)
         return next((b for b in self.batches if (b.first_sequence, b.last_sequence) == wanted), None)
 
     def copy(self) -> ProducerState:
-        """The same, apart."""
+        """Returns an independent copy."""
         return replace(self, batches=self.batches.copy())
 
     def _take_epoch(self, epoch: int) -> None:
@@ -116,8 +117,8 @@ Completed = Callable[[CompletedTransaction, int], None]
 class ProducerStateManager:
     """The producers of one log, up to `end_offset`, and the snapshots in its directory.
 
-    With `strict` false, contradictions that make a broker refuse the log are passed over (for reading alone).
-    `snapshots` are the end offsets of those in the directory, ascending, where the caller knows them.
+    With `strict` false, contradictions that make a broker refuse the log are ignored (only for reading). `snapshots`
+    are the end offsets of those in the directory, ascending, if the caller knows them.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class ProducerStateManager:
         if snapshots is None:
             self.load_snapshot_names()
 
-    # --- what the log asks ----------------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -148,7 +149,7 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the earliest transaction that is open, or whose marker is not below the high watermark."""
+        """The first offset of the earliest transaction that is open, or whose marker is not yet replicated."""
         return min((*self._ongoing, *self._unreplicated), default=None)
 
     @property
@@ -161,7 +162,7 @@ class ProducerStateManager:
         return dict(self._ongoing)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """First offset of the earliest open transaction of another producer, else the one after the marker."""
+        """Returns the first offset of another producer's earliest open transaction, else the one after the marker."""
         others = (first for first, producer in self._ongoing.items() if producer != completed.producer_id)
         return min(others, default=completed.last_offset + 1)
 
@@ -180,11 +181,11 @@ class ProducerStateManager:
         path: Path,
         completed: Completed | None = None,
     ) -> None:
-        """Takes in `batches` (layout.BATCH, in log order), whose bytes are in `data` (first byte at `file_position`).
+        """Replays `batches` (layout.BATCH, in log order), whose bytes are in `data` (first byte at `file_position`).
 
-        `completed` is called for each transaction that ends, with the last stable offset then. `end_offset`
-        follows. InvalidRecordError for a broken control record, InvalidTransactionStateError as in the rules
-        above; both leave the state as after the batch before.
+        Calls `completed` for each transaction that ends, with the last stable offset then, and moves `end_offset`.
+        Raises InvalidRecordError for a broken control record, InvalidTransactionStateError by the rules above; both
+        leave the state as after the batch before.
         """
         rows = batches[batches["producer_id"] >= 0]
         if len(rows):
@@ -194,7 +195,7 @@ class ProducerStateManager:
 
     @contextlib.contextmanager
     def unchanged_on_error(self, batches: np.ndarray) -> Iterator[None]:
-        """Leaves the state as it was when replaying `batches` (layout.BATCH) raises an error."""
+        """Restores the state if replaying `batches` (layout.BATCH) raises an error."""
         ids = set(batches["producer_id"][batches["producer_id"] >= 0].tolist())
         known = {id_: self.producers[id_].copy() for id_ in ids if id_ in self.producers}
         end_offset, ongoing, unreplicated = self.end_offset, dict(self._ongoing), dict(self._unreplicated)
@@ -271,7 +272,7 @@ class ProducerStateManager:
     # --- snapshots ------------------------------------------------------------------------------------------
 
     def load_snapshot_names(self) -> None:
-        """Looks again which snapshots the directory has."""
+        """Lists the directory's snapshots again."""
         names = self._fs.list(self.directory) if self._fs.status(self.directory) is not None else []
         parsed = (parse_file_name(name) for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value))
         self.snapshots = sorted(name.offset for name in parsed if name is not None)
@@ -280,7 +281,7 @@ class ProducerStateManager:
         return self.directory / segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)
 
     def take_snapshot(self) -> Path | None:
-        """Writes the state at `end_offset` unless the newest snapshot is as new; returns the file."""
+        """Writes the state at `end_offset` and returns the file; None if the newest snapshot is as new."""
         if self.end_offset <= self._snapshot_offset:
             return None
         path = self.snapshot_path(self.end_offset)
@@ -292,14 +293,14 @@ class ProducerStateManager:
         return path
 
     def remove_snapshot(self, offset: int) -> None:
-        """Removes a snapshot's file, if it is there."""
+        """Removes a snapshot's file, if it exists."""
         self.forget_snapshot(offset)
         path = self.snapshot_path(offset)
         if self._fs.status(path) is not None:
             self._fs.remove(path)
 
     def forget_snapshot(self, offset: int) -> None:
-        """The snapshot's file is gone, or another's to remove."""
+        """Drops a snapshot from the list; its file is gone, or the caller removes it."""
         place = bisect_left(self.snapshots, offset)
         if self.snapshots[place : place + 1] == [offset]:
             del self.snapshots[place]
@@ -315,7 +316,7 @@ class ProducerStateManager:
             self.remove_snapshot(offset)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Drops the snapshots outside (`log_start_offset`, `log_end_offset`] and loads the newest that is left."""
+        """Removes the snapshots outside (`log_start_offset`, `log_end_offset`] and loads the newest remaining one."""
         at_start, at_end = bisect_right(self.snapshots, log_start_offset), bisect_right(self.snapshots, log_end_offset)
         for offset in (*self.snapshots[:at_start], *self.snapshots[at_end:]):
             self.remove_snapshot(offset)
@@ -333,12 +334,12 @@ class ProducerStateManager:
         self._snapshot_offset = log_start_offset if latest is None else latest
 
     def forget(self) -> None:
-        """The state is no longer known: `rebuild_producer_state` then replays what follows a snapshot in any case."""
+        """Forgets the state, so that `rebuild_producer_state` replays everything after a snapshot."""
         self._clear()
         self.end_offset = -1
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forgets everything, snapshots included; the log goes on at `offset`."""
+        """Forgets everything, snapshots included; the log continues at `offset`."""
         self._clear()
         for found in list(self.snapshots):
             self.remove_snapshot(found)
@@ -375,14 +376,11 @@ class ProducerStateManager:
         if entry.last_offset >= 0:
             batch = BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
             producer.batches.append(batch)
-        if self._is_expired(producer, now_ms):
-            return
-        self.producers[producer.producer_id] = producer
         if producer.in_transaction:
             self._ongoing[producer.transaction_first_offset] = producer.producer_id
-
-    def _is_expired(self, producer: ProducerState, now_ms: int) -> bool:
-        return not producer.in_transaction and now_ms - producer.last_timestamp >= self.expiration_ms
+        elif now_ms - producer.last_timestamp >= self.expiration_ms:
+            return
+        self.producers[producer.producer_id] = producer
 
 
 _REPLAYED = (
@@ -412,3 +410,53 @@ def _entries_of(producers: Iterable[ProducerState]) -> list[ProducerEntry]:
         )
         for p in producers
     ]
+
+
+# --- transaction markers ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A COMMIT or ABORT record. `timestamp` in epoch milliseconds."""
+
+    aborted: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+def read_markers(
+    data: np.ndarray, batches: np.ndarray, file_position: int, path: Path
+) -> Iterator[Marker | InvalidRecordError | None]:
+    """Yields the marker of each control batch (layout.BATCH, bytes in `data`), in order (Kafka: EndTransactionMarker).
+
+    None for a batch without records or of another control type, such as a KRaft log's; an InvalidRecordError, not
+    raised, for one that cannot be read. Control batches are decoded in bulk.
+    """
+    for records in decode_records(data, batches, file_position):
+        if records.rows_before:
+            continue  # a later part of a batch
+        first_rows = np.searchsorted(records.rows["batch"], np.arange(len(records.batches)))
+        for i, row in enumerate(first_rows.tolist()):
+            batch = records.batches[i]
+            if int(batch["count"]) == 0:
+                yield None
+            elif row == len(records.rows) or records.rows[row]["batch"] != i:
+                yield _invalid(path, batch, STATUS_REASONS.get(int(records.status[i]), "no record is there"))
+            else:
+                yield _marker(records, row, path, batch)
+
+
+def _marker(records: Records, row: int, path: Path, batch: np.void) -> Marker | InvalidRecordError | None:
+    try:
+        kind, _ = parse_control_type(records.key(row))
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        epoch = parse_coordinator_epoch(records.value(row))
+    except ControlRecordError as error:
+        return _invalid(path, batch, str(error))
+    return Marker(kind is ControlType.ABORT, epoch, int(records.rows[row]["timestamp"]))
+
+
+def _invalid(path: Path, batch: np.void, reason: str) -> InvalidRecordError:
+    base, last = int(batch["base_offset"]), int(batch["last_offset"])
+    return InvalidRecordError(path, reason, int(batch["position"]), base, last)

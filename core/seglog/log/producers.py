@@ -1,12 +1,11 @@
-"""May this producer's batch be appended? (Kafka: ProducerAppendInfo, ProducerStateEntry; specification §7.3)
+"""A leader's checks on a producer's batch (Kafka: ProducerAppendInfo, ProducerStateEntry; specification §7.3).
 
-Replaying a log takes sequences and epochs as they come (`producer_state`); a leader does not:
+Replaying a log accepts any sequences and epochs (`producer_state`); a leader does not:
 
-1. a client's batch that is one of the last five in the same epoch is a duplicate: nothing is written;
-2. an older epoch is fenced; a marker also by its coordinator's epoch;
-3. a client's first sequence must follow the last one, or be 0 in a new epoch; unknown producers may begin
-   anywhere;
-4. a batch outside transactions must not come while the producer has one open.
+1. A client's batch that is one of the last five in the same epoch is a duplicate: nothing is written.
+2. An older epoch is fenced; a marker also by its coordinator's epoch.
+3. A client's first sequence must follow the last one, or be 0 in a new epoch; unknown producers may begin anywhere.
+4. A batch outside transactions must not come while the producer has one open.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from seglog.model import NO_PRODUCER_EPOCH, ControlType, Record
 class ProducerIdentity:
     """An idempotent or transactional producer (KIP-98).
 
-    `base_sequence` of None continues after the producer's last batch, or begins at 0. A `transactional`
-    batch opens the producer's transaction, which `Log.append_end_txn_marker` ends.
+    With `base_sequence` None its batch continues after the producer's last one, or begins at 0. A `transactional` batch
+    opens the producer's transaction, which `Log.append_end_txn_marker` ends.
     """
 
     producer_id: int
@@ -57,9 +56,9 @@ class ProducerIdentity:
 def check_batch(
     producers: ProducerStateManager, batch: np.ndarray, origin: AppendOrigin, coordinator_epoch: int | None
 ) -> BatchMetadata | None:
-    """None when the batch (one row of layout.BATCH) may be written, else what it is a duplicate of.
+    """Returns None if the batch (one row of layout.BATCH) may be written, or the batch that it duplicates.
 
-    `coordinator_epoch` is that of a marker. Raises ProducerFencedError, OutOfOrderSequenceError or
+    `coordinator_epoch` is a marker's. Raises ProducerFencedError, OutOfOrderSequenceError or
     InvalidTransactionStateError.
     """
     header = RecordBatchHeader.of_row(batch[0])
@@ -109,7 +108,7 @@ def _check_sequence(state: ProducerState, header: RecordBatchHeader) -> None:
 
 
 def encode_end_txn_marker(producer: ProducerIdentity, commit: bool, coordinator_epoch: int, timestamp: int) -> bytes:
-    """The control batch that ends a transaction, as a coordinator sends it (Kafka: EndTransactionMarker)."""
+    """Encodes the control batch that ends a transaction, as a coordinator sends it (Kafka: EndTransactionMarker)."""
     instance("producer", producer, ProducerIdentity, "a seglog.ProducerIdentity")
     coordinator_epoch = within("coordinator_epoch", coordinator_epoch, 0, layout.INT32_MAX)
     timestamp = within("timestamp", timestamp, 0, layout.INT64_MAX)

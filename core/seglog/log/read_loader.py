@@ -1,15 +1,15 @@
 """Opening a partition directory for reading: its segments, its start and its end (Kafka: LogLoader, without recovery).
 
-1. List the directory. The names give the segments; what a crash left beside them is passed over.
-2. Find the end: the last segment is walked from its last index entry on, to its last whole batch.
-3. The start is the log start in the checkpoint, or the first segment's base, whichever is further on.
+1. List the directory. The names give the segments; leftovers of a crash are ignored.
+2. Find the end: walk the last segment from its last index entry on, to its last whole batch.
+3. The start is the log start in the checkpoint, or the first segment's base, whichever is higher.
 
-Producers, leader epochs, and what a starting broker would settle are worked out when somebody asks for them: `loader`
-does its work in memory then. It does so at once where a broker serves other segments than the files are: a swap is to
-be finished, there is no segment, or the log ends below its start. `test_read_loader` compares what both show.
+Producers, leader epochs, and the leftovers that a starting broker would settle are computed when they are first used:
+`loader` then runs in memory. It runs at once if a broker would serve other segments than the files show: a swap is
+unfinished, there is no segment, or the log ends below its start. `test_read_loader` compares the results of both.
 
-The directory holds still meanwhile (`ViewingFileSystem`): what opens logs for reading, or plans, does not meet a
-broker's changes. Beside a broker the log ends with its last whole batch: the one after it is being written.
+The directory is frozen meanwhile (`ViewingFileSystem`), so reading and planning do not see a broker's changes. Beside a
+running broker the log ends with its last whole batch: the next one is being written.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is to be opened: a partition directory, the log start in its log directory's checkpoint, and how the log
-    would be opened for writing, which is found out when it is asked for.
+    """A partition to open: its directory, the checkpointed log start, and `options_of`, which finds the options for
+    opening it for writing when they are needed.
     """
 
     fs: FileSystem
@@ -53,16 +53,16 @@ class Place:
     options_of: Callable[[], LoadOptions]
 
     def settled(self) -> LoadedLog:
-        """The log as a starting broker would have it before it recovers, worked out in memory."""
-        from seglog.log.loader import load_log  # looking at files alone never asks for it
+        """Returns the log as a starting broker would have it before it recovers, computed in memory."""
+        from seglog.log.loader import load_log  # plain reading never needs it
 
         return load_log(self.fs, self.directory, self.clock, replace(self.options_of(), writable=False))
 
 
 class ReadableLog:
-    """What `load_for_reading` hands to `Log`. Nothing on disk is changed through it.
+    """The result of `load_for_reading`, for `Log`; it changes nothing on disk.
 
-    `settled` says that a starting broker would serve other segments than those that lie there, and these are its.
+    `settled`: a starting broker would serve other segments than the files show, and these are the broker's.
     """
 
     settled = False
@@ -73,7 +73,7 @@ class ReadableLog:
 
     @cached_property
     def leader_epochs(self) -> LeaderEpochCache:
-        """The epochs of the checkpoint, cut to the log; none where it cannot be read."""
+        """The epochs of the checkpoint, cut to the log; none if it cannot be read."""
         epochs = LeaderEpochCache(OverlayFileSystem(self.fs), self._place.directory, tolerant=True)
         epochs.truncate_from_end(self.log_end_offset)
         epochs.truncate_from_start(self._place.log_start_offset)
@@ -100,7 +100,7 @@ class ReadableLog:
 
 
 class SettledLog(ReadableLog):
-    """A log that a starting broker would serve otherwise than it lies there."""
+    """A log of which a starting broker would serve other segments than the files show."""
 
     settled = True
 
@@ -116,9 +116,9 @@ class SettledLog(ReadableLog):
 
 
 def load_for_reading(place: Place) -> ReadableLog:
-    """Opens the partition; steps above. Through `place.fs` the directory should hold still (`ViewingFileSystem`).
+    """Opens the partition (steps above). `place.fs` should show the directory frozen (`ViewingFileSystem`).
 
-    NotALogError for a missing directory, UnsupportedError for a log of Kafka 0.7.
+    Raises NotALogError for a missing directory, UnsupportedError for a log of Kafka 0.7.
     """
     return reread(place.fs, place.directory, lambda: _load(place))
 
@@ -143,12 +143,10 @@ T = TypeVar("T")
 
 
 class ViewingFileSystem(ViewFileSystem):
-    """`below`, with every sub-directory of `log_directory` as it was at the first look; nothing in it can be changed.
+    """`below`, with every sub-directory of `log_directory` as it was at the first look, and read-only.
 
-    Each partition is taken as a view (`scan.view`) then. Files of the log directory itself are read as they are, before
-    the partitions.
-
-    A partition of which a file vanished that could not be held is looked at anew after the VanishedError.
+    The first look takes a view of each partition (`scan.view`). Files of the log directory itself are read as they are,
+    before the partitions. After a VanishedError (of a file that could not be held) the partition's view is taken anew.
     """
 
     def __init__(self, below: FileSystem, log_directory: Path) -> None:
@@ -178,7 +176,7 @@ class ViewingFileSystem(ViewFileSystem):
         return self._through(path.parent, lambda fs: fs.read_bytes(path, limit))
 
     def close(self) -> None:
-        """Gives all held files back; the next look is a new one."""
+        """Closes all held files; the next look takes new views."""
         with self._guard:
             for view in self._views.values():
                 view.close()
@@ -186,7 +184,7 @@ class ViewingFileSystem(ViewFileSystem):
 
     def _through(self, directory: Path, ask: Callable[[FileSystem], T]) -> T:
         try:
-            return ask(self._door(directory))
+            return ask(self._view_of(directory))
         except VanishedError:
             with self._guard:
                 view = self._views.pop(directory, None)
@@ -194,7 +192,7 @@ class ViewingFileSystem(ViewFileSystem):
                 view.close()
             raise
 
-    def _door(self, directory: Path) -> FileSystem:
+    def _view_of(self, directory: Path) -> FileSystem:
         known = self._views.get(directory)
         if known is not None:
             return known.fs
@@ -205,14 +203,14 @@ class ViewingFileSystem(ViewFileSystem):
                 try:
                     self._views[directory] = whole_view(self._below, directory)
                 except NotALogError:
-                    return self._below  # nothing there, or no directory
+                    return self._below  # missing, or no directory
             return self._views[directory].fs
 
 
 @contextmanager
 def viewed_copies(fs: FileSystem, directories: Sequence[Path]) -> Iterator[tuple[FileSystem, list[PartitionListing]]]:
-    """Copies of a partition as they are now, and the file system to read all of them through; a copy that is not there
-    has an empty listing. Raises OSError.
+    """Takes views of the copies of a partition; yields the file system that shows them and their listings. A missing
+    copy has an empty listing. Raises OSError.
     """
     listings = []
     with ExitStack() as stack:
@@ -228,8 +226,8 @@ def viewed_copies(fs: FileSystem, directories: Sequence[Path]) -> Iterator[tuple
 
 
 def whole_view(fs: FileSystem, directory: Path) -> PartitionView:
-    """The view of a partition; of one that is being written without the batch that is not whole yet, and without room
-    that was allocated for the next ones.
+    """Takes the view of a partition. Beside a running broker it ends with the last whole batch, without the one being
+    written or preallocated space.
     """
     view = PartitionView(fs, directory)
     if not view.live or not view.listing.segments:

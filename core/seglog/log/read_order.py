@@ -1,14 +1,14 @@
-"""Reading on through a log: every offset once, in the order of the files, also where offsets do not ascend.
+"""Reading on through a log: every offset once, in the order of the files, even if offsets do not ascend.
 
-A healthy log ascends, and a reader needs to know no more than where it stopped. After a block of batches was
-written twice, moved, or came from elsewhere, a reader that asks for the offset after the last one runs in circles or
-jumps over what is there (Kafka's consumer does both). So reading on goes by position, and:
+In a healthy log offsets ascend, and a reader only needs to know where it stopped. In a log with a block of batches that
+was written twice, moved, or copied from elsewhere, a reader that asks for the offset after the last one runs in circles
+or skips records (Kafka's consumer does both). So reading on goes by position, and:
 
-1. Each batch claims its range of offsets, in the order of the files. A record whose offset a batch before it has
-   claimed is passed over; every other one is given out, where it lies.
-2. As long as batches ascend, the highest offset is all that must be known. The first batch that does not ascend lets
-   the headers before it be read once more, to know the ranges exactly: 16 bytes a range from then on.
-3. The first such place of each segment is remembered (`Disorder`), to be reported to whoever reads.
+1. Each batch claims its range of offsets, in the order of the files. A record whose offset an earlier batch has claimed
+   is skipped; every other one is returned, in its place.
+2. While batches ascend, the highest offset is all that must be known. At the first batch that does not ascend, the
+   headers before it are read once more to learn the exact ranges: 16 bytes a range from then on.
+3. The first such place of each segment is remembered (`Disorder`) and reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Decode = Callable[[np.ndarray], Iterator[Records]]
 
 @dataclass(slots=True)
 class Disorder:
-    """Where the batches of a segment cease to ascend: `offset` follows on `reached`, at byte `position`.
+    """The place where a segment's batches stop ascending: at byte `position`, `offset` follows `reached`.
 
     `passed` counts the batches whose offsets had all been read before.
     """
@@ -47,27 +47,27 @@ class Disorder:
 
     @property
     def fault(self) -> str:
-        """The same without the place."""
-        passed = f"; {self.passed} batches with offsets that were read before are passed over" if self.passed else ""
+        """The sentence without the place."""
+        passed = f"; {self.passed} batches with offsets that were read before are skipped" if self.passed else ""
         return f"offset {self.offset} comes after {self.reached}{passed}"
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What of a table of batches is news: those of `whole` (bool, one a batch), and in `parts` these ranges of some."""
+class NewOffsets:
+    """The new offsets in a table of batches: all of the `whole` ones (bool, one a batch), and ranges of the `parts`."""
 
     whole: np.ndarray
     parts: dict[int, list[tuple[int, int]]]
 
     @property
     def shown(self) -> np.ndarray:
-        """Which batches (bool) hold anything new."""
+        """Which batches (bool) hold any new offset."""
         shown = self.whole.copy()
         shown[list(self.parts)] = True
         return shown
 
     def of(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """The records of `rows` (layout.RECORD) that are new; their batch `i` is number `numbers[i]` of the table."""
+        """Returns the new records of `rows` (layout.RECORD); their batch `i` is number `numbers[i]` of the table."""
         if not self.parts or not len(rows):
             return rows
         kept, owner = np.ones(len(rows), dtype=bool), numbers[rows["batch"]]
@@ -79,43 +79,40 @@ class News:
 
 
 class SeenOffsets:
-    """The offsets that batches have claimed. `earlier` gives the (first, last) columns of all that were taken before,
-    up to a byte position of the file that is being read.
-
-    Nothing below `start` is news.
+    """The offsets claimed so far. `earlier` yields the (first, last) columns of all batches before a byte position of
+    the current file. Offsets below `start` are never new.
     """
 
     def __init__(self, start: int, earlier: Callable[[int], Ranges] | None) -> None:
         self.end = start - 1  # the highest offset claimed
         self.disorders: dict[Path, Disorder] = {}
         self._start, self._earlier = start, earlier
-        self._starts: array[int] | None = None  # of the ranges, when they must be known
+        self._starts: array[int] | None = None  # of the ranges, once they are needed
         self._ends: array[int] = array("q")
 
-    def take(self, batches: np.ndarray, decode: Decode, path: Path) -> News | None:
-        """Lets `batches` (layout.BATCH) claim their offsets; None when all of them are news."""
+    def take(self, batches: np.ndarray, decode: Decode, path: Path) -> NewOffsets | None:
+        """Lets `batches` (layout.BATCH) claim their offsets; returns the new ones, None if all are new."""
         if not len(batches):
             return None
         last = batches["last_offset"]
         ascending = bool((batches["base_offset"][1:] > last[:-1]).all())
-        # the first batch of a read may begin below the offset that was asked for
+        # the first batch of a read may begin below the wanted offset
         begins = int(batches["base_offset"][0]) > self.end or self.end < self._start
         if ascending and begins:
-            self._claim_all(batches, decode)
+            if self._starts is not None:
+                for low, high in zip(_first_offsets(batches, decode).tolist(), last.tolist(), strict=True):
+                    self._claim(low, high)
             self.end = max(self.end, int(last[-1]))
             return None
         return self._sort_out(batches, _first_offsets(batches, decode), path)
 
-    def _claim_all(self, batches: np.ndarray, decode: Decode) -> None:
-        if self._starts is not None:
-            first = _first_offsets(batches, decode)
-            for low, high in zip(first.tolist(), batches["last_offset"].tolist(), strict=True):
-                self._claim(low, high)
-
-    def _sort_out(self, batches: np.ndarray, first: np.ndarray, path: Path) -> News:
-        """Rules 1 to 3, batch by batch."""
+    def _sort_out(self, batches: np.ndarray, first: np.ndarray, path: Path) -> NewOffsets:
+        """Applies rules 1 to 3, batch by batch."""
         if self._starts is None:
-            self._recollect(int(batches["position"][0]))
+            self._starts, self._ends = array("q"), array("q")
+            for lows, highs in self._earlier(int(batches["position"][0])) if self._earlier is not None else ():
+                for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+                    self._claim(low, high)
         whole, parts = np.zeros(len(batches), dtype=bool), {}
         for i, (low, high) in enumerate(zip(first.tolist(), batches["last_offset"].tolist(), strict=True)):
             if low <= self.end and self.end >= self._start:
@@ -130,16 +127,10 @@ class SeenOffsets:
                 self.disorders[path].passed += 1
             self._claim(low, high)
             self.end = max(self.end, high)
-        return News(whole, parts)
-
-    def _recollect(self, position: int) -> None:
-        self._starts, self._ends = array("q"), array("q")
-        for first, last in self._earlier(position) if self._earlier is not None else ():
-            for low, high in zip(first.tolist(), last.tolist(), strict=True):
-                self._claim(low, high)
+        return NewOffsets(whole, parts)
 
     def _claim(self, low: int, high: int) -> None:
-        """Joins [low, high] with the ranges that it meets."""
+        """Adds [low, high], joined with the ranges that it touches."""
         starts, ends = self._starts, self._ends
         assert starts is not None
         if high < low:
@@ -150,7 +141,7 @@ class SeenOffsets:
         starts[i:j], ends[i:j] = array("q", [low]), array("q", [high])
 
     def _left_of(self, low: int, high: int) -> list[tuple[int, int]]:
-        """The parts of [low, high] that no range holds."""
+        """Returns the parts of [low, high] that no range holds."""
         starts, ends = self._starts, self._ends
         assert starts is not None
         left = []
@@ -162,12 +153,12 @@ class SeenOffsets:
 
 
 def claimed_ranges(batches: np.ndarray, decode: Decode) -> tuple[np.ndarray, np.ndarray]:
-    """(first, last) offset of each batch, for `SeenOffsets`."""
+    """Returns the columns (first, last) of the batches' offsets, for `SeenOffsets`."""
     return _first_offsets(batches, decode), batches["last_offset"].copy()
 
 
 def _first_offsets(batches: np.ndarray, decode: Decode) -> np.ndarray:
-    """The first offset of each batch; only its contents tell that of a compressed wrapper of magic 0 and 1."""
+    """Returns the first offset of each batch; a compressed wrapper of magic 0 or 1 must be decoded for it."""
     first: np.ndarray = batches["base_offset"].copy()
     for i in np.flatnonzero((batches["magic"] < 2) & (batches["attributes"] & layout.CODEC_MASK != 0)).tolist():
         offsets = [int(part.rows["offset"].min()) for part in decode(batches[i : i + 1]) if len(part)]

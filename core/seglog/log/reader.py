@@ -1,21 +1,21 @@
-"""Reading a log: one fetch by offset, or on from an offset to where the log is readable now.
+"""Reading a log: one fetch by offset, or everything from an offset to the end of the log as it is readable now.
 
-Kafka: LocalLog.read, LogSegment.read, FetchDataInfo, and the consumer that polls, its side of read_committed.
+Kafka: LocalLog.read, LogSegment.read, FetchDataInfo, and the polling consumer's side of read_committed.
 
-1. The offset must lie in [log start, log end]; the isolation gives the limit after which nothing is shown.
-2. The floor segment's index gives a place to begin; from there the batch that holds the wanted offset, or the
-   next one, is found. Where compaction left none, the next segment is asked.
-3. The answer is a span of that one segment's file: at most `max_bytes`, but with `min_one_message` the whole
-   first batch; it ends at the limit, and may end inside a batch.
-4. For read_committed the aborted transactions that reach into the span are named; the reader drops their
+1. The offset must lie in [log start, log end]; the isolation sets the limit, from which on nothing is shown.
+2. The floor segment's index gives a position to begin at. From there find the batch that holds the wanted offset, or
+   the next one; if compaction left none, try the next segment.
+3. The answer is a span of that one segment's file: at most `max_bytes`, but with `min_one_message` at least the whole
+   first batch. It ends at the limit, and may end inside a batch.
+4. For read_committed the answer names the aborted transactions that reach into the span; the reader drops their
    batches.
-5. Where damage may hold the wanted offset, the fetch fails with its place; damage before it is passed over.
+5. If damage may hold the wanted offset, the fetch fails with its position; damage before it is skipped.
 
-Reading on goes by position, not by offset (`read_order` says why). Damage is never taken for the end of a log: where
-good batches follow, or bytes that no crash leaves, reading ends with an error that names the place.
+Reading on goes by position, not by offset (see `read_order`). Damage never counts as the end of a log: if good batches
+follow, or bytes that no crash leaves, reading ends with an error that names the position.
 
-Readers never block the writer: they work on the log's `view` (`LogView`). Where a file is gone because segments were
-replaced or deleted since, the newer view does without it.
+Readers never block the writer: they work on the log's `view` (`LogView`). If a file is gone because segments were
+replaced or deleted since, they continue on the newer view.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from seglog.format.control import ControlRecordError, parse_control_type
 from seglog.format.decoder import scan_batches
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.read_order import Disorder, Ranges, SeenOffsets, claimed_ranges
-from seglog.log.segment import LogSegment
 from seglog.log.segments import LogView, collect_aborted
 from seglog.log.unreadable import Unreadable, no_batch, unreadable_at
 from seglog.model import ControlType, Isolation, Record, member
@@ -52,11 +51,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, repr=False)
 class FetchResult:
-    """`size` bytes at `position` of a segment's file, for a reader who asked `view` for `offset`.
+    """`size` bytes at `position` of a segment's file: the answer to a read of `offset` from `view`.
 
     The span may begin with records below `offset` and end inside a batch. `first_batch_incomplete`: not even the first
-    batch fits. `aborted_transactions` is empty unless the read was read_committed. `file` stays readable for as long as
-    the result is kept, whatever becomes of the segment; it is None when there is nothing.
+    batch fits. `aborted_transactions` is empty unless the read was read_committed. `file` stays readable while the
+    result is kept, whatever happens to the segment; it is None if there is nothing to read.
     """
 
     view: LogView
@@ -75,22 +74,22 @@ class FetchResult:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset that could be read then."""
+        """The first offset that could be read then."""
         return self.view.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Offset that the next record was to get."""
+        """The offset that the next record would get then."""
         return self.view.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """First offset that was not replicated."""
+        """The first offset that was not replicated then."""
         return self.view.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of the earliest transaction that was open, at most the high watermark."""
+        """The first offset of the earliest transaction open then, at most the high watermark."""
         return self.view.last_stable_offset
 
     @cached_property
@@ -110,7 +109,7 @@ class FetchResult:
         return np.concatenate(found) if found else np.zeros(0, dtype=layout.BATCH)
 
     def _chunks(self) -> Iterator[Chunk]:
-        """The span in chunks: all of it at once, unless it is too large to be held."""
+        """Yields the span in chunks: a single one, unless it is too large to be held."""
         if self.file is None or self.size == 0:
             return
         if self.size > HELD_BYTES:
@@ -119,10 +118,10 @@ class FetchResult:
             yield Chunk(self.file.path, self.position, self.data, self.batches, self.file)
 
     def columns(self, seen: SeenOffsets | None = None) -> Iterator[Records]:
-        """The records that this reader is to see, as columns: from `offset` on, without control records.
+        """Yields the records visible to this reader as columns: from `offset` on, without control records.
 
-        Each offset comes once, in the order of the file; with `seen` none that it has seen. After the records before it
-        raises CorruptRecordError for a wrong checksum and InvalidRecordError for a batch that cannot be decoded.
+        Each offset comes once, in the order of the file; with `seen` none that it has seen. Raises CorruptRecordError
+        for a wrong checksum and InvalidRecordError for a batch that cannot be decoded, after the records before it.
         """
         seen = SeenOffsets(self.offset, self.ranges_before) if seen is None else seen
         aborted = _AbortedBatches(self.aborted_transactions)
@@ -137,18 +136,18 @@ class FetchResult:
                 raise CorruptRecordError(chunk.path, "the checksum is wrong", int(row["position"]), first, last)
 
     def _decoded(self, chunk: Chunk, seen: SeenOffsets, aborted: _AbortedBatches) -> Iterator[Records]:
-        """The records of a chunk of good batches that are to be seen: of one that cannot be decoded what is before."""
+        """Yields the visible records of a chunk of good batches, up to one that cannot be decoded."""
         visible = self._visible(chunk, aborted)
-        news = seen.take(chunk.batches, chunk.records, chunk.path)
-        if news is not None:
-            visible &= news.shown
+        new = seen.take(chunk.batches, chunk.records, chunk.path)
+        if new is not None:
+            visible &= new.shown
         numbers = np.flatnonzero(visible)
         for part in chunk.records(chunk.batches[visible]):
             rows, failed = part.rows, np.flatnonzero(part.status)
             if len(failed):
                 rows = rows[rows["batch"] <= failed[0]]
-            if news is not None:
-                rows = news.of(rows, numbers[part.first_batch :])
+            if new is not None:
+                rows = new.of(rows, numbers[part.first_batch :])
             elif len(rows) and int(rows["offset"][0]) < self.offset:
                 rows = rows[rows["offset"] >= self.offset]
             yield replace(part, rows=rows)
@@ -159,7 +158,7 @@ class FetchResult:
                 raise InvalidRecordError(chunk.path, reason, int(row["position"]), first, last)
 
     def ranges_before(self, position: int) -> Ranges:
-        """The offsets of the span's batches before byte `position`, for `SeenOffsets`."""
+        """Yields the offsets of the span's batches before byte `position`, for `SeenOffsets`."""
         for chunk in self._chunks():
             before = chunk.batches[chunk.batches["position"] < position]
             if not len(before):
@@ -167,14 +166,14 @@ class FetchResult:
             yield claimed_ranges(before, chunk.records)
 
     def records(self) -> Iterator[Record]:
-        """The same one by one."""
+        """Yields the same records one by one."""
         return chain.from_iterable(self.columns())
 
     @property
     def next_offset(self) -> int:
-        """Where to read on: after the last whole batch of the span; `offset` itself when there is none.
+        """The offset to read on from: after the last whole batch of the span, or `offset` if there is none.
 
-        Always above `offset` otherwise: where the last batch ends below it, after the highest.
+        Otherwise always above `offset`: if the last batch ends below it, after the highest one.
         """
         if not len(self.batches):
             return self.offset
@@ -183,11 +182,11 @@ class FetchResult:
 
     @property
     def end_position(self) -> int:
-        """Byte position after the last whole batch."""
+        """The byte position after the last whole batch."""
         return int(self.batches["position"][-1] + self.batches["size"][-1]) if len(self.batches) else self.position
 
     def _visible(self, chunk: Chunk, aborted: _AbortedBatches) -> np.ndarray:
-        """Which batches hold records for this reader (bool): no control batches, none of an aborted transaction."""
+        """Returns which batches hold records for this reader (bool): neither control batches nor aborted ones."""
         batches = chunk.batches
         v2 = batches["magic"] >= 2
         control = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
@@ -198,14 +197,14 @@ class FetchResult:
 
 
 class _AbortedBatches:
-    """Finds out which batches belong to aborted transactions, as a consumer does (specification §9.2)."""
+    """Finds the batches of aborted transactions, as a consumer does (specification §9.2)."""
 
     def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
         self._waiting = sorted(transactions, key=lambda entry: entry.first_offset, reverse=True)
         self._producers: set[int] = set()
 
     def among(self, chunk: Chunk, control: np.ndarray) -> np.ndarray:
-        """Which of the next batches do (bool); `control` says which are control batches."""
+        """Returns which of the next batches are aborted (bool); `control` marks the control batches."""
         batches, waiting, producers = chunk.batches, self._waiting, self._producers
         dropped = np.zeros(len(batches), dtype=bool)
         for i in np.flatnonzero((batches["magic"] >= 2) & (batches["producer_id"] >= 0)).tolist():
@@ -222,7 +221,7 @@ class _AbortedBatches:
 
 
 def _is_abort(chunk: Chunk, batch: np.ndarray) -> bool:
-    """Whether a control batch holds an ABORT marker: one that the cleaner emptied, or that is broken, does not."""
+    """True if a control batch holds an ABORT marker, which one emptied by the cleaner or a broken one does not."""
     for part in chunk.records(batch):
         if len(part):
             with suppress(ControlRecordError):
@@ -244,7 +243,7 @@ def fetch(
 ) -> FetchResult:
     """Reads from `offset` on (specification §9.1). `isolation` of None reads to the log end, as a replica does.
 
-    Raises OffsetOutOfRangeError outside [log start, log end], CorruptRecordError where damage may hold `offset`.
+    Raises OffsetOutOfRangeError outside [log start, log end], CorruptRecordError if damage may hold `offset`.
     """
     index = view.first_segment(offset)
     limit = view.limit(isolation)
@@ -257,9 +256,9 @@ def fetch(
 
 
 def fetch_on(view: LogView, last: FetchResult, limit: int, max_bytes: int) -> FetchResult:
-    """What follows on `last` in the order of the files, below the offset `limit`; empty at the end.
+    """Reads the span that follows `last` in the order of the files, below the offset `limit`; empty at the end.
 
-    CorruptRecordError where the next bytes are not a whole batch. FileNotFoundError when the segment is gone.
+    Raises CorruptRecordError if the next bytes are not a whole batch, FileNotFoundError if the segment is gone.
     """
     index, position = view.floor(last.segment_base_offset), last.end_position
     if index < 0 or view.segments[index].base_offset != last.segment_base_offset:
@@ -273,7 +272,7 @@ def fetch_on(view: LogView, last: FetchResult, limit: int, max_bytes: int) -> Fe
 
 
 def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResult, max_bytes: int) -> FetchResult:
-    """The span of segment `index` from the batch at byte `position` on, for the reader of `last`."""
+    """Reads the span of segment `index` from the batch at byte `position` on, for the reader of `last`."""
     segment = view.segments[index]
     file = segment.fs.open(segment.path, "r")
     head = file.read_at(position, layout.LOG_OVERHEAD)
@@ -293,7 +292,7 @@ def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResu
 
 
 def unreadable_end(view: LogView) -> Unreadable | None:
-    """What follows on the log end in its last file: nothing, in a log that was closed or is open for writing."""
+    """Returns the bytes after the log end in the last file; None for a log that was closed or is open for writing."""
     if not view.trailing_bytes:
         return None
     end = view.active_size + view.trailing_bytes
@@ -301,7 +300,7 @@ def unreadable_end(view: LogView) -> Unreadable | None:
 
 
 def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position: int) -> Ranges:
-    """The offsets of all batches from where `start` begins to byte `position` of `end`, for `SeenOffsets`."""
+    """Yields the offsets of all batches from the start of `start` to byte `position` of `end`, for `SeenOffsets`."""
     first, last = view.floor(start.segment_base_offset), view.floor(end.segment_base_offset)
     for index in range(max(first, 0), last + 1):
         begin = start.position if index == first else 0
@@ -311,9 +310,9 @@ def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position:
 
 
 def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | None:
-    """(position, size) of the batch that holds `offset`, or of the next one; None when the segment has neither.
+    """Returns (position, size) of the batch that holds `offset`, or of the next one; None if the segment has neither.
 
-    CorruptRecordError where damage may hold the offset.
+    Raises CorruptRecordError if damage may hold the offset.
     """
     segment, size = view.segments[index], view.size_of(index)
     start = view.search_start(index, offset)
@@ -324,7 +323,8 @@ def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | Non
             return found.position, found.size
         if scan.end is None or scan.end.reason is EndReason.COMPLETE:
             return None
-        hidden = unreadable_at(segment, scan.end.position, size, _offset_reached(segment, start, scan.end.position))
+        ends = (int(chunk.batches["last_offset"].max()) + 1 for chunk in segment.scan(start, scan.end.position))
+        hidden = unreadable_at(segment, scan.end.position, size, max(ends, default=segment.base_offset))
         if hidden is None:
             return None
         if hidden.following is None or int(hidden.following["base_offset"]) > offset:
@@ -332,14 +332,8 @@ def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | Non
         start = int(hidden.following["position"])
 
 
-def _offset_reached(segment: LogSegment, start: int, end: int) -> int:
-    """The offset after the batches between two byte positions."""
-    reached = (int(chunk.batches["last_offset"].max()) + 1 for chunk in segment.scan(start, end))
-    return max(reached, default=segment.base_offset)
-
-
 def _limit_position(view: LogView, index: int, limit: int) -> int:
-    """Where in segment `index` the limit lies: everything before it may be shown."""
+    """Returns the byte position of the limit in segment `index`: everything before it may be shown."""
     at = len(view.segments) - 1 if limit >= view.log_end_offset else view.floor(limit)
     if index < at or limit >= view.log_end_offset:
         return view.size_of(index)
@@ -347,7 +341,7 @@ def _limit_position(view: LogView, index: int, limit: int) -> int:
         return 0
     segment, size = view.segments[index], view.size_of(index)
     found = find_batch(segment.scan(view.search_start(index, limit), size, chunk_bytes=_LOOK_BYTES), limit)
-    # with none, every batch lies below the limit, or damage comes before it: reading on meets that first
+    # with none, every batch lies below the limit, or damage comes first: then reading on finds the damage
     return size if found is None else found.position
 
 
@@ -374,7 +368,7 @@ def _span(
 def _aborted_transactions(
     view: LogView, index: int, offset: int, position: int, size: int
 ) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions that reach into the span; their entries may lie in later segments."""
+    """Returns the aborted transactions that reach into the span; their entries may lie in later segments."""
     upper = view.segments[index].offset_index.upper_bound_offset(position, size)
     if upper is None:
         following = view.segments[index + 1 : index + 2]
@@ -411,14 +405,14 @@ def _size(max_bytes: int) -> int:
 
 
 class Viewed(Protocol):
-    """What of a log is needed here: its state, which a writer may replace at any time."""
+    """A log with a state that a writer may replace at any time."""
 
     @property
     def view(self) -> LogView: ...
 
 
 class LogReader:
-    """Reads one log. `disorders` are the places, one a segment, where what was read so far does not ascend."""
+    """Reads one log. `disorders` are the places, one a segment, where the offsets read so far do not ascend."""
 
     def __init__(self, log: Viewed) -> None:
         self._log = log
@@ -427,7 +421,7 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, isolation: Isolation | str | None, min_one_message: bool = True
     ) -> FetchResult:
-        """One fetch; OffsetOutOfRangeError with the valid range, CorruptRecordError where damage may hold `offset`."""
+        """Reads one span. Raises OffsetOutOfRangeError, CorruptRecordError if damage may hold `offset`."""
         offset, max_bytes = integer("offset", offset), _size(max_bytes)
         level = None if isolation is None else member(Isolation, isolation)
         while True:
@@ -441,17 +435,17 @@ class LogReader:
                     raise
 
     def unreadable_end(self) -> Unreadable | None:
-        """Bytes after the log end that are not a batch: a torn end, or damage."""
+        """Returns the bytes after the log end that are not a batch: a torn end, or damage."""
         return unreadable_end(self._log.view)
 
     def _require_end(self, view: LogView) -> None:
-        """CorruptRecordError where the log ends because of damage, not because nothing more was written."""
+        """Raises CorruptRecordError if the log ends because of damage, not because nothing more was written."""
         found = unreadable_end(view)
         if found is not None and not found.is_torn_end:
             raise found.error()
 
     def columns(self, offset: int | None, isolation: Isolation | str | None, max_bytes: int) -> Iterator[Records]:
-        """Everything from `offset` (default: log start) on that is readable now, a span of `max_bytes` at a time."""
+        """Yields the records from `offset` (default: log start) on that are readable now, `max_bytes` at a time."""
         level = None if isolation is None else member(Isolation, isolation)
         start = self._log.view.log_start_offset if offset is None else integer("offset", offset)
         return self._columns(start, level, _size(max_bytes))
@@ -463,8 +457,11 @@ class LogReader:
         seen = SeenOffsets(offset, lambda position: ranges_before(view, first, fetched, position))
         while fetched.size:
             yield from fetched.columns(seen)
-            self._note(seen)
-            self._require_open()
+            for path, disorder in seen.disorders.items():
+                if path not in self.disorders:
+                    _logger.warning("%s: position %d: offsets do not ascend", path, disorder.position)
+                self.disorders[path] = disorder
+            _ = self._log.view  # RefusedError if the log was closed meanwhile: its files are not opened again
             try:
                 fetched = fetch_on(view, fetched, limit, max_bytes)
             except FileNotFoundError:
@@ -478,13 +475,3 @@ class LogReader:
                 first = fetched = self.read(following, max_bytes, isolation)
         if limit >= view.log_end_offset:
             self._require_end(view)
-
-    def _require_open(self) -> None:
-        """RefusedError where the log was closed since: its files are not opened again."""
-        _ = self._log.view
-
-    def _note(self, seen: SeenOffsets) -> None:
-        for path, disorder in seen.disorders.items():
-            if path not in self.disorders:
-                _logger.warning("%s: position %d: offsets do not ascend", path, disorder.position)
-            self.disorders[path] = disorder

@@ -1,18 +1,18 @@
-"""Retention: which of the oldest segments go, and why each of the others stays (Kafka: UnifiedLog.deleteOldSegments).
+"""Retention: which of the oldest segments are deleted, and why the others stay (Kafka: UnifiedLog.deleteOldSegments).
 
-Three rules in Kafka's order, each going on where the one before it stopped, oldest segment first, up to the first
+Three rules in Kafka's order, each continuing where the previous one stopped, oldest segment first, up to the first
 segment that does not qualify (specification §11.2):
 
-1. log start: the next segment begins at or below the log start offset.
-2. size: without the segment the log still holds `retention.bytes`.
-3. time: the segment's largest timestamp (its modification time where it has none) is older than `retention.ms`.
+1. Log start: the next segment begins at or below the log start offset.
+2. Size: without the segment the log still holds `retention.bytes`.
+3. Time: the segment's largest timestamp (its modification time if it has none) is older than `retention.ms`.
 
-Rules 2 and 3 need `delete` in the cleanup policy. Nothing above the high watermark goes, nor an empty last segment.
-When all segments go, the log is rolled first, so that its end stays. Applying renames to `.deleted` and moves the log
-start; the files themselves are removed `file.delete.delay.ms` later, by `remove_deleted`.
+Rules 2 and 3 need `delete` in the cleanup policy. Nothing above the high watermark is deleted, nor an empty last
+segment. If all segments are deleted, the log is rolled first, so that its end stays. Applying a plan renames files to
+`.deleted` and moves the log start; `remove_deleted` removes the files `file.delete.delay.ms` later.
 
-`plan_freeing` is what Kafka does not have: whole oldest closed segments of several logs, oldest records first, until a
-wanted number of bytes is free.
+`plan_freeing` does not exist in Kafka: it takes whole oldest closed segments of several logs, oldest records first,
+until a wanted number of bytes is free.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offse
 
 
 class RetentionRule(Enum):
-    """Why a segment goes."""
+    """The rule by which a segment is deleted."""
 
     LOG_START = "log-start"
     SIZE = "size"
@@ -46,12 +46,12 @@ class RetentionRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentVerdict:
-    """What becomes of one segment, and why. Sizes in bytes (of the `.log`), times in epoch milliseconds.
+    """The decision on one segment, and its reason. Sizes in bytes (of the `.log`), times in epoch milliseconds.
 
-    `next_offset` is the next segment's base, or the log end. `largest_timestamp` is the modification time when
-    `from_modified`. Of a kept segment `deletable_ms` says when time lets it go, None if never. `in_future`: its
-    largest timestamp, that of the batch that ends at `blocking_offset`, is later than now; what comes after it stays.
-    `disk_bytes` are what its files, indexes too, take on the disk, where that was asked for (`plan_freeing`).
+    `next_offset` is the next segment's base, or the log end. `largest_timestamp` is the modification time if
+    `from_modified`. `deletable_ms` is the time at which the time rule deletes a kept segment, None if never.
+    `in_future`: its largest timestamp, in the batch that ends at `blocking_offset`, is later than now, so later
+    segments stay. `disk_bytes` is the disk space of all its files, set by `plan_freeing` only.
     """
 
     base_offset: int
@@ -69,13 +69,13 @@ class SegmentVerdict:
 
     @property
     def removed(self) -> bool:
-        """Whether it goes."""
+        """True if the segment is deleted."""
         return self.rule is not None
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What retention does to one log now. Made by `plan_retention` or `plan_freeing`, applied by `apply_retention`."""
+    """The effect of retention on one log. Made by `plan_retention` or `plan_freeing`, applied by `apply_retention`."""
 
     topic_partition: TopicPartition
     now_ms: int
@@ -88,29 +88,29 @@ class RetentionPlan:
 
     @property
     def removed(self) -> tuple[SegmentVerdict, ...]:
-        """The segments that go, oldest first."""
+        """The segments to delete, oldest first."""
         return tuple(segment for segment in self.segments if segment.removed)
 
     @property
     def removed_bytes(self) -> int:
-        """Bytes of their `.log` files."""
+        """The bytes of their `.log` files."""
         return sum(segment.size for segment in self.removed)
 
     @property
     def freed_bytes(self) -> int:
-        """Bytes on the disk that become free, as far as was asked for."""
+        """The disk space that becomes free, as far as it was asked for."""
         return sum(segment.disk_bytes for segment in self.removed)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing goes."""
+        """True if nothing is deleted."""
         return not self.removed
 
 
 def plan_retention(log: Log, now_ms: int, high_watermark: int | None = None) -> RetentionPlan:
-    """What a broker would delete from `log` at `now_ms` under the log's own configuration; changes nothing.
+    """Plans what a broker would delete from `log` at `now_ms` under the log's own configuration; changes nothing.
 
-    `high_watermark` is a broker's, when it may be below the log's own.
+    `high_watermark` is a broker's, if it may be below the log's own.
     """
     judge = _Judge(log, now_ms, log.high_watermark if high_watermark is None else high_watermark)
     gone = judge.advance(0, RetentionRule.LOG_START)
@@ -126,11 +126,11 @@ def plan_freeing(
     now_ms: int,
     high_watermarks: Mapping[TopicPartition, int] | None = None,
 ) -> list[RetentionPlan]:
-    """Which oldest closed segments may go so that at least `wanted_bytes` become free; of all logs the oldest first.
+    """Plans to delete the oldest closed segments of all logs until at least `wanted_bytes` are free.
 
-    Logs without `delete` in their policy lose nothing, nor do those of tiered topics. The plans free less when there is
-    no more: compare `freed_bytes`. Counted are the blocks on the disk, those of indexes too. `high_watermarks` are a
-    broker's, perhaps below the logs'.
+    Logs without `delete` in their policy lose nothing, nor do those of tiered topics. The plans may free less: compare
+    `freed_bytes`, which counts disk blocks, including those of indexes. `high_watermarks` are a broker's, perhaps below
+    the logs'.
     """
     known = {} if high_watermarks is None else high_watermarks
     judges = [_Judge(log, now_ms, known.get(log.topic_partition, log.high_watermark)) for log in logs]
@@ -150,9 +150,9 @@ def plan_freeing(
 
 
 def _offer(queue: list[tuple[int, int]], number: int, judge: _Judge, index: int) -> None:
-    """Puts a log's next segment into the queue, if it may go."""
+    """Puts a log's next segment into the queue, if it may be deleted."""
     config = judge.log.config
-    # What goes moves the log start, below which a broker deletes in the tier, too.
+    # Deleting moves the log start, and a broker deletes below it in the tier, too.
     may_go = config.delete and not config.remote_storage_enable
     if may_go and index < len(judge.segments) - 1 and not judge.guard(index):
         heapq.heappush(queue, (judge.segments[index].largest_timestamp(), number))
@@ -161,7 +161,7 @@ def _offer(queue: list[tuple[int, int]], number: int, judge: _Judge, index: int)
 def apply_retention(log: Log, plan: RetentionPlan) -> list[Path]:
     """Renames the plan's segments to `.deleted` and moves the log start; returns the files to remove later.
 
-    RefusedError when the log is no longer the one that was planned for.
+    Raises RefusedError if the log has changed since the plan was made.
     """
     segments = log.segments.snapshot()
     planned = [(verdict.base_offset, verdict.size) for verdict in plan.segments]
@@ -172,14 +172,14 @@ def apply_retention(log: Log, plan: RetentionPlan) -> list[Path]:
 
 
 def remove_deleted(fs: FileSystem, paths: Sequence[Path]) -> None:
-    """Removes `.deleted` files, those that are still there."""
+    """Removes those `.deleted` files that still exist."""
     for path in paths:
         if fs.status(path) is not None:
             fs.remove(path)
 
 
 class _Judge:
-    """The rules over the segments of one log, with what each of them said."""
+    """Applies the rules to the segments of one log and keeps their reasons."""
 
     def __init__(self, log: Log, now_ms: int, high_watermark: int) -> None:
         self.log, self.now_ms = log, now_ms
@@ -194,7 +194,7 @@ class _Judge:
     # --- rules
 
     def advance(self, gone: int, rule: RetentionRule) -> int:
-        """Lets `rule` go on after the first `gone` segments; returns how many are gone then."""
+        """Applies `rule` from segment `gone` on; returns the number of segments to delete so far."""
         if rule is RetentionRule.SIZE:
             self._excess = sum(s.size for s in self.segments[gone:]) - self.config.retention_bytes
             if self.config.retention_bytes < 0 or self._excess < 0:
@@ -208,7 +208,7 @@ class _Judge:
         return gone
 
     def take_room(self, index: int) -> int:
-        """Notes, and returns, what the files of a segment take on the disk."""
+        """Records and returns the disk space of a segment's files."""
         segment = self.segments[index]
         paths = (segment.path, segment.offset_index.path, segment.time_index.path, segment.transaction_index.path)
         found = (self.log.fs.status(path) for path in paths)
@@ -216,12 +216,12 @@ class _Judge:
         return self._rooms[index]
 
     def free(self, count: int, wanted_bytes: int) -> None:
-        """Notes that the first `count` segments go to make room."""
+        """Records that the first `count` segments are deleted to make room."""
         self._freeing = True
         self._rules = [(RetentionRule.FREE, f"one of the oldest segments, to free {wanted_bytes} bytes")] * count
 
     def guard(self, index: int) -> str:
-        """Why no rule at all may delete this segment; empty when one may."""
+        """Returns why no rule may delete this segment, or ""."""
         upper = self.upper(index)
         if self.high_watermark < upper:
             return f"holds offsets that are not replicated: the high watermark is {self.high_watermark}"
@@ -230,7 +230,7 @@ class _Judge:
         return ""
 
     def upper(self, index: int) -> int:
-        """First offset after a segment."""
+        """Returns the first offset after a segment."""
         following = index + 1
         return self.segments[following].base_offset if following < len(self.segments) else self.log.log_end_offset
 
@@ -283,7 +283,8 @@ class _Judge:
             from_modified=not has_timestamp,
             rule=self._rules[index][0] if index < gone else None,
             reason=self._rules[index][1] if index < gone else self._why_kept(index, gone),
-            deletable_ms=self._deletable_ms(newest),
+            # the time rule reaches a segment only when every earlier one is old enough, too
+            deletable_ms=None if newest is None or not self._by_time else newest + self.config.retention_ms + 1,
             in_future=future,
             blocking_offset=segment.offset_of_max_timestamp if future and has_timestamp else None,
             disk_bytes=self._rooms.get(index, 0),
@@ -292,10 +293,6 @@ class _Judge:
     @property
     def _by_time(self) -> bool:
         return self.config.delete and self.config.retention_ms >= 0 and not self.config.remote_storage_enable
-
-    def _deletable_ms(self, newest: int | None) -> int | None:
-        """When the time rule reaches past this segment: every one before it must be old enough too."""
-        return None if newest is None or not self._by_time else newest + self.config.retention_ms + 1
 
     def _why_kept(self, index: int, gone: int) -> str:
         guard = self.guard(index)

@@ -1,29 +1,30 @@
 """One segment: a `.log` file and its three indexes (Kafka: LogSegment).
 
-`size` is where the last whole batch ends and the next one goes. After it a file may hold trailing bytes (a torn tail
-that a clean start does not look for): they stay as they are until the first append cuts them off, because a batch
-that is written after them could never be read (specification §15, gap 22).
+`size` is the end of the last whole batch, where the next one goes. After it a file may hold trailing bytes (a torn tail
+that a clean start does not look for). They stay until the first append cuts them off, because a batch written after
+them could never be read (specification §15, gap 22).
 
 Recovery of a segment (specification §5.4):
 
 1. Empty the three indexes.
-2. Walk the batches; the first one whose framing or checksum is wrong ends the walk.
+2. Walk the batches, up to the first one with wrong framing or a wrong checksum.
 3. Give each batch to the index rule, the leader epochs and the producers; aborted transactions go to their index.
 4. Cut the file after the last good batch, and close the indexes as a roll would.
 
-A broker fails to start when a rebuilt index outgrows `segment.index.bytes`; here it grows, and the next append rolls.
+A broker fails to start if a rebuilt index outgrows `segment.index.bytes`; here it grows, and the next append rolls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
+from seglog.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
@@ -38,7 +39,6 @@ from seglog.log.indexes import (
 )
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
-from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentScan, believed_batch, find_batch
 from seglog.storage.filesystem import File, FileSystem
@@ -50,8 +50,24 @@ DEFAULT_INDEX_INTERVAL_BYTES = 4096
 _SEARCH_CHUNK_BYTES = 64 << 10
 
 
+class OffsetNotAscendingError(CorruptIndexError):
+    """An index entry would go backwards: offsets in the log are out of order (Kafka: InvalidOffsetException)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredSegment:
+    """The result of recovering a segment. `reason` says why bytes from `valid_bytes` on were cut, if any were."""
+
+    base_offset: int
+    valid_bytes: int
+    truncated_bytes: int
+    next_offset: int
+    batches: int
+    reason: str
+
+
 class LogSegment:
-    """A segment's files. Opening one reads nothing and creates nothing; `create` makes an empty one.
+    """A segment's files. The constructor reads and creates nothing; `create` makes an empty segment.
 
     `state` is part of the file names: LIVE, CLEANED or SWAP. Reads may run beside one writer.
     """
@@ -75,7 +91,7 @@ class LogSegment:
         status = fs.status(self.path)
         self.size, self.trailing_bytes = 0 if status is None else status.size, 0
         self._file: File | None = None
-        self._synced = False  # the log, by this object, and nothing was written since
+        self._synced = False  # this object has synced the `.log`, and nothing was written since
         self._state: np.ndarray | None = None
 
     @classmethod
@@ -89,7 +105,7 @@ class LogSegment:
         state: FileState = FileState.LIVE,
         created_ms: int = 0,
     ) -> LogSegment:
-        """An empty segment; files of that name are replaced."""
+        """Creates an empty segment, replacing files of that name."""
         segment = cls(
             fs,
             directory,
@@ -110,7 +126,7 @@ class LogSegment:
 
     @property
     def modified_ms(self) -> int:
-        """Modification time of the `.log` (epoch milliseconds), 0 when it is gone."""
+        """The modification time of the `.log` (epoch milliseconds), 0 if it is gone."""
         status = self.fs.status(self.path)
         return 0 if status is None else status.modified_ms
 
@@ -131,17 +147,17 @@ class LogSegment:
         return tuple(path for path in paths if self.fs.status(path) is not None)
 
     def largest_timestamp(self) -> int:
-        """`max_timestamp`, or the modification time when there is none (epoch milliseconds)."""
+        """Returns `max_timestamp`, or the modification time if there is none (epoch milliseconds)."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms
 
     def first_batch_timestamp(self) -> int:
-        """Largest timestamp of the first batch, which decides when to roll by time; -1 when there is none."""
+        """Returns the largest timestamp of the first batch, which decides when to roll by time; -1 if there is none."""
         for chunk in self.scan(chunk_bytes=_SEARCH_CHUNK_BYTES):
             return int(chunk.batches[0]["max_timestamp"])
         return NO_TIMESTAMP
 
     def fits(self, offset: int) -> bool:
-        """Whether a batch that ends at `offset` can be indexed relative to the base offset."""
+        """True if a batch that ends at `offset` can be indexed relative to the base offset."""
         return 0 <= offset - self.base_offset <= layout.INT32_MAX
 
     def __repr__(self) -> str:
@@ -149,29 +165,23 @@ class LogSegment:
 
     # --- reading ----------------------------------------------------------------------------------------
 
-    def scan(
-        self,
-        start: int = 0,
-        end: int | None = None,
-        *,
-        chunk_bytes: int = 1 << 20,
-    ) -> SegmentScan:
-        """The batches from byte `start` (a batch boundary) to `end`, at most to `size`."""
+    def scan(self, start: int = 0, end: int | None = None, *, chunk_bytes: int = 1 << 20) -> SegmentScan:
+        """Scans the batches from byte `start` (a batch boundary) to `end`, at most to `size`."""
         stop = self.size if end is None else min(end, self.size)
         return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes)
 
     def translate_offset(self, offset: int, start: int = 0) -> BatchPosition | None:
-        """The batch that holds `offset`, or the next one; None when there is neither (Kafka: translateOffset).
+        """Returns the batch that holds `offset`, or the next one; None if there is neither (Kafka: translateOffset).
 
-        The search starts at the index's place for the offset or at byte `start`, whichever is further on.
+        The search starts at the index's position for the offset or at byte `start`, whichever is higher.
         """
         begin = max(self.indexed_position(offset), start)
         return find_batch(self.scan(begin, chunk_bytes=_SEARCH_CHUNK_BYTES), offset)
 
     def read_next_offset(self) -> tuple[int, int]:
-        """(offset after the last whole batch, byte position after it); reads from the last index entry on.
+        """Returns (offset, byte position) after the last whole batch; reads from the last index entry on.
 
-        An index that contradicts the file is not believed: the file is then walked from its start.
+        If the index contradicts the file, the file is walked from its start.
         """
         start = self.indexed_position(self.offset_index.last_offset)
         found = self._walk_to_end(start)
@@ -180,7 +190,7 @@ class LogSegment:
         return (self.base_offset, 0) if found is None else found
 
     def _walk_to_end(self, start: int) -> tuple[int, int] | None:
-        """As `read_next_offset` from byte `start`; None when no whole batch is there."""
+        """Like `read_next_offset`, from byte `start`; None if there is no whole batch."""
         scan = self.scan(start)
         last = None
         for chunk in scan:
@@ -188,7 +198,7 @@ class LogSegment:
         return None if last is None or scan.end is None else (last + 1, scan.end.position)
 
     def last_leader_epoch(self) -> int:
-        """Leader epoch of the last record batch (magic 2), or -1; reads from the last index entry on."""
+        """Returns the leader epoch of the last record batch (magic 2), or -1; reads from the last index entry on."""
         found = NO_LEADER_EPOCH
         for chunk in self.scan(self.indexed_position(self.offset_index.last_offset)):
             modern = chunk.batches[chunk.batches["magic"] >= 2]
@@ -197,7 +207,7 @@ class LogSegment:
         return found
 
     def indexed_position(self, offset: int) -> int:
-        """Where the index says that a search for `offset` may begin; 0 where it leads astray (`believed_batch`)."""
+        """Returns the index's position for a search for `offset`; 0 if it is wrong (`believed_batch`)."""
         entry = self.offset_index.lookup(offset)
         if not 0 < entry[1] < self.size:
             return 0
@@ -207,11 +217,11 @@ class LogSegment:
     # --- appending --------------------------------------------------------------------------------------
 
     def append(self, batches: np.ndarray, data: ByteSource | Iterator[memoryview]) -> None:
-        """Writes whole batches: `data` is their bytes, or gives them piece by piece; `batches` are their rows.
+        """Writes whole batches: `data` holds their bytes, or yields them piece by piece; `batches` are their rows.
 
-        Index entries are added by the rule of `kernels.indexing`. SegmentOffsetOverflowError, before anything
-        is written, when an offset does not fit; OffsetNotAscendingError when offsets go backwards. After an OSError
-        the log ends where it ended: no batch stays that its writer was not told of.
+        Adds index entries by the index rule. Raises SegmentOffsetOverflowError, before anything is written, if an
+        offset does not fit; OffsetNotAscendingError if offsets go backwards. After an OSError the log keeps its old
+        end: no batch stays that was not acknowledged.
         """
         if not len(batches):
             return
@@ -259,7 +269,7 @@ class LogSegment:
             state = new_index_state()
             timestamp, offset = self.time_index.last_entry
             state[indexing.MAX_TIMESTAMP] = state[indexing.LAST_TIME_ENTRY_TIMESTAMP] = timestamp
-            # An index that is wrong may tell offsets beyond all that there are.
+            # A damaged index may hold offsets above all valid ones.
             offset = min(offset, layout.INT64_MAX)
             state[indexing.OFFSET_OF_MAX_TIMESTAMP] = state[indexing.LAST_TIME_ENTRY_OFFSET] = offset
             state[indexing.OFFSET_ENTRIES] = self.offset_index.entries
@@ -270,12 +280,12 @@ class LogSegment:
 
     @property
     def closed_time_index_size(self) -> int:
-        """Bytes that the time index will have when the segment is rolled, its last entry included."""
+        """The bytes that the time index will have after a roll, including its last entry."""
         _, timestamp, _ = closing_time_entry(self.index_state().copy())
         return self.time_index.size + (layout.TIME_INDEX_ENTRY.itemsize if timestamp >= 0 else 0)
 
     def _close_time_index(self) -> int:
-        """Adds the largest timestamp as the last time entry, unless it is there; returns the ENTRIES_* status."""
+        """Adds the largest timestamp as the last time entry, if it is missing; returns the ENTRIES_* status."""
         status, timestamp, offset = closing_time_entry(self.index_state())
         if timestamp >= 0:
             self.time_index.append(np.array([[timestamp, offset]], dtype=np.int64))
@@ -291,15 +301,18 @@ class LogSegment:
     ) -> RecoveredSegment:
         """Rebuilds the indexes from the `.log` and cuts it after its last good batch.
 
-        `before_cut` is called with the reason before the first byte goes; what it raises leaves the `.log` as it was.
+        `before_cut` is called with the reason before the cut; if it raises, the `.log` stays as it was.
 
-        SegmentOffsetOverflowError when a batch does not fit the segment (it must be split),
-        OffsetNotAscendingError when offsets go backwards, InvalidTransactionStateError when a producer's
-        batches contradict each other: the last two as a broker has them.
+        Raises SegmentOffsetOverflowError if a batch does not fit the segment (it must be split), and, like a broker,
+        OffsetNotAscendingError if offsets go backwards and InvalidTransactionStateError if a producer's batches
+        contradict each other.
         """
         status = self.fs.status(self.path)
         self.size, self.trailing_bytes = 0 if status is None else status.size, 0
-        self._reset_indexes()
+        self.offset_index.create()
+        self.time_index.create()
+        self.transaction_index.reset()
+        self._state = new_index_state()
         scan = self.scan()
         valid, batches, next_offset, reason = 0, 0, self.base_offset, ""
         for chunk in scan:
@@ -318,16 +331,18 @@ class LogSegment:
                 before_cut(reason)
             self._writable().truncate(valid)
             self.size = valid
-        self._check_closed(self._close_time_index())
-        self.index_state()[indexing.BYTES_SINCE_LAST_ENTRY] = 0  # as in Kafka, whose recovery counts apart
+        if self._close_time_index() != indexing.ENTRIES_VALID:
+            reason = "the offset of the largest timestamp lies before the last time entry's"
+            raise OffsetNotAscendingError(self.time_index.path, reason)
+        self.index_state()[indexing.BYTES_SINCE_LAST_ENTRY] = 0  # as in Kafka, whose recovery has its own counter
         self.trim_indexes()
-        self.flush()  # a clean-shutdown marker may follow, and then nobody looks again
+        self.flush()  # a clean-shutdown marker may follow, and then nobody checks again
         return RecoveredSegment(self.base_offset, valid, truncated, next_offset, batches, reason if truncated else "")
 
     def _recover_chunk(
         self, chunk: Chunk, producers: ProducerStateManager, epochs: LeaderEpochCache | None
     ) -> tuple[int, str]:
-        """(batches of the chunk that are good, why the next one is not or "")."""
+        """Returns (number of good batches in the chunk, why the next one is not good or "")."""
         bad = np.flatnonzero(~chunk.checksums_valid())
         good = int(bad[0]) if len(bad) else len(chunk.batches)
         reason = "the checksum of the batch is wrong" if len(bad) else ""
@@ -340,8 +355,7 @@ class LogSegment:
         try:
             producers.replay(chunk.data, modern, chunk.position, self.path, self.append_aborted)
         except InvalidRecordError as error:
-            # The broken control batch itself stays, what follows it goes (Kafka counts it before it reads
-            # it).
+            # The broken control batch itself stays, later batches are cut (Kafka counts it before it reads it).
             assert error.position is not None
             good = int(np.searchsorted(rows["position"], error.position, side="right"))
             reason = error.reason
@@ -355,21 +369,10 @@ class LogSegment:
             )
             self.transaction_index.append(entry)
 
-    def _check_closed(self, status: int) -> None:
-        if status != indexing.ENTRIES_VALID:
-            reason = "the offset of the largest timestamp lies before the last time entry's"
-            raise OffsetNotAscendingError(self.time_index.path, reason)
-
-    def _reset_indexes(self) -> None:
-        self.offset_index.create()
-        self.time_index.create()
-        self.transaction_index.reset()
-        self._state = new_index_state()
-
     def truncate_to(self, offset: int) -> int:
-        """Drops everything from the batch on that holds `offset`, or is the next one; returns the bytes dropped.
+        """Cuts the segment before the batch that holds `offset`, or the next one; returns the bytes dropped.
 
-        Raises what `require_cut` raises.
+        Raises the errors of `require_cut`.
         """
         found = self.require_cut(offset)
         had_timestamps = self.max_timestamp >= 0
@@ -386,10 +389,10 @@ class LogSegment:
         return truncated
 
     def require_cut(self, offset: int) -> BatchPosition | None:
-        """The batch from which on a truncation to `offset` drops all, or None when all batches stay.
+        """Returns the first batch that a truncation to `offset` drops, or None if all batches stay.
 
-        CorruptRecordError when damage hides it: what is written next would come after the damage, where nobody
-        reads it. A torn tail becomes `trailing_bytes`.
+        Raises CorruptRecordError if damage hides it: the next append would come after the damage, where nobody reads
+        it. A torn tail becomes `trailing_bytes`.
         """
         found = self.translate_offset(offset)
         if found is not None:
@@ -406,7 +409,7 @@ class LogSegment:
         return None
 
     def _read_largest_timestamp(self) -> None:
-        """Looks for timestamps above the last time entry's in the batches after it (Kafka: readLargestTimestamp)."""
+        """Finds timestamps above the last time entry's in the batches after it (Kafka: readLargestTimestamp)."""
         state = self.index_state()
         _, offset = self.time_index.last_entry
         for chunk in self.scan(self.indexed_position(offset)):
@@ -419,7 +422,7 @@ class LogSegment:
     # --- life of the files ------------------------------------------------------------------------------
 
     def on_become_inactive(self) -> None:
-        """What rolling does to the old active segment: the last time entry, indexes trimmed."""
+        """Finishes an active segment that rolls: last time entry, indexes trimmed."""
         self._close_time_index()
         self.trim_indexes()
 
@@ -429,12 +432,12 @@ class LogSegment:
         self.time_index.trim()
 
     def start_flush(self, position: int) -> None:
-        """Lets the disk begin with what was appended from byte `position` on; `flush` still waits for all of it."""
+        """Starts writing the bytes from `position` on to disk; `flush` still waits for all of them."""
         self._writable().start_writing(position, self.size - position)
 
     def flush(self) -> None:
-        """Returns when log and indexes are on stable storage (their entries are the caller's); syncs changes alone."""
-        self.offset_index.start_flush()  # one commit of the file system's journal then holds what would take it three
+        """Returns when log and indexes are on stable storage, their names aside; syncs only changed files."""
+        self.offset_index.start_flush()  # so that one commit of the file system's journal suffices instead of three
         self.time_index.start_flush()
         if not self._synced:
             self._writable().sync()
@@ -450,7 +453,7 @@ class LogSegment:
         self.close_files()
 
     def close_files(self) -> None:
-        """Gives all file descriptors back; they are opened again when they must."""
+        """Closes all file descriptors; files are opened again when they are needed."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,7 +1,6 @@
-"""The segments of a log, ordered by base offset, and what is asked across them (Kafka: LogSegments).
+"""The segments of a log, ordered by base offset, and queries across them (Kafka: LogSegments).
 
-Every change makes a new tuple, so a reader that took `snapshot()`, or a `LogView`, keeps a consistent view without a
-lock.
+Every change makes a new tuple, so a reader with a `snapshot()`, or a `LogView`, keeps a consistent view without a lock.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ class LogSegments:
         return len(self._segments)
 
     def snapshot(self) -> tuple[LogSegment, ...]:
-        """The segments now, in order; never changes."""
+        """Returns the segments now, in order, as a tuple that never changes."""
         return self._segments
 
     @property
     def active(self) -> LogSegment:
-        """The last segment, the only one that is appended to. IndexError when there is none."""
+        """The last segment, the only one that is appended to. Raises IndexError if there is none."""
         return self._segments[-1]
 
     @property
     def first(self) -> LogSegment:
-        """The segment with the lowest base offset. IndexError when there is none."""
+        """The segment with the lowest base offset. Raises IndexError if there is none."""
         return self._segments[0]
 
     @property
@@ -58,38 +57,27 @@ class LogSegments:
         return sum(segment.size for segment in self._segments)
 
     def get(self, base_offset: int) -> LogSegment | None:
-        """The segment with exactly this base offset."""
+        """Returns the segment with exactly this base offset, or None."""
         found = self.floor(base_offset)
         return found if found is not None and found.base_offset == base_offset else None
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The segment with the greatest base offset that is at most `offset`."""
+        """Returns the segment with the greatest base offset of at most `offset`, or None."""
         segments = self._segments
         i = bisect_right(segments, offset, key=_base_offset) - 1
         return segments[i] if i >= 0 else None
 
-    def higher(self, base_offset: int) -> LogSegment | None:
-        """The next segment: the least base offset above `base_offset`."""
-        segments = self._segments
-        i = bisect_right(segments, base_offset, key=_base_offset)
-        return segments[i] if i < len(segments) else None
-
-    def lower(self, base_offset: int) -> LogSegment | None:
-        """The segment before: the greatest base offset below `base_offset`."""
-        segments = self._segments
-        i = bisect_left(segments, base_offset, key=_base_offset) - 1
-        return segments[i] if i >= 0 else None
-
     def from_floor(self, offset: int) -> tuple[LogSegment, ...]:
-        """The segment that holds `offset` and all after it; all when every base is above it."""
+        """Returns the segment that holds `offset` and all after it; all of them if every base is above it."""
         segments = self._segments
         return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
 
     def between(self, first: int, last: int) -> tuple[LogSegment, ...]:
-        """The segments that may hold offsets of [`first`, `last`): from the floor of `first`, bases below `last`.
+        """Returns the segments that may hold offsets of [`first`, `last`): from the floor of `first`, bases below
+        `last`.
 
-        Empty when both are equal; when no base is at most `first`, all with a base below `last` (Kafka:
-        values). ValueError when `last` is less than `first`.
+        Empty if both are equal; if no base is at most `first`, all with a base below `last` (Kafka: values). Raises
+        ValueError if `last` is less than `first`.
         """
         if last < first:
             raise ValueError(f"offsets {first} to {last} are no range")
@@ -98,17 +86,17 @@ class LogSegments:
         return tuple(segment for segment in self.from_floor(first) if segment.base_offset < last)
 
     def add(self, segment: LogSegment) -> None:
-        """Adds a segment; one with the same base offset is replaced."""
+        """Adds a segment, replacing one with the same base offset."""
         before, after = self._around(segment.base_offset)
         self._segments = (*before, segment, *after)
 
     def remove(self, base_offset: int) -> None:
-        """Takes the segment with this base offset off the list; its files stay."""
+        """Removes the segment with this base offset from the list; its files stay."""
         before, after = self._around(base_offset)
         self._segments = before + after
 
     def _around(self, base_offset: int) -> tuple[tuple[LogSegment, ...], tuple[LogSegment, ...]]:
-        """The segments below and above this base offset."""
+        """Returns the segments below and above this base offset."""
         segments = self._segments
         i = bisect_left(segments, base_offset, key=_base_offset)
         return segments[:i], segments[bisect_right(segments, base_offset, key=_base_offset) :]
@@ -131,10 +119,10 @@ class LogSegments:
 
 @dataclass(frozen=True)
 class LogView:
-    """One consistent state of a log: what its offsets were, and which segments held them, `active_size` bytes in
-    the last. After those the file held `trailing_bytes` that are not a whole batch.
+    """One consistent state of a log: its offsets and its segments, with `active_size` bytes in the last one, followed
+    by `trailing_bytes` that are not a whole batch.
 
-    `find_last_stable_offset` is called once, when a reader of committed records asks: it may read producers.
+    `find_last_stable_offset` is called once, for the first reader of committed records: it may read producers.
     """
 
     segments: tuple[LogSegment, ...]
@@ -150,16 +138,17 @@ class LogView:
 
     @cached_property
     def last_stable_offset(self) -> int:
-        """First offset of the earliest open transaction, at most the high watermark."""
+        """The first offset of the earliest open transaction, at most the high watermark."""
         return self.find_last_stable_offset()
 
     def floor(self, offset: int) -> int:
-        """Index of the last segment whose base offset is at most `offset`, or -1."""
+        """Returns the index of the last segment whose base offset is at most `offset`, or -1."""
         return bisect_right(self.segments, offset, key=_base_offset) - 1
 
     def first_segment(self, offset: int) -> int:
-        """Index of the segment in which a read from `offset` begins. OffsetOutOfRangeError outside [log start, log
-        end].
+        """Returns the index of the segment in which a read from `offset` begins.
+
+        Raises OffsetOutOfRangeError outside [log start, log end].
         """
         index = self.floor(offset)
         if not self.log_start_offset <= offset <= self.log_end_offset or index < 0:
@@ -167,16 +156,16 @@ class LogView:
         return index
 
     def size_of(self, index: int) -> int:
-        """Bytes of the segment that belong to this view."""
+        """Returns the bytes of segment `index` that belong to this view."""
         return self.active_size if index == len(self.segments) - 1 else self.segments[index].size
 
     def search_start(self, index: int, offset: int) -> int:
-        """Byte position in segment `index` from which on to look for `offset`, by the segment's index."""
+        """Returns the byte position in segment `index` to start looking for `offset`, by the offset index."""
         start = self.segments[index].indexed_position(offset)
         return start if start <= self.size_of(index) else 0
 
     def limit(self, isolation: Isolation | None) -> int:
-        """First offset not shown: high watermark, last stable offset, or for None (a replica) the log end."""
+        """Returns the first hidden offset: high watermark, last stable offset, or for None (a replica) the log end."""
         if isolation is None:
             return self.log_end_offset
         committed = isolation == Isolation.READ_COMMITTED
@@ -184,7 +173,7 @@ class LogView:
 
 
 def last_leader_epoch(segments: LogSegments) -> int:
-    """Leader epoch of the log's last record batch (magic 2), or -1."""
+    """Returns the leader epoch of the log's last record batch (magic 2), or -1."""
     for segment in reversed(segments.snapshot()):
         if segment.size:
             return segment.last_leader_epoch()
@@ -194,10 +183,10 @@ def last_leader_epoch(segments: LogSegments) -> int:
 def collect_aborted(
     segments: Sequence[LogSegment], first: int, first_offset: int, upper_offset: int
 ) -> list[AbortedTransaction]:
-    """Aborted transactions that touch [`first_offset`, `upper_offset`), from the indexes of `segments[first:]`: the
-    entry of a transaction lies where its marker does.
+    """Returns the aborted transactions that touch [`first_offset`, `upper_offset`), from the indexes of
+    `segments[first:]`: a transaction's entry lies in the segment of its marker.
 
-    Kafka: UnifiedLog.collectAbortedTransactions. CorruptIndexError for an index that cannot be read.
+    Raises CorruptIndexError for an index that cannot be read. Kafka: UnifiedLog.collectAbortedTransactions.
     """
     found: list[AbortedTransaction] = []
     for segment in segments[first:]:
@@ -221,12 +210,12 @@ def rebuild_producer_state(
     *,
     reload_from_clean_shutdown: bool,
 ) -> None:
-    """Makes `producers` the state at `last_offset`; producers silent for too long at `now_ms` are left out.
+    """Brings `producers` to the state at `last_offset`, without producers that have expired at `now_ms`.
 
-    1. After a clean stop without any snapshot the state is taken as empty, with empty snapshots at the bases of the
-       last two segments and at the end: the log was written before snapshots existed.
-    2. Otherwise the newest usable snapshot is loaded, and what follows it is replayed from the segments. Snapshots are
-       taken on the way at the bases of the last two segments, and at the end.
+    1. After a clean stop without any snapshot the state is empty, with empty snapshots at the bases of the last two
+       segments and at the end: the log was written before snapshots existed.
+    2. Otherwise load the newest usable snapshot, and replay the batches after it from the segments. Take snapshots on
+       the way at the bases of the last two segments, and at the end.
 
     Kafka: UnifiedLog.rebuildProducerState.
     """

@@ -1,8 +1,8 @@
 """Splitting a segment whose offsets do not fit 31 bits relative to its base (Kafka: LocalLog.splitOverflowedSegment).
 
-Old brokers' cleaners could merge segments too far. Whole batches are copied into new segments, a new one each time the
-next batch does not fit, its base that batch's base offset; then the swap protocol replaces the old segment. Bytes that
-are not a batch stay after the last one, for recovery to judge.
+Old brokers' cleaners could merge segments too far. Whole batches are copied into new segments; when a batch does not
+fit, a new one begins at that batch's base offset. Then the swap protocol replaces the old segment. Bytes that are not a
+batch stay after the last one, for recovery to judge.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from seglog.storage.files import copy_range
 
 
 def is_overflowed(segment: LogSegment) -> bool:
-    """Whether the segment's last offset does not fit it, so that it can be split."""
+    """True if the segment's last offset does not fit it, so that splitting helps."""
     last = segment.read_next_offset()[0] - 1
     return last >= segment.base_offset and not segment.fits(last)
 
 
 def split_overflowed(segments: LogSegments, segment: LogSegment) -> tuple[list[LogSegment], list[Path]]:
-    """Replaces `segment` by segments that its offsets fit; returns them and the `.deleted` files to remove.
-    `is_overflowed` says whether that can help.
-    """
+    """Replaces an overflowed segment by several; returns them and the `.deleted` files to remove."""
     modified_ms = segment.modified_ms
     new = _copied(segment)
     tail = segment.size - sum(part.size for part in new)
     if tail:
-        _append_tail(segment, new[-1], tail)
+        with segment.fs.open(segment.path, "r") as source, segment.fs.open(new[-1].path, "r+") as target:
+            copy_range(source, segment.size - tail, segment.size, target, new[-1].size)
+            target.sync()
     for part in new:
         part.on_become_inactive()
         part.flush()
@@ -80,16 +80,10 @@ def _part(segment: LogSegment, base_offset: int) -> LogSegment:
 
 
 def _first_offset(chunk: Chunk, i: int) -> int:
-    """The offset of batch `i`'s first record; only decompression tells it of a magic 0 or 1 wrapper."""
+    """Returns the offset of batch `i`'s first record; a wrapper of magic 0 or 1 must be decoded for it."""
     row = chunk.batches[i]
     if row["magic"] < 2:
         for records in chunk.records(chunk.batches[i : i + 1]):
             if len(records):
                 return int(records.rows["offset"][0])
     return int(row["base_offset"])
-
-
-def _append_tail(segment: LogSegment, last: LogSegment, tail: int) -> None:
-    with segment.fs.open(segment.path, "r") as source, segment.fs.open(last.path, "r+") as target:
-        copy_range(source, segment.size - tail, segment.size, target, last.size)
-        target.sync()

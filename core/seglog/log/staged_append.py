@@ -1,14 +1,14 @@
 """Appending staged batches to several partitions of a log directory: all of them, or none.
 
-1. The directory's lock is taken; whoever else appends has it for moments only, so it is waited for. An append that was
-   cut short is settled (`unfinished_append`).
-2. A stream's batch that was appended before is not appended again.
-3. A journal says where each partition's batches go. It is on stable storage, as the staged files are.
-4. The batches are appended as a replica appends them: segments, indexes, epochs, snapshots and checkpoints are those
-   of any other append. The logs are closed.
-5. A stream's batch is recorded. The journal goes: from here on the append is done.
+1. Take the directory's lock, waiting for it: other appends hold it only for moments. Settle an interrupted append
+   (`unfinished_append`).
+2. Skip a stream's batch that was appended before.
+3. Write a journal of where each partition's batches go. It is on stable storage, like the staged files.
+4. Append the batches as a replica does: segments, indexes, epochs, snapshots and checkpoints are those of any other
+   append. Close the logs.
+5. Record a stream's batch. Remove the journal: from here on the append is done.
 
-Whatever fails before step 5, a crash as well as an error, leaves the journal, and settling it takes the append back.
+A crash or an error before step 5 leaves the journal, and settling it takes the append back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seglog.log.append_journal import (
     Placement,
     StagedFile,
     StreamBatch,
-    is_unfinished,
+    journal_path,
     last_batch,
     record_batch,
     was_appended,
@@ -44,9 +44,9 @@ _POLL_SECONDS = 0.05
 
 
 class StagedAppend:
-    """Appends to one log directory, which is there; `config_of` gives a topic's configuration.
+    """Appends to one existing log directory; `config_of` returns a topic's configuration.
 
-    `lock_wait_ms` is how long another writer is waited for. `take_lock` false: the caller holds the lock.
+    `lock_wait_ms` is how long to wait for another writer. `take_lock` false: the caller holds the lock.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class StagedAppend:
         self._lock_wait_ms, self._take_lock = lock_wait_ms, take_lock
 
     def run(self, staging: Path, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
-        """Records appended; 0 for a stream's batch that was appended before.
+        """Appends the files; returns the records appended, 0 for a stream's batch that was appended before.
 
         `staging` is the directory of the files, beside the log directory; they stay there if this raises and cannot
-        take back what it did. Raises LockedError, RefusedError, OffsetsOutOfOrderError, IncompleteError and what
-        opening and appending raise.
+        undo its changes. Raises LockedError, RefusedError, OffsetsOutOfOrderError, IncompleteError and the errors of
+        opening and appending.
         """
         held = [file for file in files if file.records]
         if not held:
@@ -88,10 +88,11 @@ class StagedAppend:
         return sum(file.records for file in held)
 
     def _give_up(self, journal: AppendJournal | None) -> None:
-        """Takes an append back, of which `journal` is None unless all of it was appended."""
+        """Takes back a failed append; `journal` is None unless all of it was appended."""
         try:
-            if journal is not None and journal.stream is None and not is_unfinished(self._fs, self._path):
-                # removed, but not for good if the machine stops now: what it says must be true then as well
+            is_removed = self._fs.status(journal_path(self._path), follow=False) is None
+            if journal is not None and journal.stream is None and is_removed:
+                # its removal may be undone if the machine stops now, so its contents must stay true
                 write_journal(self._fs, self._path, journal)
         except OSError as error:
             _logger.warning("%s: what was appended cannot be taken back: %s", self._path, error)

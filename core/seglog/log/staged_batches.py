@@ -1,8 +1,8 @@
-"""Staged batches on their way into a log: which bytes the log is to hold where, and how many of them it holds.
+"""Staged batches on their way into a log: the bytes that the log is to hold, and how many of them it holds.
 
-A staged file holds whole batches as a task encoded them. What a log gets differs from it in two fields of each
-batch, which no checksum covers: the base offset, where the batches are numbered as they are appended, and the leader
-epoch. So after a crash the log can be compared with the staged files, byte for byte.
+A staged file holds whole batches as a task encoded them. The log's bytes differ from it in two fields of each batch
+that no checksum covers: the base offset, if the batches are numbered as they are appended, and the leader epoch. So
+after a crash the log can be compared with the staged files byte for byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """Whole batches as a log is to hold them: `data`, where each begins in it, and the offset after the last one."""
+    """Whole batches as a log is to hold them: `data`, the position of each, and the offset after the last one."""
 
     data: np.ndarray
     positions: tuple[int, ...]
@@ -34,21 +34,21 @@ class PlacedChunk:
     next_offset: int
 
     def batches(self) -> Iterator[bytes]:
-        """The batches, one by one."""
+        """Yields the batches one by one."""
         for begin, end in zip(self.positions, (*self.positions[1:], len(self.data)), strict=True):
             yield self.data[begin:end].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a log holds from a placement's start on: so many bytes of its batches, and whether more than those."""
+    """How much of a placement a log holds: `size` bytes of its batches; `followed`: other batches come after them."""
 
     size: int
     followed: bool
 
 
 def check_staged(fs: FileSystem, staging: Path, file: StagedFile) -> None:
-    """IncompleteError unless the file is there with its size."""
+    """Raises IncompleteError unless the file exists with its size."""
     path = staging / file.name
     status = fs.status(path)
     if status is None:
@@ -61,7 +61,7 @@ def check_staged(fs: FileSystem, staging: Path, file: StagedFile) -> None:
 
 
 def by_partition(files: Iterable[StagedFile]) -> dict[TopicPartition, tuple[StagedFile, ...]]:
-    """The files of each partition by offset, or in the order of the tasks; partitions in their order."""
+    """Returns the files of each partition, ordered by offset or task; partitions in their order."""
     found: dict[TopicPartition, list[StagedFile]] = {}
     for file in sorted(files, key=lambda one: -1 if one.first_offset is None else one.first_offset):
         found.setdefault(file.topic_partition, []).append(file)
@@ -69,9 +69,9 @@ def by_partition(files: Iterable[StagedFile]) -> dict[TopicPartition, tuple[Stag
 
 
 def placed_at(directory: Path, end: int, epoch: int, files: Sequence[StagedFile]) -> Placement:
-    """Where files of one partition go in the log in `directory`, which ends at `end` and is in this leader epoch.
+    """Places the files of one partition in the log in `directory`, which ends at `end` and is in this leader epoch.
 
-    OffsetsOutOfOrderError for files with offsets of their own that the log, or another file, has.
+    Raises OffsetsOutOfOrderError for files with offsets of their own that the log, or another file, has.
     """
     following = end
     for file in files:
@@ -93,9 +93,9 @@ def placed_at(directory: Path, end: int, epoch: int, files: Sequence[StagedFile]
 def placed_chunks(
     fs: FileSystem, staging: Path, placement: Placement, chunk_bytes: int = _CHUNK_BYTES
 ) -> Iterator[PlacedChunk]:
-    """The batches of a placement as the log is to hold them, in chunks of at most so many bytes or one batch.
+    """Yields the batches of a placement as the log is to hold them, in chunks of at most `chunk_bytes` or one batch.
 
-    IncompleteError when a staged file is not what the task left.
+    Raises IncompleteError if a staged file is not as the task left it.
     """
     offset, skipped = placement.start, placement.skipped
     for file in placement.files:
@@ -111,9 +111,9 @@ def placed_chunks(
 
 
 def _staged_chunks(fs: FileSystem, path: Path, file: StagedFile, start: int, chunk_bytes: int) -> Iterator[Chunk]:
-    """A staged file from byte `start` on, as the task left it.
+    """Yields the chunks of a staged file from byte `start` on, checked against the task's description.
 
-    No checksum covers offsets, and where a file ends no batch says: both are compared with what the task said.
+    No checksum covers the offsets, and no batch tells where a file ends.
     """
     scan = SegmentScan(fs, path, start, chunk_bytes=chunk_bytes, held_bytes=layout.INT32_MAX)
     numbered = 0 if file.made is None else file.made.segment.base_offset
@@ -132,10 +132,10 @@ def _staged_chunks(fs: FileSystem, path: Path, file: StagedFile, start: int, chu
 
 
 def append_placed(log: Log, staging: Path, placement: Placement, staged_fs: FileSystem | None = None) -> None:
-    """Appends a placement's batches to the end of a log; durable on return. `staged_fs` has the staged files, where
-    that is not the log's own file system.
+    """Appends a placement's batches to the end of a log; durable on return. `staged_fs` holds the staged files, if it
+    is not the log's own file system.
 
-    Raises what appending raises, and IncompleteError when the log does not take every batch.
+    Raises the errors of appending, and IncompleteError if the log does not take every batch.
     """
     fs = staged_fs or log.fs
     for chunk in placed_chunks(fs, staging, placement, min(_CHUNK_BYTES, log.config.segment_bytes)):
@@ -149,9 +149,9 @@ def append_placed(log: Log, staging: Path, placement: Placement, staged_fs: File
 
 
 def held(log: Log, staging: Path, placement: Placement) -> Held:
-    """How much of a placement a log holds from its start on.
+    """Returns how much of a placement a log holds from its start on.
 
-    FileNotFoundError when the log holds anything there and the staged files are gone.
+    Raises FileNotFoundError if the log holds anything there and the staged files are gone.
     """
     if log.log_end_offset <= placement.start:
         return Held(0, followed=False)
@@ -165,7 +165,7 @@ def held(log: Log, staging: Path, placement: Placement) -> Held:
 
 
 def _batches_from(log: Log, offset: int) -> Iterator[bytes]:
-    """The bytes of each batch that reaches `offset` or lies after it."""
+    """Yields the bytes of each batch that reaches `offset` or lies after it."""
     while offset < log.log_end_offset:
         fetched = log.read(offset, _CHUNK_BYTES, None)
         for row in fetched.batches:

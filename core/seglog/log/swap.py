@@ -4,27 +4,27 @@ Kafka: LocalLog.replaceSegments, and the first three passes of LogLoader.load (s
 
 Replacing:
 
-1. The new segments are complete and fsynced as `.cleaned`; where there are several, their names are made durable.
-2. From the highest base to the lowest, each is renamed to `.swap`. Until the last rename a `.cleaned` file with a lower
-   or equal base is there, so a crash throws all of them away. (A single one has nothing to wait for: its `.log` comes
-   first, and is the whole replacement; an index whose name is lost is built again.)
-3. The old segments are renamed to `.deleted`, from the highest base to the lowest: a live one that reaches beyond what
-   the new ones hold goes before those that tell that they are a cleaning of it.
-4. From the lowest base to the highest, the new ones get their final names.
-5. Snapshots at bases that no segment has any more are renamed to `.deleted`.
+1. The new segments are complete and fsynced as `.cleaned`; if there are several, their names are made durable.
+2. From the highest base to the lowest, rename each to `.swap`. Until the last rename a `.cleaned` file with a lower or
+   equal base exists, so a crash discards all of them. (A single segment needs no such order: its `.log` is renamed
+   first and is the whole replacement; an index whose new name is lost is rebuilt.)
+3. Rename the old segments to `.deleted`, from the highest base to the lowest: a live one that reaches beyond the new
+   ones goes before those that show the new ones to be a cleaning of it.
+4. From the lowest base to the highest, give the new ones their final names.
+5. Rename snapshots at bases without a segment to `.deleted`.
 
-Neighbouring replacements go through these steps together, AT_ONCE at most: so many wait for the disk as often as one. A
-crash leaves all of them old, or all of them new.
+Neighbouring replacements, at most AT_ONCE, take these steps together, so all of them wait for the disk as often as one.
+A crash leaves all of them old, or all of them new.
 
 Finishing after a crash (`settle_leftovers`):
 
-1. Delete `.deleted` files, and half-written `.tmp` files (which Kafka leaves until it writes over them). Delete the
+1. Delete `.deleted` files, and half-written `.tmp` files (which Kafka keeps until it overwrites them). Delete the
    `.swap` files at or above the lowest `.cleaned`, then all `.cleaned`.
-2. What is still `.swap` is a completed replacement: delete the live files in the offsets that its contents cover.
+2. Each remaining `.swap` belongs to a completed replacement: delete the live files in the offsets that it covers.
 3. Give the `.swap` files their final names.
 
-The directory is fsynced after each of these steps: no rename may reach the disk before those of the step before it.
-Where a replacement is several segments, it is fsynced after each of their renames in step 2, too.
+The directory is fsynced after each of these steps: no rename may reach the disk before those of the previous step. If a
+replacement has several segments, it is fsynced after each of their renames in step 2, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from seglog.storage.filesystem import FileSystem
 
 BeforeLoss = Callable[[Path, str], None]
 
-AT_ONCE = 16  # replacements in one run through the steps: as much work as a crash can cost
+AT_ONCE = 16  # replacements that take the steps together: the work that a crash can cost
 
 _logger = logging.getLogger(__name__)
 
@@ -61,9 +61,9 @@ _DELETED, _CLEANED, _SWAP = FileState.DELETED.value, FileState.CLEANED.value, Fi
 
 @dataclass(frozen=True, slots=True)
 class ReplacedLog:
-    """A live `.log` of `size` bytes that `.swap` files take the place of without holding all that it holds.
+    """A live `.log` of `size` bytes that is replaced by `.swap` files without all of its data.
 
-    Its offsets reach to `end_offset` (exclusive), theirs to `swap_end_offset`; `reason` says what is wrong with them.
+    Its offsets end at `end_offset` (exclusive), theirs at `swap_end_offset`; `reason` is the fault in them.
     """
 
     path: Path
@@ -81,7 +81,7 @@ class ReplacedLog:
 
 @dataclass(slots=True)
 class Settled:
-    """What `settle_leftovers` did: files removed and renamed, in order; `replaced` are the logs that lose by it."""
+    """What `settle_leftovers` did: files removed and renamed, in order; `replaced` are the logs that lost data."""
 
     removed: list[Path] = field(default_factory=list)
     renamed: list[tuple[Path, Path]] = field(default_factory=list)
@@ -90,16 +90,16 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Neighbouring segments `old`, and the `new` ones in their place: in state CLEANED, complete and fsynced."""
+    """Neighbouring `old` segments and the `new` ones for them, in state CLEANED, complete and fsynced."""
 
     new: Sequence[LogSegment]
     old: Sequence[LogSegment]
 
 
 def runs_of_neighbours(segments: LogSegments, replacements: Sequence[Replacement]) -> Iterator[list[Replacement]]:
-    """Replacements, ascending, in runs that `replace_segments` takes: AT_ONCE at most, of segments without one between.
+    """Yields ascending replacements in runs for `replace_segments`: at most AT_ONCE, without a segment in between.
 
-    What lies between two of them would be taken for replaced after a crash.
+    After a crash, a segment between two of them would count as replaced.
     """
     numbers = {segment.base_offset: number for number, segment in enumerate(segments)}
     run: list[Replacement] = []
@@ -123,7 +123,7 @@ def replace_segments(
 ) -> list[Path]:
     """Swaps segments on disk and in `segments`; returns the `.deleted` files, for the caller to remove.
 
-    `run` is one of `runs_of_neighbours`; `named` tells that the names of the new ones are on stable storage.
+    `run` is one of `runs_of_neighbours`; `named`: the names of the new ones are already on stable storage.
     """
     ascending = sorted((new for each in run for new in each.new), key=lambda segment: segment.base_offset)
     old = [segment for each in run for segment in each.old]
@@ -150,8 +150,8 @@ def replace_segments(
 def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"] | None) -> list[Path]:
     """Renames segments to `.deleted`, durably; returns the files' new names.
 
-    Where they are the end of a log the newest goes `first`, at its start the oldest, each durably before the next: a
-    crash leaves a shorter log, never a hole. With None all are durable together, the newest first: a swap goes on.
+    At the end of a log the newest goes `first`, at its start the oldest, each durably before the next: a crash leaves a
+    shorter log, never a hole. With None, for a swap, all are renamed newest first and made durable together.
     """
     deleted: list[Path] = []
     for segment in sorted(old, key=lambda found: found.base_offset, reverse=first != "oldest"):
@@ -165,7 +165,7 @@ def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"
 
 
 def require_oldest(segments: LogSegments, wanted: Sequence[LogSegment]) -> None:
-    """RefusedError unless `wanted` are the oldest of `segments`."""
+    """Raises RefusedError unless `wanted` are the oldest of `segments`."""
     oldest = segments.snapshot()[: len(wanted)]
     if [found.base_offset for found in oldest] != [segment.base_offset for segment in wanted]:
         raise RefusedError(f"{wanted[0].directory}: only the oldest segments can be deleted")
@@ -174,9 +174,8 @@ def require_oldest(segments: LogSegments, wanted: Sequence[LogSegment]) -> None:
 def retire_oldest(
     segments: LogSegments, old: Sequence[LogSegment], producers: ProducerStateManager, reasons: Sequence[str]
 ) -> list[Path]:
-    """Takes the oldest segments off the list and renames them and their snapshots to `.deleted`; returns the new names.
-
-    The reason of each goes to the log of events.
+    """Removes the oldest segments from the list, logs each one's reason, and renames their files and snapshots to
+    `.deleted`; returns the new names.
     """
     for segment, reason in zip(old, reasons, strict=True):
         _logger.info("%s: deleted, %s", segment.path, reason)
@@ -185,7 +184,7 @@ def retire_oldest(
 
 
 def retire_snapshots(fs: FileSystem, producers: ProducerStateManager, offsets: Sequence[int]) -> list[Path]:
-    """Renames the snapshots at `offsets` to `.deleted`; returns the new names of those that were there."""
+    """Renames existing snapshots at `offsets` to `.deleted`; returns the new names."""
     deleted: list[Path] = []
     for offset in offsets:
         path = producers.snapshot_path(offset)
@@ -197,9 +196,9 @@ def retire_snapshots(fs: FileSystem, producers: ProducerStateManager, offsets: S
 
 
 def settle_leftovers(fs: FileSystem, directory: Path, before_loss: BeforeLoss | None = None) -> Settled:
-    """Finishes or undoes what a crash interrupted, as a starting broker does.
+    """Finishes or undoes interrupted replacements, as a starting broker does.
 
-    `before_loss` is called before a live `.log` goes for `.swap` files that do not hold all that it holds.
+    `before_loss` is called before a live `.log` is replaced by `.swap` files without all of its data.
     """
     settled = Settled()
     swaps = _drop_unfinished(fs, directory, settled)
@@ -225,10 +224,10 @@ def settle_leftovers(fs: FileSystem, directory: Path, before_loss: BeforeLoss | 
 def replaced_logs(
     fs: FileSystem, directory: Path, swaps: Sequence[str], covered: tuple[int, int]
 ) -> Iterator[ReplacedLog]:
-    """The live logs that lose when the `.swap` files take their places.
+    """Yields the live logs that lose data if the `.swap` files replace them.
 
-    A complete replacement reaches at least as far as what it replaces, or is a cleaning of it; one that is empty, cut
-    off or damaged is none.
+    A complete replacement reaches at least as far as the replaced logs, or is a cleaning of them. An empty, cut or
+    damaged one is not complete.
     """
     parsed_swaps = filter(None, map(parse_file_name, swaps))
     bases = {parsed.offset for parsed in parsed_swaps if parsed.kind is FileKind.LOG}
@@ -248,11 +247,10 @@ def replaced_logs(
 
 
 def _is_cleaned(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> bool:
-    """Whether `.swap` logs are what a cleaning has left of live ones: batches of theirs, some without all of their
-    records, some gone.
+    """True if `.swap` logs are a cleaning of live ones: the same batches, some with fewer records, some gone.
 
-    It may well end sooner than they do, where their last records have newer ones. A plain front of them, or nothing at
-    all, is none: that may as well be a copy that was cut off. Cleaned batches of magic 0 and 1 are not recognised.
+    It may end before they do, if their last records have newer versions. Exactly their first batches, or nothing at
+    all, does not count: that may be a copy that was cut off. Cleaned batches of magic 0 and 1 are not recognised.
     """
     ours, theirs = _batches(new), _batches(old)
     if not set(ours[_IDENTITY].tolist()) <= set(theirs[_IDENTITY].tolist()):
@@ -263,13 +261,13 @@ def _is_cleaned(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> bool:
 
 
 def _batches(segments: Sequence[LogSegment]) -> np.ndarray:
-    """The BATCH rows of segments."""
+    """Returns the BATCH rows of segments."""
     rows = [chunk.batches.copy() for segment in segments for chunk in segment.scan()]
     return np.concatenate([np.empty(0, dtype=layout.BATCH), *rows])
 
 
 def _damage(segment: LogSegment) -> str:
-    """What is wrong with the batches of a `.swap` log, or ""."""
+    """Returns the fault in the batches of a `.swap` log, or ""."""
     scan = segment.scan()
     for chunk in scan:
         valid = chunk.checksums_valid()
@@ -291,7 +289,7 @@ def _drop_unfinished(fs: FileSystem, directory: Path, settled: Settled) -> list[
         if (name.endswith(_DELETED) and not name.endswith(".checkpoint.deleted")) or _is_half_written(name):
             _remove(fs, directory / name, settled)
     undone = [n for n in swaps if least is not None and (offset := _offset_of(n)) is not None and offset >= least]
-    # The `.cleaned` files are what says that these are incomplete: they go last, and in a step of their own.
+    # Only the `.cleaned` files show that these are incomplete: they go last, in a step of their own.
     for name in undone:
         _remove(fs, directory / name, settled)
     if undone:
@@ -304,7 +302,7 @@ def _drop_unfinished(fs: FileSystem, directory: Path, settled: Settled) -> list[
 
 
 def _covered_offsets(fs: FileSystem, directory: Path, swaps: Sequence[str]) -> tuple[int, int]:
-    """[least base, greatest next offset) of the `.swap` segments' contents."""
+    """Returns [least base, greatest next offset) of the `.swap` segments' contents."""
     bounds: list[tuple[int, int]] = []
     for name in swaps:
         parsed = parse_file_name(name)
@@ -315,7 +313,7 @@ def _covered_offsets(fs: FileSystem, directory: Path, swaps: Sequence[str]) -> t
 
 
 def _is_half_written(name: str) -> bool:
-    """Whether this is what a crash left of a file that is replaced as a whole (`write_atomically`)."""
+    """True for what a crash left of a file that is replaced as a whole (`write_atomically`)."""
     if not name.endswith(TEMPORARY_SUFFIX):
         return False
     parsed = parse_file_name(name)
@@ -323,17 +321,13 @@ def _is_half_written(name: str) -> bool:
 
 
 def _offset_of(name: str) -> int | None:
-    """The number before the first `.`, as Kafka reads it off a file's name; None when it is none."""
+    """Returns the number before the first `.` of a file name, as Kafka reads it, or None."""
     prefix = name.partition(".")[0]
     return int(prefix) if prefix.isascii() and prefix.isdigit() else None
 
 
-def _is_directory(fs: FileSystem, path: Path) -> bool:
-    status = fs.status(path, follow=False)
-    return status is not None and status.is_directory
-
-
 def _remove(fs: FileSystem, path: Path, settled: Settled) -> None:
-    if not _is_directory(fs, path):
+    status = fs.status(path, follow=False)
+    if status is None or not status.is_directory:
         fs.remove(path)
         settled.removed.append(path)

@@ -1,7 +1,7 @@
 """Sending fetched bytes to a socket without copying them through Python (Kafka: FileRecords.writeTo, MessageSetSend).
 
-A send is a header that tells its size and error code, then the segment's bytes by `sendfile` where the platform has it,
-by read and send elsewhere. It remembers how far it got, so a non-blocking socket may take any part of it a call.
+A send is a header with its size and error code, then the segment's bytes, by `sendfile` if the platform has it, else by
+read and send. It remembers its progress, so a non-blocking socket may take any part of it per call.
 
     +-------------------+-----------------------+----------------------------------+
     | size (int32)      | error code (int16)    | bytes of the segment             |
@@ -29,12 +29,12 @@ ERROR_CORRUPT_MESSAGE = 2
 _HEADER = struct.Struct(">ih")
 _CODE_BYTES = 2
 _COPY_BYTES = 64 << 10
-# where sendfile cannot take this kind of descriptor, although the platform has the call
+# sendfile exists but does not support this kind of descriptor
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP})
 
 
 class FileRange(Protocol):
-    """Bytes of an open file: what a fetch found (`seglog.log.reader.FetchResult` is one)."""
+    """Bytes of an open file, such as a fetch's (`seglog.log.reader.FetchResult`)."""
 
     @property
     def file(self) -> File | None: ...
@@ -60,19 +60,19 @@ class MessageSetSend:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole send, header included."""
+        """The bytes of the whole send, including the header."""
         return len(self._header) + self._size
 
     @property
     def complete(self) -> bool:
-        """Whether everything was handed to the socket."""
+        """True if everything was handed to the socket."""
         return self._sent == self.size
 
     def write_to(self, target: socket.socket) -> int:
-        """Writes as much as `target` takes now and returns the bytes written, 0 when it takes none.
+        """Writes as much as `target` takes now; returns the bytes written, 0 if it takes none.
 
-        A blocking socket gets everything in one call. Raises OSError as the socket does, IncompleteError when
-        the file has become shorter than what was promised to the receiver.
+        A blocking socket gets everything in one call. Raises OSError as the socket does, IncompleteError if the file
+        has become shorter than was promised to the receiver.
         """
         written = 0
         try:
@@ -105,7 +105,7 @@ class MessageSetSend:
         return count
 
     def _by_sendfile(self, target: socket.socket, position: int, remaining: int) -> int:
-        """Bytes that sendfile took, or -1 when it does not work here and never will."""
+        """Returns the bytes that sendfile took, or -1 if it does not work here and never will."""
         assert self._file is not None
         try:
             return os.sendfile(target.fileno(), self._file.fileno(), position, remaining)
@@ -117,7 +117,7 @@ class MessageSetSend:
 
 
 class MultiMessageSetSend:
-    """Several sends after one size (int32) that covers them all, as one answer for several partitions."""
+    """Several sends after one size (int32) for all of them: one answer for several partitions."""
 
     def __init__(self, sends: Sequence[MessageSetSend]) -> None:
         self._sends = list(sends)
@@ -127,16 +127,16 @@ class MultiMessageSetSend:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole send, its own header included."""
+        """The bytes of the whole send, including its own header."""
         return len(self._header) + sum(send.size for send in self._sends)
 
     @property
     def complete(self) -> bool:
-        """Whether everything was handed to the socket."""
+        """True if everything was handed to the socket."""
         return self._header_sent == len(self._header) and self._current == len(self._sends)
 
     def write_to(self, target: socket.socket) -> int:
-        """Writes as much as `target` takes now, over as many parts as it takes; returns the bytes written."""
+        """Writes as much as `target` takes now; returns the bytes written."""
         written = 0
         try:
             while self._header_sent < len(self._header):

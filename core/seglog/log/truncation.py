@@ -1,11 +1,12 @@
 """Cutting a log back to an offset (Kafka: UnifiedLog.truncateTo, LocalLog.truncateTo, truncateFullyAndStartAt).
 
-1. Segments that begin after the offset go, the last one first: a crash in between leaves a shorter log, never a hole.
-2. The segment that holds the offset is cut before the batch that contains it: the whole batch goes.
-3. The leader epochs are cut. Producers go back to the newest snapshot at or below the offset, and are replayed.
+1. Delete the segments that begin after the offset, the last one first: a crash in between leaves a shorter log, never a
+   hole.
+2. Cut the segment that holds the offset before the batch that contains it: the whole batch goes.
+3. Cut the leader epochs. Load the producers' newest snapshot at or below the offset, and replay from there.
 
-The log end offset then is the offset asked for, although the last batch may end before it; the next load
-falls back to that end. Lowering recovery point, high watermark and cleaner checkpoint is the caller's.
+The log end offset then is the given offset, although the last batch may end before it; the next load goes back to that
+end. The caller lowers recovery point, high watermark and cleaner checkpoint.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from seglog.storage.filesystem import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """What a truncation did. `pending_removal` are the `.deleted` files that the caller removes when it likes."""
+    """What a truncation did. `pending_removal` are the `.deleted` files, for the caller to remove."""
 
     offset: int
     log_start_offset: int
@@ -38,7 +39,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class TruncationTarget:
-    """The parts of an open log that truncating touches."""
+    """The parts of an open log that truncation changes."""
 
     fs: FileSystem
     directory: Path
@@ -49,9 +50,9 @@ class TruncationTarget:
 
 
 def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Truncation:
-    """Drops everything at `offset` and after it; below the first segment the log starts anew at `offset`.
+    """Drops everything at and after `offset`; below the first segment everything, and the log starts at `offset`.
 
-    CorruptRecordError, and nothing is changed, when damage hides where to cut.
+    Raises CorruptRecordError, with nothing changed, if damage hides where to cut.
     """
     if log.segments.first.base_offset > offset:
         return truncate_fully(log, offset)
@@ -64,7 +65,7 @@ def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Tr
     truncated = log.segments.active.truncate_to(offset)
     log.segments.active.flush()
     if not log.segments.active.size:
-        log.segments.active.created_ms = log.clock.now_ms()  # its age counts anew
+        log.segments.active.created_ms = log.clock.now_ms()  # its age starts again
     log.leader_epochs.truncate_from_end(offset)
     start = min(offset, log_start_offset)
     _rebuild(log, start, offset)
@@ -72,7 +73,7 @@ def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Tr
 
 
 def truncate_fully(log: TruncationTarget, offset: int) -> Truncation:
-    """Drops the whole log; an empty segment at `offset` is what remains. ValueError for what is no offset."""
+    """Drops the whole log; an empty segment at `offset` remains. Raises ValueError for an invalid offset."""
     offset = within("offset", offset, 0, layout.INT64_MAX)
     gone = list(log.segments)
     deleted_bytes = sum(segment.size for segment in gone)

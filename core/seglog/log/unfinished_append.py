@@ -1,10 +1,10 @@
-"""Settling an append to several partitions that was cut short (see `staged_append`): the lock is held.
+"""Settling an interrupted append to several partitions (see `staged_append`), with the lock held.
 
-1. A stream's batch that is recorded as appended: only the journal was left to remove.
-2. In each partition, the log from the append's start on is compared with the staged batches, byte for byte.
-3. Where nothing else follows what it wrote, every partition is cut back to where the append began.
-4. Where somebody has written after a part of it, all stays. A stream's batch is completed at the end of the logs, as
-   its stream would bring it again; of a job's rows nobody knows whether they are wanted, so they are reported.
+1. If a stream's batch is recorded as appended, only the journal is left to remove.
+2. Compare the log of each partition, from the append's start on, with the staged batches, byte for byte.
+3. If nothing else follows them, cut every partition back to where the append began.
+4. If another writer has written after a part of it, everything stays. A stream's batch is completed at the end of the
+   logs, because its stream would send it again. A job's rows may not be wanted any more, so they are reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OpenedDirectory(Protocol):
-    """What settling asks of a log directory that is open for writing (`seglog.log.directory.LogDirectory`)."""
+    """A log directory that is open for writing (`seglog.log.directory.LogDirectory`)."""
 
     @property
     def path(self) -> Path: ...
@@ -53,22 +53,23 @@ OpenDirectory = Callable[[], AbstractContextManager[OpenedDirectory]]
 
 
 def settle_append(fs: FileSystem, log_directory: Path, open_directory: OpenDirectory) -> None:
-    """Settles the append that was cut short in a log directory, if there is one.
+    """Settles the interrupted append in a log directory, if there is one. `open_directory` opens it for writing.
 
-    `open_directory` opens it for writing. RefusedError, with the logs and the journal as they were, when it cannot be
-    settled; CorruptCheckpointError for a damaged journal; errors of opening and truncating logs.
+    Raises RefusedError, with the logs and the journal as they were, if it cannot be settled; CorruptCheckpointError for
+    a damaged journal; the errors of opening and truncating logs.
     """
     journal = read_journal(fs, log_directory)
     if journal is None:
         return
-    if not _is_recorded(fs, log_directory, journal.stream):
+    stream = journal.stream
+    if stream is None or last_batch(fs, log_directory, stream.query) != stream:
         with open_directory() as directory:
             _settle_logs(directory, journal)
     finish_append(fs, log_directory, journal)
 
 
 def settle_if_possible(fs: FileSystem, log_directory: Path, open_directory: OpenDirectory) -> None:
-    """The same for a writer with other work: what cannot be settled is logged, and remains for the next append."""
+    """Does the same for a writer with other work: a failure is logged, and left to the next append."""
     try:
         settle_append(fs, log_directory, open_directory)
     except (SeglogError, OSError) as error:
@@ -76,13 +77,13 @@ def settle_if_possible(fs: FileSystem, log_directory: Path, open_directory: Open
 
 
 def finish_append(fs: FileSystem, log_directory: Path, journal: AppendJournal) -> None:
-    """Ends an append whose outcome is on stable storage, and removes what was staged for it."""
+    """Ends an append whose result is on stable storage, and removes its staged files."""
     remove_journal(fs, log_directory)
     _remove_staged(fs, journal.staging_path(log_directory), journal.file_names.__contains__)
 
 
 def discard_staged(fs: FileSystem, log_directory: Path, staging: Path) -> None:
-    """Removes what was staged for a write that has ended, but for what an unfinished append still needs."""
+    """Removes the staged files of a write that has ended, except those that an unfinished append still needs."""
     kept: frozenset[str] = frozenset()
     with contextlib.suppress(CorruptCheckpointError, RefusedError):  # such a journal settles nothing
         journal = read_journal(fs, log_directory)
@@ -92,9 +93,9 @@ def discard_staged(fs: FileSystem, log_directory: Path, staging: Path) -> None:
 
 
 def _remove_staged(fs: FileSystem, staging: Path, chosen: Callable[[str], bool]) -> None:
-    """Removes staged files, and the staging directory when it is empty.
+    """Removes staged files, and the staging directory if it is empty.
 
-    The rows are where they belong: what cannot be removed, or is put back by a task that runs on, is logged.
+    The rows are safe in the logs, so a file that cannot be removed, or that a late task puts back, is only logged.
     """
     try:
         status = fs.status(staging, follow=False)
@@ -106,10 +107,6 @@ def _remove_staged(fs: FileSystem, staging: Path, chosen: Callable[[str], bool])
             fs.remove_directory(staging)
     except OSError as error:
         _logger.warning("%s: cannot be removed (%s); remove it by hand", staging, error)
-
-
-def _is_recorded(fs: FileSystem, log_directory: Path, stream: StreamBatch | None) -> bool:
-    return stream is not None and last_batch(fs, log_directory, stream.query) == stream
 
 
 def _settle_logs(directory: OpenedDirectory, journal: AppendJournal) -> None:
@@ -161,7 +158,7 @@ def _take_back(log: Log, placement: Placement) -> None:
 def _complete(
     directory: OpenedDirectory, journal: AppendJournal, stream: StreamBatch, found: dict[TopicPartition, Held]
 ) -> None:
-    """Appends what is missing of a stream's batch."""
+    """Appends the missing part of a stream's batch."""
     placements, staging = [], journal.staging_path(directory.path)
     for placement in journal.placements:
         log = directory.log(placement.topic_partition, create=True)
@@ -178,7 +175,7 @@ def _complete(
 
 
 def _check_rest(directory: OpenedDirectory, log: Log, staging: Path, rest: Placement) -> None:
-    """RefusedError when the missing batches have offsets of their own that others have taken."""
+    """Raises RefusedError if the missing batches have offsets of their own that others have taken."""
     try:
         first = next(placed_chunks(directory.fs, staging, rest), None)
     except FileNotFoundError as error:
@@ -198,15 +195,15 @@ def _someone_wrote(
         and found[placement.topic_partition].followed
     )
     return RefusedError(
-        f"{directory.path}: a write was cut short here, and somebody has written after it ({places}); nothing was"
-        f" changed. Remove {journal_path(directory.path)} to keep all that is there; a job that runs again writes its"
-        " rows once more"
+        f"{directory.path}: a write was interrupted here, and another writer has written after it ({places}); nothing"
+        f" was changed. Remove {journal_path(directory.path)} to keep everything; a job that runs again writes its rows"
+        " once more"
     )
 
 
 def _unknown(directory: OpenedDirectory, log: Log, placement: Placement, why: str) -> RefusedError:
     return RefusedError(
-        f"{log.directory}: a write was cut short here at offset {placement.start}, and what it left cannot be told from"
-        f" other records: {why}; nothing was changed. Remove {journal_path(directory.path)} to keep all that is there;"
-        " a job or stream that runs again writes its rows once more"
+        f"{log.directory}: a write was interrupted here at offset {placement.start}, and its records cannot be told"
+        f" from others: {why}; nothing was changed. Remove {journal_path(directory.path)} to keep everything; a job"
+        " or stream that runs again writes its rows once more"
     )

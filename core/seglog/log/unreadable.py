@@ -1,4 +1,4 @@
-"""Bytes of a segment where no batch can be read: why, which offsets they may have held, where good batches go on."""
+"""Bytes of a segment that are no readable batches: why, what offsets they may have held, where good batches follow."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LOOK_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes of `path` that are not a batch. `first_offset` is the least that they may have held; `following` the first
-    good batch after them (layout.BATCH), or None.
+    """Bytes of `path` that are not a batch. `first_offset` is the lowest offset that they may have held; `following` is
+    the first good batch after them (layout.BATCH), or None.
     """
 
     path: Path
@@ -29,11 +29,11 @@ class Unreadable:
 
     @property
     def is_torn_end(self) -> bool:
-        """Whether this is what a crash leaves at the end of a log: a batch cut short, or room that was allocated."""
+        """True for what a crash leaves at the end of a log: an incomplete batch, or preallocated zeros."""
         return self.following is None and (self.gap.zeros or self.gap.reason is EndReason.TRAILING)
 
     def error(self) -> CorruptRecordError:
-        """The error of a reader who needs these bytes."""
+        """Returns the error for a reader who needs these bytes."""
         last = None
         if self.following is None:
             after = "nothing good follows in this file"
@@ -46,9 +46,9 @@ class Unreadable:
 
 
 def unreadable_at(segment: LogSegment, position: int, end: int, first_offset: int) -> Unreadable | None:
-    """What is at byte `position`, where no batch was found; None when a batch is there by now. Looks as far as `end`.
+    """Describes the bytes from `position`, where no batch was found, at most to `end`; None if a batch is there by now.
 
-    `first_offset` follows on the last batch before `position`.
+    `first_offset` is the one after the last batch before `position`.
     """
     offsets = PlausibleOffsets.of_segment(segment.base_offset)
     gap = None
@@ -63,7 +63,7 @@ def unreadable_at(segment: LogSegment, position: int, end: int, first_offset: in
 
 
 def no_batch(segment: LogSegment, position: int, end: int, first_offset: int) -> CorruptRecordError:
-    """The error of a reader who found no batch at byte `position`, where `first_offset` would follow."""
+    """Returns the error for a reader who found no batch at byte `position`, where `first_offset` would follow."""
     found = unreadable_at(segment, position, end, first_offset)
     if found is None:
         return CorruptRecordError(segment.path, EndReason.TRAILING.value, position, first_offset)

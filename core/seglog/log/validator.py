@@ -1,14 +1,13 @@
-"""What a leader or a follower does to batches before they are written (Kafka: UnifiedLog.analyze…, LogValidator).
+"""Validation of batches by a leader or a follower before they are written (Kafka: UnifiedLog.analyze…, LogValidator).
 
-1. `analyze`: framing, magic, size limit and checksum of every batch; a trailing partial batch is trimmed, and of a
-   follower's the batches of a later leader's epoch.
-2. `validate_for_leader`: one batch if it is v2 or compressed; counts, control bits and sequences of clients;
-   keys where the topic is compacted; timestamps. Then offsets, leader epoch, timestamp type and codec:
-   in place when the payload can stay as it is, otherwise rebuilt (magic 0 and 1, another codec, other
-   deltas).
-3. `validate_for_follower`: offsets ascend and start at the log end or after it.
+1. `analyze` checks framing, magic, size limit and checksum of every batch; it drops a trailing partial batch, and for a
+   follower the batches of a later leader's epoch.
+2. `validate_for_leader` accepts a single batch if it is v2 or compressed. It checks counts, control bits and sequences
+   of clients, keys in compacted topics, and timestamps. Then it sets offsets, leader epoch, timestamp type and codec:
+   in place if the payload can stay, otherwise by rebuilding the batch (magic 0 and 1, another codec, other deltas).
+3. `validate_for_follower` checks that offsets ascend and start at or after the log end.
 
-Nothing is written here, and the caller's bytes are never changed.
+This module writes nothing and never changes the caller's bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _WHERE = "appended data"
 
 
 class AppendOrigin(Enum):
-    """Who hands batches to the log (Kafka: AppendOrigin)."""
+    """The origin of appended batches (Kafka: AppendOrigin)."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -50,9 +49,9 @@ class AppendOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What the topic's configuration says about appended batches. Times and differences in milliseconds.
+    """The topic's configuration for appended batches. Times and differences in milliseconds.
 
-    `compression` of None keeps the codec that the batch came with (`compression.type=producer`).
+    `compression` of None keeps the batch's own codec (`compression.type=producer`).
     """
 
     max_message_bytes: int
@@ -66,7 +65,7 @@ class AppendRules:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedBatches:
-    """Whole batches with right checksums: `data` (uint8) and their rows, positions counting from `data[0]`."""
+    """Whole batches with valid checksums: `data` (uint8) and their rows, with positions relative to `data[0]`."""
 
     data: np.ndarray
     batches: np.ndarray
@@ -80,14 +79,14 @@ def analyze(
 ) -> AnalyzedBatches:
     """Splits `data` into batches and checks framing and checksums; `most_bytes` of None checks no size.
 
-    The first batch of an epoch above `leader_epoch` and all after it are left out, whatever they hold: a leader's
-    answer may reach a follower after the next leader's (KAFKA-18723). So is a trailing partial batch. Raises
-    CorruptRecordError or RecordTooLargeError. The result is a copy.
+    Drops the first batch of an epoch above `leader_epoch` and all after it, unchecked: a leader's answer may reach a
+    follower after the next leader's (KAFKA-18723). Drops a trailing partial batch, too. Returns a copy. Raises
+    CorruptRecordError or RecordTooLargeError.
     """
     buffer = np.frombuffer(data, dtype=np.uint8).copy()
     scan = scan_batches(buffer, 0, len(buffer), 0)
     batches, end = scan.batches, scan.consumed
-    _check_framing(buffer, scan, batches)
+    _check_framing(buffer, scan)
     later = np.flatnonzero(batches["leader_epoch"] > (layout.INT32_MAX if leader_epoch is None else leader_epoch))
     if len(later):
         batches, end = batches[: later[0]], int(batches["position"][later[0]])
@@ -108,28 +107,24 @@ def analyze(
     return AnalyzedBatches(buffer[:end], batches)
 
 
-def _check_framing(buffer: np.ndarray, scan: BatchScan, batches: np.ndarray) -> None:
-    """CorruptRecordError for what no iteration gets past (Kafka: ByteBufferLogInputStream.nextBatchSize)."""
-    if scan.status == WALK_BAD_SIZE:
-        raise CorruptRecordError(_WHERE, "no batch can be so small", scan.consumed)
-    for row in batches[(batches["magic"] < 0) | (batches["magic"] > 2)]:
-        raise CorruptRecordError(_WHERE, f"unknown magic {int(row['magic'])}", int(row["position"]))
-    _check_partial(buffer[scan.consumed :], scan.consumed)
-
-
-def _check_partial(rest: np.ndarray, position: int) -> None:
-    """CorruptRecordError unless `rest`, which is no whole batch, may be the beginning of one (Kafka:
+def _check_framing(buffer: np.ndarray, scan: BatchScan) -> None:
+    """Raises CorruptRecordError for an invalid size or magic, also in a trailing partial batch (Kafka:
     ByteBufferLogInputStream.nextBatchSize).
     """
+    if scan.status == WALK_BAD_SIZE:
+        raise CorruptRecordError(_WHERE, "no batch can be so small", scan.consumed)
+    for row in scan.batches[(scan.batches["magic"] < 0) | (scan.batches["magic"] > 2)]:
+        raise CorruptRecordError(_WHERE, f"unknown magic {int(row['magic'])}", int(row["position"]))
+    rest = buffer[scan.consumed :]
     if len(rest) < layout.LOG_OVERHEAD:
         return
     size = int.from_bytes(bytes(rest[layout.SIZE_OFFSET : layout.LOG_OVERHEAD]), "big", signed=True)
-    told = len(rest) >= layout.HEADER_UP_TO_MAGIC
-    if size < layout.LEAST_ENTRY_SIZE or (told and size > layout.INT32_MAX - layout.LOG_OVERHEAD):
-        raise CorruptRecordError(_WHERE, f"no batch can have the size {size}", position)
-    if told and rest[layout.MAGIC_OFFSET] > 2:
+    has_magic = len(rest) >= layout.HEADER_UP_TO_MAGIC
+    if size < layout.LEAST_ENTRY_SIZE or (has_magic and size > layout.INT32_MAX - layout.LOG_OVERHEAD):
+        raise CorruptRecordError(_WHERE, f"no batch can have the size {size}", scan.consumed)
+    if has_magic and rest[layout.MAGIC_OFFSET] > 2:
         magic = int(rest[layout.MAGIC_OFFSET : layout.MAGIC_OFFSET + 1].view(np.int8)[0])
-        raise CorruptRecordError(_WHERE, f"unknown magic {magic}", position)
+        raise CorruptRecordError(_WHERE, f"unknown magic {magic}", scan.consumed)
 
 
 # --- leader ---------------------------------------------------------------------------------------------
@@ -144,10 +139,10 @@ def validate_for_leader(
     leader_epoch: int,
     append_time_ms: int,
 ) -> AnalyzedBatches:
-    """The batch to write for client or coordinator batches, with offsets from `base_offset` on.
+    """Returns the batch to write for client or coordinator batches, with offsets from `base_offset` on.
 
-    `append_time_ms` is now for timestamp checks and the timestamp of LogAppendTime. Raises
-    InvalidRecordError, InvalidTimestampError or RecordTooLargeError; then nothing must be written.
+    `append_time_ms` is the current time, for timestamp checks and LogAppendTime. Raises InvalidRecordError,
+    InvalidTimestampError or RecordTooLargeError; then nothing must be written.
     """
     batches = analyzed.batches
     codecs = batches["attributes"] & layout.CODEC_MASK
@@ -155,7 +150,7 @@ def validate_for_leader(
         raise InvalidRecordError(_WHERE, f"{len(batches)} batches in one append; a v2 or compressed append has one")
     if batches["magic"].min() != batches["magic"].max():
         raise InvalidRecordError(_WHERE, "the batches have different magic values")
-    modern = int(batches["magic"][0]) == 2  # a batch's own bytes have all attributes, its row only those with a meaning
+    modern = int(batches["magic"][0]) == 2  # the bytes hold all attributes, the row only the meaningful ones
     header = RecordBatchHeader.read(analyzed.data) if modern else RecordBatchHeader.of_row(batches[0])
     if origin == AppendOrigin.CLIENT and header.magic == 2:
         _check_client_batch(header)
@@ -183,7 +178,7 @@ def _check_client_batch(header: RecordBatchHeader) -> None:
 
 
 def _decoded(analyzed: AnalyzedBatches) -> Records:
-    """All records of the append in one table; InvalidRecordError when a batch cannot be decoded."""
+    """Returns all records of the append in one table. Raises InvalidRecordError if a batch cannot be decoded."""
     parts = list(decode_records(analyzed.data, analyzed.batches, 0, limit=WHOLE_LIMIT))
     for part in parts:
         for i in np.flatnonzero(part.status):
@@ -209,7 +204,7 @@ def _check_records(records: Records, header: RecordBatchHeader, rules: AppendRul
 
 
 def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> None:
-    """InvalidTimestampError unless every timestamp (int64) lies within the accepted distance from now.
+    """Raises InvalidTimestampError unless every timestamp (int64) lies within the accepted distance from now.
 
     Only for CreateTime; -1 is always accepted. Kafka: message.timestamp.before.max.ms, …after.max.ms (KIP-937).
     """
@@ -230,7 +225,7 @@ def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> Non
 
 
 def _check_inner_checksums(records: Records, compressed: bool) -> None:
-    """Messages inside a wrapper have checksums of their own, which the wrapper's does not replace."""
+    """Checks the own checksums of messages inside a wrapper, which the wrapper's does not replace."""
     if not compressed:
         return
     view = byte_view(records.arena)
@@ -260,7 +255,7 @@ def _in_place(
     leader_epoch: int,
     append_time_ms: int,
 ) -> AnalyzedBatches:
-    """The same payload under a changed header; the checksum is computed again only where its range changed."""
+    """Changes the header and keeps the payload; computes the checksum again only if its range changed."""
     if rules.timestamp_type == TimestampType.LOG_APPEND_TIME:
         attributes, max_timestamp = header.attributes | layout.TIMESTAMP_TYPE_MASK, append_time_ms
     else:
@@ -290,7 +285,7 @@ def _rebuilt(
     leader_epoch: int,
     append_time_ms: int,
 ) -> AnalyzedBatches:
-    """One new v2 batch of the same records."""
+    """Builds one new v2 batch of the same records."""
     if header.is_control:
         raise InvalidRecordError(_WHERE, "a control batch cannot be rebuilt")
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
@@ -321,10 +316,10 @@ def _rebuilt(
 
 
 def validate_for_follower(analyzed: AnalyzedBatches, log_end_offset: int) -> None:
-    """Whether a follower may write these batches as they are.
+    """Checks that a follower may write these batches as they are.
 
-    OffsetsOutOfOrderError when last offsets do not ascend, UnexpectedAppendOffsetError when the first offset lies
-    below `log_end_offset`, InvalidRecordError when a batch ends below its own base or has an epoch below -1.
+    Raises OffsetsOutOfOrderError if last offsets do not ascend, UnexpectedAppendOffsetError if the first offset lies
+    below `log_end_offset`, InvalidRecordError if a batch ends below its own base or has an epoch below -1.
     """
     batches = analyzed.batches
     disordered = np.flatnonzero(np.diff(batches["last_offset"]) <= 0)
@@ -347,7 +342,7 @@ def validate_for_follower(analyzed: AnalyzedBatches, log_end_offset: int) -> Non
 
 
 def first_offset_of(analyzed: AnalyzedBatches, unknown: int) -> int:
-    """Offset of the first record of the first batch; a compressed wrapper must be decoded to tell it."""
+    """Returns the offset of the first batch's first record; a compressed wrapper must be decoded for it."""
     row = analyzed.batches[:1]
     if row["magic"][0] >= 2 or not row["attributes"][0] & layout.CODEC_MASK:
         return int(row["base_offset"][0])

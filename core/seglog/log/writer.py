@@ -1,14 +1,13 @@
-"""The active segment: how much more it takes, writing to it, and rolling to the next.
+"""The active segment: its remaining room, writing to it, and rolling to the next.
 
-Kafka: LocalLog, UnifiedLog.roll, LogSegment.shouldRoll, RollParams, UnifiedLog.flush.
+Kafka: LocalLog, UnifiedLog.roll, LogSegment.shouldRoll, RollParams.
 
-1. `room`: how many batches fit before one of them must begin a new segment (`batches_before_roll`). A roll is decided
-   per batch, for a whole run of batches at once, and on append only; there is no timer.
-2. `write_run`: producers, leader epochs, the segment's files, aborted transactions, and last what readers
-   see.
-3. `roll_to`: the old segment gets its last time entry and trimmed indexes, the producers a snapshot at the
-   new base offset; the new segment's files are made; everything below is flushed, so that recovery starts
-   here.
+1. `room` returns how many batches fit before one of them must begin a new segment (`batches_before_roll`). A roll is
+   decided per batch, for a whole run of batches at once, and on append only; there is no timer.
+2. `write_run` updates producers, leader epochs, the segment's files and aborted transactions, and last the view of
+   readers.
+3. `roll_to` gives the old segment its last time entry and trimmed indexes, and takes a snapshot of the producers at the
+   new base offset. It flushes everything below, so that recovery starts here, and creates the new segment's files.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from seglog.storage.filesystem import FileSystem
 
 
 class WritableLog(Protocol):
-    """What the append path asks of a log (`seglog.log.log.Log`): its parts, its offsets, and making a change known."""
+    """The interface of a log (`seglog.log.log.Log`) to the append path: its parts, its offsets, publishing a change."""
 
     directory_changed: bool
 
@@ -67,11 +66,11 @@ class WritableLog(Protocol):
 
 
 class _Tried(Exception):
-    """A trial is over."""
+    """Ends a trial."""
 
 
 class SegmentWriter:
-    """Writes to the active segment of one log; the log's lock is held by the caller."""
+    """Writes to the active segment of one log; the caller holds the log's lock."""
 
     def __init__(self, log: WritableLog) -> None:
         self._log = log
@@ -79,11 +78,11 @@ class SegmentWriter:
         self._jitter_ms = self._drawn_jitter()
 
     def forget_segment(self) -> None:
-        """Tells that another segment became active, or that the active one was cut."""
+        """Forgets the active segment's state, because another one became active or it was cut."""
         self._first_timestamp, self._jitter_ms = None, self._drawn_jitter()
 
     def room(self, batches: np.ndarray, now_ms: int) -> int:
-        """How many of `batches` (layout.BATCH) the active segment takes before it must roll; for the appender."""
+        """Returns how many of `batches` (layout.BATCH) the active segment takes before it must roll."""
         log, config = self._log, self._log.config
         active = log.segments.active
         if self._first_timestamp is None and active.size:
@@ -100,17 +99,16 @@ class SegmentWriter:
         return batches_before_roll(state, RollLimits(config.segment_bytes, age_ms - self._jitter_ms), batches, now_ms)
 
     def write_run(self, data: np.ndarray, batches: np.ndarray, position: int, replicated: bool) -> None:
-        """Writes batches to the active segment and takes them into account.
+        """Writes batches to the active segment, updates the log's state, and finally shows them to readers.
 
-        `position` is that of `data[0]` in the coordinates of `batches`. Readers see the batches at the end;
-        `replicated` lets the high watermark follow.
+        `position` is that of `data[0]` in the coordinates of `batches`. With `replicated` the high watermark follows.
         """
         log = self._log
         segment = log.segments.active
-        # Kafka notes the last stable offset at the end of the append, which may be after a transaction that the same
-        # producer began meanwhile and aborts later: readers up to there would not be told of that one.
+        # Kafka stores the last stable offset at the end of the append, which may lie after a transaction that the same
+        # producer began meanwhile and aborts later: readers up to there would not learn of that one.
         completed: list[tuple[CompletedTransaction, int]] = []
-        # producers first: a batch that contradicts an open transaction is refused before anything is changed
+        # producers first: a batch that contradicts an open transaction is refused before any change
         with log.producers.unchanged_on_error(batches):
             log.producers.replay(data, batches, position, segment.path, lambda *ended: completed.append(ended))
         log.leader_epochs.assign_appended(batches)
@@ -125,8 +123,8 @@ class SegmentWriter:
         log.publish(log.log_start_offset, end, end if replicated else log.high_watermark)
 
     def check_producers(self, data: np.ndarray, batches: np.ndarray) -> None:
-        """Raises what `write_run` would raise over producers and their transactions, before a roll for these batches;
-        `data[0]` has position 0.
+        """Raises the errors that `write_run` would raise for producers and their transactions, before a roll for these
+        batches; `data[0]` has position 0.
         """
         producers = self._log.producers
         with contextlib.suppress(_Tried), producers.unchanged_on_error(batches):
@@ -134,7 +132,10 @@ class SegmentWriter:
             raise _Tried
 
     def roll_to(self, base_offset: int) -> LogSegment:
-        """Begins a segment at `base_offset`; what is below is flushed. RefusedError when one is there already."""
+        """Begins a segment at `base_offset` and flushes everything below it.
+
+        Raises RefusedError if one begins there.
+        """
         log = self._log
         active = log.segments.active
         if base_offset < active.base_offset or (base_offset == active.base_offset and active.size):
@@ -143,9 +144,9 @@ class SegmentWriter:
             log.flush_below(base_offset)
             return active
         active.on_become_inactive()
-        # before the next segment exists: a power cut must not leave that one after a shortened predecessor
+        # before the next segment exists: a power cut must not leave it after a shortened predecessor
         log.flush_below(base_offset)
-        active.close_files()  # a log may have more segments than a process descriptors
+        active.close_files()  # a log may have more segments than a process file descriptors
         log.producers.end_offset = base_offset
         log.producers.take_snapshot()
         created = LogSegment.create(
@@ -167,7 +168,7 @@ class SegmentWriter:
 
 
 class RollReason(Enum):
-    """Why the active segment takes no more."""
+    """Why the active segment rolls."""
 
     SIZE = "segment.bytes would be exceeded"
     AGE = "segment.ms has passed"
@@ -177,9 +178,9 @@ class RollReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RollLimits:
-    """What the configuration allows one segment. Sizes in bytes, ages in milliseconds.
+    """The configuration's limits for one segment. Sizes in bytes, ages in milliseconds.
 
-    `age_ms` is segment.ms less this segment's jitter; in a compacted topic not above max.compaction.lag.ms.
+    `age_ms` is segment.ms less this segment's jitter; in a compacted topic at most max.compaction.lag.ms.
     """
 
     segment_bytes: int
@@ -188,10 +189,10 @@ class RollLimits:
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
-    """The active segment as rolling sees it.
+    """The state of the active segment that decides a roll.
 
-    `first_timestamp` is the max timestamp of its first batch, negative when it has none; `created_ms` when
-    it was opened; `index_room` the entries that both indexes still take (the time index keeps one back).
+    `first_timestamp` is the max timestamp of its first batch, negative if it has none; `created_ms` is when it was
+    opened; `index_room` counts the entries that both indexes still take (the time index reserves one).
     """
 
     base_offset: int
@@ -204,10 +205,11 @@ class SegmentState:
 def roll_reason(
     state: SegmentState, limits: RollLimits, size: int, last_offset: int, max_timestamp: int, now_ms: int
 ) -> RollReason | None:
-    """Whether a batch of `size` bytes needs a new segment (specification §8, in Kafka's order)."""
+    """Returns why a batch of `size` bytes needs a new segment, or None (specification §8, in Kafka's order)."""
     if state.size > limits.segment_bytes - size:
         return RollReason.SIZE
-    if state.size > 0 and _waited_ms(state, max_timestamp, now_ms) > limits.age_ms:
+    age_ms = max_timestamp - state.first_timestamp if state.first_timestamp >= 0 else now_ms - state.created_ms
+    if state.size > 0 and age_ms > limits.age_ms:
         return RollReason.AGE
     if state.index_room <= 0:
         return RollReason.INDEX_FULL
@@ -216,16 +218,10 @@ def roll_reason(
     return None
 
 
-def _waited_ms(state: SegmentState, max_timestamp: int, now_ms: int) -> int:
-    if state.first_timestamp >= 0:
-        return max_timestamp - state.first_timestamp
-    return now_ms - state.created_ms
-
-
 def batches_before_roll(state: SegmentState, limits: RollLimits, batches: np.ndarray, now_ms: int) -> int:
-    """How many of `batches` (layout.BATCH, in order) the segment takes before one of them must roll it.
+    """Returns how many of `batches` (layout.BATCH, in order) the segment takes before one of them must roll it.
 
-    Equal to asking `roll_reason` for one batch after the other. 0 means: roll before the first.
+    Equal to calling `roll_reason` for each batch in turn. 0 means: roll before the first.
     """
     if len(batches) == 0:
         return 0
@@ -235,7 +231,7 @@ def batches_before_roll(state: SegmentState, limits: RollLimits, batches: np.nda
     )
     if reason is not None:
         return 0
-    # every batch adds at most one entry to an index, so within the room no index fills up
+    # every batch adds at most one entry to an index, so within `index_room` no index fills up
     run = batches[: state.index_room]
     stops = state.size + np.cumsum(run["size"], dtype=np.int64) > limits.segment_bytes
     stops |= run["last_offset"] - state.base_offset > layout.INT32_MAX
@@ -245,7 +241,7 @@ def batches_before_roll(state: SegmentState, limits: RollLimits, batches: np.nda
 
 
 def _too_old(state: SegmentState, limits: RollLimits, run: np.ndarray, now_ms: int) -> np.ndarray:
-    """Which batches of a run, once the ones before them are written, come too long after the segment's first."""
+    """Returns which batches of a run (bool) come too long after the segment's first one."""
     first_timestamp = state.first_timestamp if state.size > 0 else int(run["max_timestamp"][0])
     if first_timestamp >= 0:
         old: np.ndarray = run["max_timestamp"] - first_timestamp > limits.age_ms

@@ -110,7 +110,7 @@ def test_the_notice_names_place_and_figures(tmp_path: Path) -> None:
     position = len(batch(0, 5) + batch(5, 5))
     assert str(found) == (
         f"{found.path}: position {position}: offset 0 comes after 9; 2 batches with offsets that were read before are"
-        " passed over; `seglog verify` says more"
+        " skipped; `seglog verify` says more"
     )
 
 

@@ -11,8 +11,7 @@ from seglog.errors import SegmentOffsetOverflowError
 from seglog.format.filenames import FileState
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.recovered_segment import OffsetNotAscendingError
-from seglog.log.segment import LogSegment
+from seglog.log.segment import LogSegment, OffsetNotAscendingError
 from seglog.model import Compression
 from seglog.storage.filesystem import File, OpenMode, PassingFile, PassingFileSystem
 from tests.support.log_files import (

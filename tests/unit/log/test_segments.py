@@ -20,13 +20,11 @@ def bases(found: tuple[LogSegment, ...]) -> list[int]:
     return [segment.base_offset for segment in found]
 
 
-def test_floor_higher_and_lower_are_the_segments_around_an_offset(segments: LogSegments) -> None:
+def test_floor_is_the_segment_at_or_below_an_offset(segments: LogSegments) -> None:
     def base(found: LogSegment | None) -> int | None:
         return None if found is None else found.base_offset
 
     assert [base(segments.floor(offset)) for offset in (9, 10, 19, 99)] == [None, 10, 10, 30]
-    assert [base(segments.higher(offset)) for offset in (9, 10, 30)] == [10, 20, None]
-    assert [base(segments.lower(offset)) for offset in (10, 15, 30)] == [None, 10, 20]
     assert (base(segments.get(20)), base(segments.get(21)), base(segments.active)) == (20, None, 30)
 
 

@@ -119,7 +119,7 @@ def test_a_batch_that_others_follow_is_completed_and_not_brought_twice(
 def test_a_jobs_rows_that_others_follow_are_left_to_the_operator(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.cut_short(monkeypatch, None)
     place.append(b"a broker's", settle=False)
-    with pytest.raises(RefusedError, match=r"somebody has written after it \(t-0 from offset 1 on\)"):
+    with pytest.raises(RefusedError, match=r"another writer has written after it \(t-0 from offset 1 on\)"):
         place.write()
     place.append(b"still possible")
     assert place.values() == [b"first", *ROWS[:2], b"a broker's", b"still possible"]
@@ -158,7 +158,7 @@ def test_what_cannot_be_told_from_other_records_is_kept_and_reported(
     place.cut_short(monkeypatch, stream)
     change(place)
     before = place.values()
-    with pytest.raises(RefusedError, match=r"t-0: a write was cut short here at offset 1, .*Remove .*seglog-append"):
+    with pytest.raises(RefusedError, match=r"t-0: a write was interrupted here at offset 1, .*Remove .*seglog-append"):
         place.write(stream)
     assert place.values() == before
     place.append(b"still possible")
@@ -178,6 +178,6 @@ def test_records_equal_to_the_writes_own_are_not_cut_where_others_follow_them(
 ) -> None:
     place.cut_short(monkeypatch, None)
     place.append(*ROWS[2:4], settle=False)  # the same values, written by somebody else
-    with pytest.raises(RefusedError, match="somebody has written after it"):
+    with pytest.raises(RefusedError, match="another writer has written after it"):
         place.write()
     assert place.values() == [b"first", *ROWS[:4]]

@@ -137,7 +137,7 @@ def test_one_partition_that_others_followed_in_keeps_a_jobs_rows_everywhere(unfi
     unfinished.arrive(U, 3)
     unfinished.append(T, b"a broker's")
     with pytest.raises(
-        RefusedError, match=r"somebody has written after it \(t-0 from offset 1 on\); nothing was changed"
+        RefusedError, match=r"another writer has written after it \(t-0 from offset 1 on\); nothing was changed"
     ):
         unfinished.settle()
     assert unfinished.values(U) == [b"first", *ROWS[U]] and read_journal(FS, unfinished.logs) == unfinished.journal

@@ -174,7 +174,9 @@ def test_a_stream_whose_checkpoint_was_set_back_is_refused(tmp_path: Path) -> No
     write_batch(tmp_path, "a", 0, 5, "first")
     write_batch(tmp_path, "a", 1, 5, "second")
     for number, entry in ((0, "first"), (0, "anew"), (1, "anew")):
-        with pytest.raises(RefusedError, match=f"brings another batch {number}: its checkpoint was set back or copied"):
+        with pytest.raises(
+            RefusedError, match=f"brings a different batch {number}: its checkpoint was set back or copied"
+        ):
             write_batch(tmp_path, "a", number, 5, entry)
     assert write_batch(tmp_path, "a", 1, 5, "second") == 0
     assert len(offsets(tmp_path, 0)) == 10
