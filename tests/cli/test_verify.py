@@ -51,7 +51,7 @@ def test_a_file_that_is_no_log_is_not_called_a_damaged_one(tmp_path: Path) -> No
     for path in others:
         done = run("verify", path)
         assert (done.exit_code, done.stdout) == (10, ""), path
-        assert f"not a log; what it should hold shows when its directory, {path.parent}, is verified" in done.stderr
+        assert f"not a log; verifying its directory, {path.parent}, checks its contents" in done.stderr
     assert run("verify", logs / "bootstrap.checkpoint").exit_code == 0  # it holds batches
 
 

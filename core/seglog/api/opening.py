@@ -98,10 +98,10 @@ def open_log(
 
 @contextlib.contextmanager
 def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_of: ConfigOf) -> Iterator[Log]:
-    """The log in `directory` as it is now, whatever a broker does meanwhile. Of the log directory around it only the
-    checkpoint of log starts is read, unless somebody asks how the log was closed.
+    """Opens the log in `directory` as it is now, whatever a broker does meanwhile. Reads only the log starts'
+    checkpoint of the log directory around it, unless the caller asks how the log was closed.
 
-    NotALogError when it is missing, or is no partition: by name or by what is in it.
+    Raises NotALogError if it is missing, or is no partition by its name or contents.
     """
     from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT, parse_topic_partition, topic_partition_of
     from seglog.log.checkpoints import OffsetCheckpoint
@@ -123,7 +123,7 @@ def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_
     starts = OffsetCheckpoint(fs, directory.parent / LOG_START_OFFSET_CHECKPOINT, tolerant=True).offsets
     start = starts.get(topic_partition, 0)
     if start and parse_topic_partition(directory.name) is None:
-        start = options_of().log_start_offset  # a broker's entry speaks of the live partition, not of this one
+        start = options_of().log_start_offset  # a broker's entry is for the live partition, not for this one
     log = None
     try:
         log = Log.open_for_reading(Place(views, directory, clock, start, options_of), config_of(topic_partition.topic))

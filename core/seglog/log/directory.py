@@ -329,7 +329,7 @@ class LogDirectory:
     def plan_recovery_in(
         self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None
     ) -> RecoveryReport:
-        """The same for a sub-directory of any name."""
+        """Like `plan_recovery`, for a sub-directory of any name."""
         plan = replace(self.load_options(directory, progress, recover_from), writable=True)
         return plan_recovery(self.fs, directory, self.clock, plan)
 

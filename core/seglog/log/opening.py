@@ -15,7 +15,7 @@ from seglog.clock import Clock
 from seglog.errors import IncompleteError, NotALogError, SeglogError
 from seglog.format.filenames import parse_topic_partition
 from seglog.log.directory import ConfigOf, LogDirectory, require_room
-from seglog.log.loader import LoadOptions, plan_recovery, refuse_losses
+from seglog.log.loader import plan_recovery, refuse_losses
 from seglog.log.log import Log
 from seglog.log.swap import BeforeLoss
 from seglog.scan.listing import list_partition, require_partition, require_room_for_partition
@@ -37,8 +37,8 @@ def open_partition(
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
 
-    NotALogError when it is missing, or is no partition: by name or by what is in it. With `create` a missing one is
-    made; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is no partition.
+    Raises NotALogError if it is missing, or is no partition by its name or contents. With `create` a missing one is
+    created; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is no partition.
     """
     directory = links.resolve(directory)
     if fs.status(directory) is not None:
@@ -60,15 +60,18 @@ def open_partition(
 
 
 def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") -> Log:
-    """The log in `partition`, a sub-directory of `directory`, opened as that was.
+    """Opens the log in `partition`, a sub-directory of `directory`, for reading or writing like that.
 
-    CorruptRecordError when opening it for writing would cut off anything, RefusedError where the disk has no room for
-    what it writes (with `way_out`, as `require_room`); then nothing was changed. IncompleteError where a file may not
-    be read, or vanished.
+    Raises CorruptRecordError if opening it for writing would cut off data, RefusedError if the disk has no room for
+    that (with `way_out`, as `require_room`); then nothing was changed. Raises IncompleteError if a file may not be
+    read, or has vanished.
     """
     try:
         options = replace(directory.load_options(partition), writable=True)
-        if not options.clean_shutdown or _may_start_beyond_its_end(directory, partition, options):
+        segments = list_partition(directory.fs, partition).segments
+        # Loading drops a log that ends below its start, even after a clean shutdown.
+        may_end_below_start = bool(segments) and options.log_start_offset > segments[-1].base_offset
+        if not options.clean_shutdown or may_end_below_start:
             report = plan_recovery(directory.fs, partition, directory.clock, options)
             refuse_losses(report)
             if directory.writable:
@@ -80,17 +83,10 @@ def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") 
         raise IncompleteError(f"{error.filename or partition}: {error.strerror or error}") from error
 
 
-def _may_start_beyond_its_end(directory: LogDirectory, partition: Path, options: LoadOptions) -> bool:
-    """Whether the log start in the checkpoint lies in or beyond the last segment: a log that ends below its start is
-    dropped whole, after a clean stop too."""
-    segments = list_partition(directory.fs, partition).segments
-    return bool(segments) and options.log_start_offset > segments[-1].base_offset
-
-
 def has_ample_room(directory: LogDirectory, partitions: Sequence[Path], recover_from: int | None = None) -> bool:
-    """Whether the disk surely has room to recover these partitions, so that nobody need work out how much they take.
+    """True if the disk certainly has room to recover these partitions, so that the exact need does not matter.
 
-    With `recover_from` they are to be recovered from that offset on, whatever checkpoints say.
+    With `recover_from` they are recovered from that offset on, regardless of checkpoints.
     """
     wanted = _AMPLE_BYTES
     for partition in partitions:

@@ -86,7 +86,7 @@ class ReadableLog:
 
     @property
     def report(self) -> RecoveryReport:
-        """What a starting broker would settle before it recovers."""
+        """The leftovers that a starting broker would settle before it recovers."""
         return self._loaded.report
 
     @property

@@ -1,10 +1,10 @@
-"""Appending a stream of records: in pieces, flushed as the configuration asks, acknowledged when flushed.
+"""Appends a stream of records: in pieces, flushed by the configuration, acknowledged when flushed.
 
-1. Pieces come as they arrive. With `batch_records` they are joined and cut so that batches hold exactly that
-   many; what is left over waits for more, or for the stream to pause.
-2. Each append takes at most `flush.messages` records, so that the log flushes when it should.
-3. When the log flushed, or the stream paused for `flush.ms`, or at the end: an `Appended` goes out.
-   Everything it names survives a crash.
+1. Pieces come as they arrive. With `batch_records` they are joined and cut so that batches hold exactly that many; the
+   rest waits for more, or for the stream to pause.
+2. Each append takes at most `flush.messages` records, so that the log flushes in time.
+3. When the log has flushed, or the stream has paused for `flush.ms`, or at the end, an `Appended` is yielded.
+   Everything that it names survives a crash.
 
 Kafka: the original design's flush policy (after M messages or S milliseconds), UnifiedLog.append.
 """
@@ -27,7 +27,7 @@ from seglog.model import Compression, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Offsets that are on stable storage now."""
+    """Offsets that have reached stable storage."""
 
     topic_partition: TopicPartition
     first_offset: int
@@ -35,15 +35,16 @@ class Appended:
 
     @property
     def count(self) -> int:
-        """Records acknowledged."""
+        """The number of records acknowledged."""
         return self.last_offset - self.first_offset + 1
 
 
 class Ingest:
-    """Appends pieces to `log`; iterate to run it and to get what was acknowledged.
+    """Appends pieces to `log`; iterating runs it and yields the acknowledged offsets.
 
-    When the pieces end with an error, or the log refuses one of them (AppendError), what was appended before is flushed
-    and given out, then the error leaves. AppendCutShortError when the system fails after the log has taken some.
+    If the pieces end with an error, or the log refuses one of them (AppendError), the records appended before are
+    flushed and acknowledged, then the error is raised. Raises AppendCutShortError if the system fails after the log has
+    taken some records.
     """
 
     def __init__(
@@ -83,13 +84,14 @@ class Ingest:
                 piece = next(pieces)
             except StopIteration:
                 break
-            except Exception as error:  # noqa: BLE001 (what came before is flushed first)
+            except Exception as error:  # noqa: BLE001 (earlier records are flushed first)
                 self._failure = error
                 break
             if piece is not None:
                 self._held.append(piece)
             yield from self._append(everything=piece is None)
-            yield from self._flush_when_due()
+            if self._log.flush_if_due(self._log.clock.now_ms()):
+                yield from self._acknowledge()
         yield from self._append(everything=True)
 
     def _append(self, everything: bool) -> Iterator[Appended]:
@@ -112,16 +114,12 @@ class Ingest:
                 piece,
                 codec=self._codec,
                 batch_records=self._batch_records,
-                # a number of records that was asked for is only bounded by max.message.bytes
+                # a requested number of records is only bounded by max.message.bytes
                 batch_bytes=None if self._batch_records is None else INT32_MAX,
             )
         except InvalidRecordError as error:
-            # what Kafka calls an invalid record is here input that the log does not take, not damage on disk
+            # here an invalid record (Kafka's term) is input that the log does not take, not damage on disk
             raise AppendError(f"{self._log.topic_partition}: {error}") from error
-
-    def _flush_when_due(self) -> Iterator[Appended]:
-        if self._log.flush_if_due(self._log.clock.now_ms()):
-            yield from self._acknowledge()
 
     def _flush(self) -> Iterator[Appended]:
         if self._log.log_end_offset > self._acknowledged:
@@ -136,13 +134,13 @@ class Ingest:
 
 
 def part(records: Records, start: int, end: int) -> Records:
-    """Records `start` to `end`, over the same arena."""
+    """Returns records `start` to `end`, over the same arena."""
     whole = start == 0 and end == len(records)
     return records if whole else columns(records.arena, records.rows[start:end])
 
 
 def joined(pieces: list[Records]) -> Records:
-    """Several pieces as one."""
+    """Joins pieces into one."""
     if len(pieces) == 1:
         return pieces[0]
     tables, at = [], 0

@@ -1,12 +1,10 @@
-"""Records out of text: lines, or the JSON lines that `dump` and `read` write.
+"""Reads records from text: lines, or the JSON lines that `dump` and `read` write.
 
-1. Chunks of bytes come in as they arrive (None: nothing arrived for a while). Whole lines go on, the rest
-   waits.
-2. `LineFormat` cuts a block of lines into columns without looking at single lines; a key separator too.
-3. `JsonLineFormat` reads one object a line. Lines of another type (`batch`, `summary`, …) are passed over,
-   and so are the records of a control batch: markers belong to transactions and are never appended as
-   records.
-4. A line that cannot be is an InputError with its number; the records before it are given out first.
+1. Chunks of bytes arrive (None: nothing arrived for a while). Whole lines are parsed, the rest waits.
+2. `LineFormat` cuts a block of lines into columns as a whole, also at a key separator.
+3. `JsonLineFormat` reads one object a line. It skips lines of another type (`batch`, `summary`, …), and the records of
+   a control batch: markers belong to transactions and are never appended as records.
+4. An invalid line is an InputError with its number, raised after the records before it.
 
 Kafka: LineMessageReader of kafka-console-producer.
 """
@@ -39,7 +37,7 @@ class Format(Protocol):
     """Turns a block of whole lines into columns."""
 
     def records(self, block: bytes, first_line: int) -> Records:
-        """`block` ends with a newline; its first line is number `first_line` of the input.
+        """Parses a block that ends with a newline; its first line is number `first_line` of the input.
 
         Raises BadLineError with the records before the bad line.
         """
@@ -47,7 +45,7 @@ class Format(Protocol):
 
 
 class BadLineError(Exception):
-    """Line `line` of the input cannot be; `before` are the records of its block that came before it."""
+    """Line `line` of the input is invalid; `before` are the records before it in its block."""
 
     def __init__(self, line: int, reason: str, before: Records) -> None:
         super().__init__(reason)
@@ -55,9 +53,9 @@ class BadLineError(Exception):
 
 
 def read_records(chunks: Iterable[bytes | None], form: Format, source: str) -> Iterator[Records | None]:
-    """The records in `chunks`; None where a chunk was None. `source` names the input in errors.
+    """Yields the records in `chunks`, and None for a chunk of None. `source` names the input in errors.
 
-    Raises InputError for a line that cannot be, or that is longer than LONGEST_LINE_BYTES.
+    Raises InputError for an invalid line, or one longer than LONGEST_LINE_BYTES.
     """
     waiting, line = bytearray(), 1
     for chunk in chunks:
@@ -90,7 +88,7 @@ class LineFormat:
     """One record a line: the value, or key, separator and value. A line ends with a newline, or CR and newline."""
 
     def __init__(self, key_separator: str | None = None) -> None:
-        """`key_separator` is text of at least one character, without a newline."""
+        """Splits keys from values at `key_separator`: at least one character, without a newline."""
         if key_separator is not None and (not key_separator or "\n" in key_separator):
             raise ValueError("a key separator has at least one character and no newline")
         self._separator = None if key_separator is None else key_separator.encode("utf-8", "surrogateescape")
@@ -123,7 +121,7 @@ class LineFormat:
 def _of_spans(
     data: np.ndarray, starts: np.ndarray, ends: np.ndarray, key_ends: np.ndarray | None, separator_size: int = 0
 ) -> Records:
-    """Records whose keys and values lie in `data`; without `key_ends` keys are null."""
+    """Returns records with keys and values in `data`; without `key_ends` keys are null."""
     count = len(starts)
     records = columns_of_arrays(data, np.zeros(count + 1, np.int64), np.full(count, -1, np.int64))
     rows = records.rows
@@ -180,7 +178,7 @@ def _reason(error: Exception) -> str:
 
 
 def _bytes(entry: dict[str, Any], name: str, absent_is_null: bool = False) -> bytes | None:
-    """Field `name` as text, or `name_b64` as base64; null is null."""
+    """Returns field `name` as text, or `name_b64` as base64; null is None."""
     encoded = entry.get(f"{name}_b64")
     if encoded is not None:
         if not isinstance(encoded, str):

@@ -1,4 +1,4 @@
-"""Reading a log from an offset or a time to its end, or one fetch of it: what `seglog read` shows."""
+"""Reads a log from an offset or a time to its end, or a single fetch, for `seglog read`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from seglog.log.log import Log
 
 
 def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limit: int | None) -> Iterator[Records]:
-    """The records that a selection asks for, from its first offset, or the first one of its first time, on.
+    """Yields the selected records, from the selection's first offset or time on, else from the log start.
 
-    With neither, from the log start. `max_bytes` makes it one fetch; `limit` bounds the records. Nothing
-    comes when no record is as young as the first time. OffsetOutOfRangeError names the valid range. CorruptRecordError
-    where damage is met: after the records before it, and also for a log that ends within a batch.
+    `max_bytes` makes it a single fetch; `limit` bounds the records. Yields nothing if every record is older than the
+    first time. Raises OffsetOutOfRangeError with the valid range, and CorruptRecordError when it reaches damage, after
+    the records before it, also for a log that ends within a batch.
     """
     start = log.log_start_offset if selection.first_offset is None else selection.first_offset
     if selection.first_timestamp is not None:
-        found = log.offset_for_timestamp(max(selection.first_timestamp, 0))  # below 0 are Kafka's codes
+        found = log.offset_for_timestamp(max(selection.first_timestamp, 0))  # negative numbers are Kafka's codes
         if found is None:
             _require_end(log)
             return
@@ -43,7 +43,7 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
 
 
 def _require_end(log: Log) -> None:
-    """CorruptRecordError where the last file goes on after the log end: a write cut short is reported, too."""
+    """Raises CorruptRecordError if the last file continues after the log end, also for an incomplete write."""
     found = log.unreadable_end
     if found is not None:
         raise found.error()

@@ -1,4 +1,4 @@
-"""Reading a log of Kafka 0.7 from an offset on (Kafka 0.7: SimpleConsumer)."""
+"""Reads a log of Kafka 0.7 from an offset on (Kafka 0.7: SimpleConsumer)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def read_07(
     max_bytes: int | None,
     base64_values: bool,
 ) -> Iterator[dict[str, Any]]:
-    """The records from `offset` on, as a consumer of Kafka 0.7 gets them; at most `limit`, or whole messages of at
-    most `max_bytes` (at least one).
+    """Yields the records from `offset` on, as a consumer of Kafka 0.7 gets them: at most `limit`, or whole messages of
+    at most `max_bytes` (at least one).
 
-    OffsetOutOfRangeError outside of the log; CorruptRecordError at damage, also at a torn end.
+    Raises OffsetOutOfRangeError outside the log, CorruptRecordError at damage, also at a torn end.
     """
     segments = listing.segments
     start = segments[0].base_offset if segments else 0

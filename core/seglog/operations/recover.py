@@ -1,12 +1,12 @@
 """Recovery on request: `recover`, `reindex` and `truncate --at-damage` (Kafka: LogManager.loadLogs).
 
-Opening a log recovers it when it was not closed properly. Here it is asked for:
+Opening a log recovers it only if it was not closed properly. On request:
 
-1. A partition is recovered from its checkpointed recovery point, as by a broker that starts after a crash, whether it
-   is named or its log directory is. What lies below was flushed: a broker does not look at it.
-2. A plan runs the very recovery on an overlay and touches nothing.
-3. Rebuilding indexes is a recovery that must not lose a byte: its plan is looked at first.
-4. What would be lost is handed to `on_loss` before it is, which keeps it where `undo` finds it (`runs.undoable`).
+1. A partition, or each of a log directory, is recovered from its checkpointed recovery point, as by a broker that
+   starts after a crash. Bytes below that point were flushed: a broker does not read them.
+2. A plan runs the real recovery on an overlay and touches nothing.
+3. Rebuilding indexes is a recovery that must not lose a byte: it is planned first.
+4. Before data is lost, `on_loss` takes over the recovery and keeps the data where `undo` finds it (`runs.undoable`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from seglog.storage.filesystem import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class RecoveryOptions:
-    """How to recover. `recovery_point` None: as the checkpoint says.
+    """How to recover. `recovery_point` None: the checkpoint's.
 
-    `dry_run` tells what would happen. `lossless` reads from the first segment on, and refuses when a byte would be
-    lost; what waits for removal or for its place (`.deleted`, `.tmp`, `.swap`) is settled as by any opening. `on_loss`
-    recovers a partition that loses data, which is as it was; without it the data goes. `settled` is called with a run
-    that was cut short in the log directory, and is finished or undone first.
+    `dry_run` only reports what would happen. `lossless` reads from the first segment on, and refuses if a byte would be
+    lost; leftovers (`.deleted`, `.tmp`, `.swap`) are settled as by any opening. `on_loss` recovers a partition that
+    would lose data and is still unchanged; without it the data is lost. `settled` is called with an interrupted run in
+    the log directory, which is finished or undone first.
     """
 
     recovery_point: int | None = None
@@ -50,11 +50,11 @@ class RecoveryOptions:
 def recover(
     fs: FileSystem, clock: Clock, target: Target, config_of: ConfigOf, options: RecoveryOptions
 ) -> Iterator[RecoveryReport]:
-    """Recovers what `target` names and closes it cleanly; one report a partition.
+    """Recovers the partitions of `target` and closes them cleanly; yields a report for each.
 
-    LockedError when a broker holds the directory, RefusedError with `lossless` when bytes would be lost, and where the
-    disk has no room for what recovery writes. IncompleteError where a file may not be opened by this user. NotALogError
-    for a file: a recovery takes a partition as a whole.
+    Raises LockedError if a broker holds the directory; RefusedError with `lossless` if bytes would be lost, and if the
+    disk lacks room for the recovery; IncompleteError if this user may not open a file; NotALogError for a file, because
+    recovery takes whole partitions.
     """
     refuse_file(target)
     whole = target.kind is TargetKind.LOG_DIRECTORY
@@ -89,14 +89,14 @@ def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicParti
 def _require_access(
     owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
 ) -> RecoveryReport:
-    """`_recover_one`, and an error for a file that this user may not open: a broker could not, either."""
+    """Runs `_recover_one`; raises IncompleteError for a file that this user may not open."""
     try:
         return _recover_one(owner, topic_partition, start, options)
     except SeglogError:
         raise  # also a link that is not followed, which is a PermissionError too
     except PermissionError as error:
         place = error.filename or owner.path / str(topic_partition)
-        unclean = "" if owner.clean_shutdown else f", and {owner.path} is not marked as closed in order"
+        unclean = "" if owner.clean_shutdown else f", and {owner.path} is not marked as closed properly"
         raise IncompleteError(
             f"{place}: {error.strerror or error}; a broker could not open the log either{unclean}"
         ) from error
@@ -124,8 +124,10 @@ def _recover_one(
 
 
 def _known_to_lose(owner: LogDirectory, partition: Path, start: int, lossless: bool) -> bool:
-    """Whether recovery loses data, as far as was looked: where room is scarce. RefusedError where it loses none and
-    there is no room for it; to keep what goes needs more, and `runs` looks for that."""
+    """True if recovery is known to lose data, which is only checked when disk space is scarce.
+
+    Raises RefusedError if it loses none and there is no room for it; keeping lost data needs more, which `runs` checks.
+    """
     if has_ample_room(owner, [partition], start):
         return False
     plan = owner.plan_recovery_in(partition, recover_from=start)
@@ -144,5 +146,5 @@ def _opened(
         except LossAhead:
             assert options.on_loss is not None
     report = options.on_loss(owner, topic_partition, start)
-    owner.log_in(directory, recover_from=report.log_end_offset)  # it is closed with the others
+    owner.log_in(directory, recover_from=report.log_end_offset)  # to be closed with the others
     return report

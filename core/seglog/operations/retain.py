@@ -1,17 +1,17 @@
 """Retention on request: of named partitions or whole log directories, for real or only planned (`seglog retain`).
 
-A broker knows its whole configuration; here some of it may be unknown, and what is deleted is gone. So:
+A broker knows its whole configuration; here some of it may be unknown, and deletion is final. So:
 
-- A value of retention.ms or retention.bytes counts only if it was stated somewhere; Kafka's default of seven days does
-  not, because a broker's own server.properties may say otherwise.
-- A topic that the cluster's metadata lists without a cleanup policy has the broker's. Where neither the topic nor a
-  policy is known, a partition counts as deletable only if it was named together with a rule, and is none of Kafka's own
-  topics (their names begin with two underscores).
-- A rule that lets more go than the cluster says of the topic is refused, unless the user insists (`precedence`): before
-  anything is touched for partitions that were named, by itself for those of a log directory.
-- `FreeSpace` takes nothing from Kafka's own topics: offsets of groups and of tiered segments are not room to be had.
+- A value of retention.ms or retention.bytes counts only if it is set somewhere; Kafka's default of seven days does not
+  count, because a broker's own server.properties may differ.
+- A topic that the cluster's metadata lists without a cleanup policy has the broker's. If neither the topic nor a policy
+  is known, a partition is deletable only if it was named together with a rule, and is not one of Kafka's own topics
+  (their names begin with two underscores).
+- A rule that deletes more than the cluster's configuration of the topic is refused, unless the user insists
+  (`precedence`): for named partitions before anything is touched, for those of a log directory one by one.
+- `FreeSpace` deletes nothing from Kafka's own topics: offsets of groups and of tiered segments are no spare space.
 - A log whose recovery would cut off damage is refused (`opening`).
-- Where the disk has no room to recover a log, what goes of it goes first (`retain_ahead`).
+- If the disk has no room to recover a log, its deletable segments are deleted first (`retain_ahead`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ IN_TIER = (
     "its log start lies before its first segment, as where older ones are in tiered storage: only the broker knows what"
     " was copied (--set remote.storage.enable=false if it is not tiered)"
 )
-NOT_RECOVERED = "these segments went before the log was recovered, which then could not be done"
+NOT_RECOVERED = "these segments were deleted before recovering the log, which then failed"
 KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
 POLICIES = ("delete", "compact,delete", "delete,compact")
 _INTERNAL_PREFIX = "__"
@@ -61,7 +61,7 @@ _INTERNAL_PREFIX = "__"
 
 @dataclass(frozen=True, slots=True)
 class FreeSpace:
-    """Free `size` bytes: until so many are free on each log directory's file system, or with `more` that many more."""
+    """Free space until `size` bytes are free on each log directory's file system, or with `more` that many more."""
 
     size: int
     more: bool = False
@@ -69,9 +69,9 @@ class FreeSpace:
 
 @dataclass(frozen=True, slots=True)
 class RetentionRequest:
-    """What to do. `ruled` says that the user gave a rule for the partitions named.
+    """The work to do. `ruled`: the user gave a rule for the named partitions.
 
-    `free` makes room instead of going by the rules. Files are removed at once when `delay_ms` is 0, else they stay as
+    `free` makes room instead of applying the rules. Files are removed at once if `delay_ms` is 0, else they stay as
     `.deleted`; None takes the topic's file.delete.delay.ms.
     """
 
@@ -83,10 +83,11 @@ class RetentionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The plan for a partition, carried out unless the request was a dry run. `left_deleted` files are still there.
+    """The plan for a partition, applied unless the request was a dry run. `left_deleted` counts remaining `.deleted`
+    files.
 
-    `contradictions` are the rules that went against the cluster's, because the user insisted. `before_recovery` counts
-    the segments that went before the log was recovered, because the disk had no room for that (`retain_ahead`).
+    `contradictions` are the rules that overrode the cluster's, because the user insisted. `before_recovery` counts the
+    segments deleted before the log was recovered, because the disk had no room for that (`retain_ahead`).
     """
 
     log_directory: Path
@@ -98,15 +99,14 @@ class Retained:
 
     def __repr__(self) -> str:
         plan = self.plan
-        goes = f"{len(plan.removed)} of {len(plan.segments)} segments go, {plan.removed_bytes} bytes"
-        return f"<Retained {plan.topic_partition}: {goes}; the log starts at offset {plan.new_log_start_offset}>"
+        removed = f"{len(plan.removed)} of {len(plan.segments)} segments removed, {plan.removed_bytes} bytes"
+        return f"<Retained {plan.topic_partition}: {removed}; the log starts at offset {plan.new_log_start_offset}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What `FreeSpace` came to in one log directory: of `wanted` bytes, `freed` went; `free` bytes are free now.
-
-    `missing` is what is still wanted. In a dry run all of it is what would be.
+    """The result of `FreeSpace` in one log directory: of `wanted` bytes, `freed` were freed; `free` are free now, and
+    `missing` are still wanted. After a dry run these are the expected figures.
     """
 
     log_directory: Path
@@ -117,20 +117,20 @@ class Freed:
 
     @property
     def reached(self) -> bool:
-        """Whether nothing is missing."""
+        """True if nothing is missing."""
         return not self.missing
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionFailure:
-    """A partition whose segments were left alone, because of `error`."""
+    """A partition that kept all its segments because of `error`."""
 
     directory: Path
     error: SeglogError
 
 
 def stated_retention(resolved: ResolvedConfig) -> LogConfig:
-    """The topic's configuration without retention values that no source gives."""
+    """Returns the topic's configuration without default retention values."""
     log, settings = resolved.log, resolved.settings
     return replace(
         log,
@@ -140,7 +140,7 @@ def stated_retention(resolved: ResolvedConfig) -> LogConfig:
 
 
 def retention_config(resolved: ResolvedConfig) -> LogConfig:
-    """The same, and without a policy where nobody knows it: what an unnamed partition's retention goes by."""
+    """Returns the same without an unknown policy: the configuration for a partition that was not named."""
     config = stated_retention(resolved)
     return config if resolved.policy_known else replace(config, cleanup_policy=frozenset())
 
@@ -152,10 +152,10 @@ def retain(
     clock: Clock,
     request: RetentionRequest,
 ) -> Iterator[Retained | RetentionFailure | Freed]:
-    """Deletes old segments of what `targets` name, one log directory after the other.
+    """Deletes old segments of the targets' partitions, one log directory after the other.
 
-    Raises LockedError and CorruptCheckpointError for a log directory as a whole, and, before anything is changed,
-    RefusedError for a partition that was named and must not lose segments by these rules.
+    Raises LockedError and CorruptCheckpointError for a log directory as a whole, and, before any change, RefusedError
+    for a named partition that must not lose segments by these rules.
     """
     work = _by_directory(fs, targets)
     topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
@@ -170,7 +170,7 @@ def retain(
 
 
 def _require_deletable(path: Path, topics: DirectorySettings) -> None:
-    """RefusedError where what the user states goes against the cluster, and for the controller's own log."""
+    """Raises RefusedError if the user's rules contradict the cluster's, and for the controller's own log."""
     topic = _topic_of(path)
     if topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(f"{path}: the controller's own log is not written by seglog; nothing was changed")
@@ -180,15 +180,15 @@ def _require_deletable(path: Path, topics: DirectorySettings) -> None:
 
 
 class _Space:
-    """How much is still to be freed, a file system at a time: log directories may share one."""
+    """The space still to be freed on each file system: log directories may share one."""
 
     def __init__(self, fs: FileSystem, request: RetentionRequest) -> None:
         self._fs, self._request = fs, request
         self._freed: dict[int, int] = {}
-        self._promised: dict[int, int] = {}  # what a dry run would make free, which is not there yet
+        self._promised: dict[int, int] = {}  # bytes that a dry run would free
 
     def wanted(self, log_directory: Path, waiting: int) -> int:
-        """Bytes to free in `log_directory`, where files of `waiting` bytes go in any case."""
+        """Returns the bytes to free in `log_directory`, where files of `waiting` bytes are removed in any case."""
         free = self._request.free
         if free is None:
             return 0
@@ -199,12 +199,12 @@ class _Space:
         return max(0, free.size - self._free(log_directory))
 
     def left(self, wanted: int, freed: int) -> int:
-        """What is left of `wanted` when `freed` bytes went already; where so many are to be free, `wanted` knows."""
+        """Returns the rest of `wanted` after `freed` bytes; without `more`, `wanted` already includes them."""
         free = self._request.free
         return max(0, wanted - freed) if free is not None and free.more else wanted
 
     def take(self, log_directory: Path, wanted: int, freed: int) -> Freed:
-        """Notes what a log directory gave."""
+        """Records the bytes freed in a log directory; returns the result."""
         device = self._device(log_directory)
         self._freed[device] = self._freed.get(device, 0) + freed
         self._promise(device, freed)
@@ -225,8 +225,10 @@ class _Space:
 
 
 def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path, list[Path], set[Path]]]:
-    """(log directory, its partitions to work on, those of them that were named), each partition once. NotALogError for
-    a file: more than what it names would go."""
+    """Returns (log directory, its partitions to work on, the named ones among them), each partition once.
+
+    Raises NotALogError for a file: more than that file would be deleted.
+    """
     found: dict[Path, tuple[dict[Path, None], set[Path]]] = {}
     for target in targets:
         if target.kind is TargetKind.FILE:
@@ -280,7 +282,9 @@ class _Directory:
                     if self._fs.status(path) is not None or not self._request.dry_run:
                         failures.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
                     if path in went:
-                        retained.append(self._not_recovered(went[path]))
+                        against = self._topics.resolve(_topic_of(path)).against(DELETE)
+                        gone = went[path]
+                        retained.append(Retained(self._path, gone, NOT_RECOVERED, 0, against, len(gone.segments)))
             freed = sum(plan.freed_bytes for plan in went.values())
             left = self._space.left(self._space.wanted(self._path, waiting), freed)
             for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
@@ -292,7 +296,7 @@ class _Directory:
         return done
 
     def _retain_ahead(self, directory: LogDirectory, paths: list[Path], waiting: int) -> Mapping[Path, RetentionPlan]:
-        """What went before its log could be recovered."""
+        """Deletes segments of logs that cannot be recovered otherwise; returns those parts of their plans."""
 
         def planner(logs: Sequence[Log], missing: int, released: int) -> list[RetentionPlan]:
             return self._plans(directory, logs, max(self._space.wanted(self._path, waiting) - released, missing))
@@ -300,19 +304,20 @@ class _Directory:
         return retain_ahead(directory, [path for path in paths if self._is_retainable(path)], planner)
 
     def _way_out(self, path: Path) -> str:
-        """What to do where a log cannot be recovered for want of room, and --free has taken what it may."""
+        """Advises what to do if a log still cannot be recovered for lack of room although --free deleted all it may."""
         if self._request.free is None:
             return ""
-        why = self._why_kept(_topic_of(path)) or "no closed segment that may go is left"
+        why = self._why_kept(_topic_of(path)) or "no deletable closed segment is left"
         return (
-            f"Nothing of it could go first ({why}): make room by other means, or in other log directories on this disk"
+            f"None of its segments could be deleted first ({why}): make room by other means, or in other log"
+            " directories on this disk"
         )
 
     def _is_retainable(self, path: Path) -> bool:
         try:
             self._require_retainable(path)
         except SeglogError:
-            return False  # reported when it is to be opened
+            return False  # reported when the log is opened
         return True
 
     def _require_retainable(self, path: Path) -> None:
@@ -323,12 +328,12 @@ class _Directory:
             raise UnsupportedError(f"{path}: a log of Kafka 0.7 is only read")
 
     def _config_of(self, topic: str) -> LogConfig:
-        """Without any policy where nothing may go by the rules."""
+        """Returns a topic's configuration, without a policy if nothing may be deleted by the rules."""
         config = stated_retention(self._topics.resolve(topic))
         return replace(config, cleanup_policy=frozenset()) if self._why_kept(topic) else config
 
     def _why_kept(self, topic: str) -> str:
-        """Why nothing of a topic goes, whatever its policy says; empty where the policy decides."""
+        """Returns why nothing of a topic is deleted, whatever its policy; "" if the policy decides."""
         if self._request.free is not None and topic in KAFKAS_OWN_TOPICS:
             return KAFKAS_OWN
         if topic in self._in_tier:
@@ -337,7 +342,7 @@ class _Directory:
         return "" if self._topics.resolve(topic).policy_known or is_ruled else UNKNOWN_POLICY
 
     def _is_in_tier(self, directory: LogDirectory, path: Path) -> bool:
-        """Whether a partition looks tiered, and no source says whether it is: a broker deletes there what goes here."""
+        """True if a partition looks tiered and no source tells: a broker would delete in the tier, too."""
         stated = self._topics.resolve(_topic_of(path)).settings["remote.storage.enable"].origin != DEFAULT
         known = topic_partition_of(path) in directory.log_start_offsets
         if stated or not known or self._fs.status(path) is None:
@@ -352,13 +357,16 @@ class _Directory:
         return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
 
     def _carry_out(self, log: Log, plan: RetentionPlan, went: RetentionPlan | None) -> Retained:
-        """Carries out a plan; `went` is what it adds to."""
+        """Applies a plan; `went` is the part applied before recovery."""
         topic = log.topic_partition.topic
         note, contradictions = self._why_kept(topic), self._topics.resolve(topic).against(DELETE)
-        if note:
-            plan = _of_unknown_policy(plan, note)
-        whole, ahead = (plan, 0) if went is None else (_joined(went, plan), len(went.segments))
-        if ahead:
+        if note:  # the plan was made without a policy; this is the real reason
+            verdicts = (replace(v, reason=note) if v.reason == EMPTY_POLICY else v for v in plan.segments)
+            plan = replace(plan, segments=tuple(verdicts))
+        whole, ahead = plan, 0
+        if went is not None:
+            whole = replace(plan, log_start_offset=went.log_start_offset, segments=(*went.segments, *plan.segments))
+            ahead = len(went.segments)
             log.leader_epochs.truncate_from_start(log.log_start_offset)
         if self._request.dry_run or plan.empty:
             return Retained(self._path, whole, note, 0, contradictions, ahead)
@@ -369,31 +377,15 @@ class _Directory:
             pending = []
         return Retained(self._path, whole, note, len(pending), contradictions, ahead)
 
-    def _not_recovered(self, went: RetentionPlan) -> Retained:
-        """What went of a log that could not be recovered in spite of it."""
-        contradictions = self._topics.resolve(went.topic_partition.topic).against(DELETE)
-        return Retained(self._path, went, NOT_RECOVERED, 0, contradictions, len(went.segments))
-
-
-def _joined(went: RetentionPlan, plan: RetentionPlan) -> RetentionPlan:
-    """The plan for a log, with what went before it was recovered."""
-    return replace(plan, log_start_offset=went.log_start_offset, segments=(*went.segments, *plan.segments))
-
 
 def _waiting_bytes(fs: FileSystem, path: Path) -> int:
-    """Bytes on the disk in `.deleted` files, which go when the log is opened for writing; 0 where they are unknown."""
+    """Returns the disk space of `.deleted` files, which opening the log for writing removes; 0 if it is unknown."""
     try:
         leftovers = list_partition(fs, path).leftovers
     except (NotALogError, OSError):
-        return 0  # reported when it is to be opened
+        return 0  # reported when the log is opened
     waiting = [name for name in leftovers if name.name.endswith(FileState.DELETED.value)]
     return sum(status.allocated for status in map(fs.status, waiting) if status is not None)
-
-
-def _of_unknown_policy(plan: RetentionPlan, note: str) -> RetentionPlan:
-    """The plan, which was made with an empty policy, with the real reason for what stays."""
-    verdicts = (replace(v, reason=note) if v.reason == EMPTY_POLICY else v for v in plan.segments)
-    return replace(plan, segments=tuple(verdicts))
 
 
 def _topic_of(path: Path) -> str:

@@ -1,27 +1,26 @@
-"""Retention ahead of recovery: a broker died because its disk was full, and recovery needs room that is not there.
+"""Retention before recovery: a broker died because its disk was full, and recovery lacks room.
 
-A log that was not closed properly is recovered before anything else is done to it, and recovery writes: indexes,
-snapshots, epochs. On a disk without room for that, the segments that go anyway go first:
+A log that was not closed properly is recovered before anything else, and recovery writes: indexes, snapshots, epochs.
+On a disk without room for that, segments that retention deletes anyway are deleted first:
 
-1. Each log is recovered in memory (`LogDirectory.try_log`), and the plan is made for what comes of it: the very plan
-   that retention would carry out after a real recovery. A log whose recovery would cut off anything is left alone, as
-   is one whose files cannot be read: opening it says why.
-2. What a crash left over is settled, as by any opening: it takes no room, and `.deleted` files give some.
-3. If that is not enough, the plan's closed segments go, the oldest first, each durably before the next. A `.log` goes
-   before its indexes: a crash in between leaves indexes that belong to nothing, and a starting broker removes them. The
-   active segment stays: what takes its place would need room.
-4. Then every log is opened, recovered, and the rest of the plan carried out as ever.
+1. Recover each log in memory (`LogDirectory.try_log`), and plan retention for the result: the same plan as after a real
+   recovery. Leave alone a log whose recovery would cut off data, or whose files cannot be read: opening it reports why.
+2. Settle the leftovers of a crash, as any opening does: that takes no room, and removing `.deleted` files gives some.
+3. If that is not enough, delete the plan's closed segments, the oldest first, each durably before the next. A `.log` is
+   removed before its indexes: a crash in between leaves indexes without a log, which a starting broker removes. The
+   active segment stays, because its successor would need room.
+4. Then open and recover every log, and apply the rest of the plan as usual.
 
-No checkpoint need be written for that: a log starts at its first segment, whatever a lower entry says. What only the
-segments that go can tell a recovery of the others are the producers: their state at the new log start is a snapshot,
-which a broker takes whenever it rolls. Where it is missing it is written first; the offset and time indexes of what
-goes, which any opening makes anew, give the room.
+This needs no checkpoint: a log starts at its first segment, even if a checkpoint's entry is lower. The recovery of the
+remaining segments needs only one thing from the deleted ones, the producers' state at the new log start: a snapshot,
+which a broker takes at every roll. A missing one is written first; removing the offset and time indexes of the segments
+to delete, which any opening rebuilds, gives the room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,12 +41,16 @@ Planner = Callable[[Sequence[Log], int, int], Sequence[RetentionPlan]]
 
 
 def retain_ahead(directory: LogDirectory, partitions: Sequence[Path], planner: Planner) -> Mapping[Path, RetentionPlan]:
-    """Makes room to recover the logs in `partitions`; for each that lost segments the part of its plan that is done.
+    """Makes room to recover the logs in `partitions`; returns the applied part of the plan of each that lost segments.
 
-    `planner` gets the logs as recovery would leave them, the bytes that are missing to recover them, and those that
-    recovery itself gives back at most. Nothing happens where there is room.
+    `planner` gets the logs as recovery would leave them, the bytes missing to recover them, and those that recovery
+    itself frees at most. Does nothing if there is room.
     """
-    unclean = [path for path in partitions if _is_unclean(directory, path)]
+    unclean = []
+    for path in partitions:
+        with suppress(SeglogError, OSError):  # opening the log reports why
+            if not directory.load_options(path).clean_shutdown:
+                unclean.append(path)
     if not unclean or has_ample_room(directory, unclean):
         return {}
     with ExitStack() as stack:
@@ -70,32 +73,25 @@ def _missing(directory: LogDirectory, needed: int) -> int:
     return needed - directory.fs.free_bytes(directory.path)
 
 
-def _is_unclean(directory: LogDirectory, path: Path) -> bool:
-    try:
-        return not directory.load_options(path).clean_shutdown
-    except (SeglogError, OSError):
-        return False  # opening it says why
-
-
 def _tried(directory: LogDirectory, path: Path, stack: ExitStack) -> Log | None:
-    """The log as recovery would leave it, in memory; None where it would lose anything, or cannot be opened."""
+    """Returns the log as recovery would leave it, in memory; None if it would lose data, or cannot be opened."""
     try:
         log = stack.enter_context(directory.try_log(path))
         refuse_losses(log.recovery)
     except (SeglogError, OSError):
-        return None  # opening it says why
+        return None  # opening the log reports why
     return log
 
 
 def _carry_out(directory: LogDirectory, tried: Log, plan: RetentionPlan) -> RetentionPlan:
-    """Removes the closed segments that `plan` removes, the oldest first; returns the plan of these alone."""
+    """Deletes the plan's closed segments, the oldest first; returns the plan for only these."""
     fs, partition = directory.log_files, tried.directory
     going: list[LogSegment] = []
     for verdict in plan.removed:
         segment = LogSegment(fs, partition, verdict.base_offset)
         status = fs.status(segment.path)
         if verdict.active or status is None or status.size != verdict.size:
-            break  # the last one; or recovery would make this segment out of others
+            break  # the active segment, or one that recovery would make from others
         going.append(segment)
     start = plan.segments[len(going)].base_offset if going else plan.log_start_offset
     if going:
@@ -110,7 +106,7 @@ def _carry_out(directory: LogDirectory, tried: Log, plan: RetentionPlan) -> Rete
 
 
 def _keep_producers(directory: LogDirectory, tried: Log, going: Sequence[LogSegment], start: int) -> None:
-    """Makes sure of a snapshot at the new log start, if any producer is known there."""
+    """Writes a snapshot at the new log start, if it is missing and any producer is known there."""
     overlay = OverlayFileSystem(directory.log_files)
     producers = ProducerStateManager(overlay, tried.directory, expiration_ms=tried.producers.expiration_ms, strict=True)
     first = tried.segments.first.base_offset

@@ -1,8 +1,8 @@
-"""Truncating a log to an offset or a time: the plan, and applying it (Kafka: UnifiedLog.truncateTo).
+"""Plans and applies the truncation of a log to an offset or a time (Kafka: UnifiedLog.truncateTo).
 
-Batches go as a whole: where one holds the offset, the log ends before it. A broker says that the log ends at the offset
-asked for until it starts again; here it ends at once where the next start would find it. Where what is left ends below
-the log start, that is an empty log at its start.
+Batches are dropped as a whole: if one holds the offset, the log ends before it. In a broker the log end stays the given
+offset until the next start; here it is at once the end that the next start would find. If the rest ends below the log
+start, the log is empty and begins at its start.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from seglog.scan.segment_scan import BatchPosition
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A truncation to `offset`: the log ends at `end_offset` then, and at `end_before` until then.
+    """A truncation to `offset`, which moves the log end from `end_before` to `end_offset`.
 
-    `first_offset` is the first that goes, at or below `offset`: that of the batch which holds `offset`, or of the
-    next one. `segments` are the base offsets of the segments that go entirely, `bytes` what goes in all.
+    `first_offset` is the first dropped offset, at or below `offset`: that of the batch that holds `offset`, or of the
+    next one. `segments` are the base offsets of the segments dropped entirely, `bytes` counts all dropped bytes.
     """
 
     topic_partition: TopicPartition
@@ -36,28 +36,28 @@ class Cut:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing goes."""
+        """True if nothing is dropped."""
         return not self.bytes and not self.segments
 
     def apply(self, log: Log) -> None:
-        """Carries it out; the log must be open for writing."""
+        """Applies the truncation; the log must be open for writing."""
         if len(self.segments) == len(log.segments):
             log.truncate_fully(self.end_offset)
         elif not self.empty:
-            # A broker replays nothing where all producers were silent for a day: transactions whose markers go would
-            # then be neither open nor aborted.
+            # A broker replays nothing if all producers were silent for a day: transactions whose markers are dropped
+            # would then be neither open nor aborted.
             log.producers.forget()
             log.truncate_to(self.end_offset)
 
 
 def plan_cut(log: Log, offset: int | None, timestamp: int | None) -> Cut:
-    """Where the log would be cut: at `offset`, or at the first record of `timestamp` (epoch ms) or later.
+    """Plans a truncation at `offset`, or at the first record at `timestamp` (epoch ms) or later.
 
-    OffsetOutOfRangeError for an offset below the log start; CorruptRecordError when damage hides the place.
+    Raises OffsetOutOfRangeError for an offset below the log start, CorruptRecordError if damage hides where to cut.
     """
     end = log.log_end_offset
     if offset is None:
-        moment = LATEST if timestamp is None else max(timestamp, 0)  # other numbers below 0 are Kafka's codes
+        moment = LATEST if timestamp is None else max(timestamp, 0)  # other negative numbers are Kafka's codes
         found = log.offset_for_timestamp(moment)
         offset = end if found is None else found.offset
     if offset < log.log_start_offset:
@@ -80,7 +80,7 @@ def plan_cut(log: Log, offset: int | None, timestamp: int | None) -> Cut:
 
 
 def _end_before(segment: LogSegment, place: BatchPosition | None) -> int:
-    """Where a segment ends that is cut at `place`."""
+    """Returns the offset at which a segment ends that is cut at `place`."""
     stop = segment.size if place is None else place.position
     near = segment.indexed_position(segment.offset_index.last_offset if place is None else place.base_offset - 1)
     end = segment.base_offset

@@ -1,7 +1,7 @@
-"""What lies in a partition directory or a log directory, without opening or touching anything.
+"""Listings of partition directories and log directories, by file names and `stat` alone.
 
-Names, and what `stat` says of them: no file is opened, created, locked or changed, so this works on a live
-broker's directory. Dumps, verification, statistics, Spark and dry runs build on it; the loader does too.
+No file is opened, created, locked or changed, so this works on a live broker's directory. Dumps, verification,
+statistics, Spark, dry runs and the loader build on it.
 Kafka: the directory walks of LogLoader and LogManager, LogFileUtils, UnifiedLog.parseTopicPartitionName.
 """
 
@@ -49,7 +49,7 @@ _LOG_DIRECTORY_FILES = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filename
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The files of one segment. `size` (bytes) and `modified_ms` are those of `log`; a missing index is None."""
+    """The files of one segment. `size` (bytes) and `modified_ms` are the `.log`'s; a missing index is None."""
 
     base_offset: int
     log: Path
@@ -61,7 +61,7 @@ class SegmentFiles:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that exist, in the order in which Kafka renames them."""
+        """The existing files, in the order in which Kafka renames them."""
         indexes = (self.offset_index, self.time_index, self.transaction_index)
         return (self.log, *(index for index in indexes if index is not None))
 
@@ -78,15 +78,15 @@ class NamedFile:
     modified_ms: int
 
 
-@dataclass(frozen=True)  # with no slots, for the property that is kept
+@dataclass(frozen=True)  # without slots, for the cached property
 class PartitionListing:
-    """What is in a partition directory.
+    """The contents of a partition directory.
 
-    `segments` and `snapshots` ascend by offset; in a 0.7 directory `segments` are its `.kafka` files and an
-    offset is a byte position. `orphans` are indexes without their `.log`; `leftovers` are the `.deleted`,
-    `.cleaned` and `.swap` files that a broker settles when it starts, and half-written `.tmp` files;
-    `strangers` are names that Kafka never gives, sub-directories included, `repair_notes` what repairs left
-    (`format.repair_note`). `topic_partition` is None when the directory's name is no partition's.
+    `segments` and `snapshots` ascend by offset; in a 0.7 directory `segments` are its `.kafka` files and an offset is a
+    byte position. `orphans` are indexes without their `.log`; `leftovers` are the `.deleted`, `.cleaned` and `.swap`
+    files that a starting broker settles, and half-written `.tmp` files; `strangers` are names that Kafka never gives,
+    including sub-directories; `repair_notes` are left by repairs (`format.repair_note`). `topic_partition` is None if
+    the directory's name is no partition's.
     """
 
     directory: Path
@@ -103,7 +103,7 @@ class PartitionListing:
 
     @cached_property
     def size(self) -> int:
-        """Bytes in all `.log` files."""
+        """The bytes of all `.log` files."""
         return sum(segment.size for segment in self.segments)
 
 
@@ -123,11 +123,11 @@ class PartitionDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryListing:
-    """What is in a log directory (one of a broker's `log.dirs`).
+    """The contents of a log directory (one of a broker's `log.dirs`).
 
-    `partitions` are in the order of topic and partition number, whatever their state. `checkpoints` maps the
-    names in `OFFSET_CHECKPOINTS` to the files that exist. `strangers` are the sub-directories that stop a
-    broker from starting, `misnamed` those that it takes for partitions of topics that cannot be.
+    `partitions` are ordered by topic and partition number, whatever their state. `checkpoints` maps the names in
+    `OFFSET_CHECKPOINTS` to the existing files. `strangers` are the sub-directories that stop a broker from starting;
+    `misnamed` ones count as partitions for it, but of topics with invalid names.
     """
 
     path: Path
@@ -146,7 +146,7 @@ class LogDirectoryListing:
 
 
 class TargetKind(Enum):
-    """What a path that a user typed is."""
+    """The kind of a path that a user typed."""
 
     FILE = "file"
     PARTITION = "partition"
@@ -155,7 +155,7 @@ class TargetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A path that a user typed, and what it is. `directory` is the partition or log directory, of a file its parent."""
+    """A path that a user typed, and its kind. `directory` is the partition or log directory, for a file its parent."""
 
     path: Path
     kind: TargetKind
@@ -166,7 +166,7 @@ class Target:
 
 
 def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
-    """Names what is in a partition directory. NotALogError when there is no such directory."""
+    """Lists a partition directory. Raises NotALogError if there is no such directory."""
     require_directory(fs, directory)
     found: dict[FileKind, dict[int, NamedFile]] = {}
     leftovers: list[Path] = []
@@ -195,7 +195,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
 
 
 def require_readable_names(fs: FileSystem, directory: Path) -> None:
-    """What `list_partition` raises for a directory, without making its listing."""
+    """Raises the errors of `list_partition`, without making a listing."""
     require_directory(fs, directory)
     for name, status in listed(fs.entries, directory):
         if status.is_link:
@@ -203,13 +203,13 @@ def require_readable_names(fs: FileSystem, directory: Path) -> None:
 
 
 def _require_followed(fs: FileSystem, link: Path, parsed: FileName | None) -> None:
-    """An error for a link that is not followed: nothing may take what it leads to for missing."""
+    """Raises the error for a link that is not followed, so that its target does not count as missing."""
     if (parsed is not None and parsed.state is FileState.LIVE) or link.name in _OTHER_FILES:
         fs.status(link)
 
 
 def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
-    """Names what is in a log directory. NotALogError when there is no such directory."""
+    """Lists a log directory. Raises NotALogError if there is no such directory."""
     require_directory(fs, path)
     partitions: list[PartitionDirectory] = []
     strangers: list[Path] = []
@@ -217,7 +217,7 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
     files: set[str] = set()
     for name, status in listed(fs.entries, path):
         parsed = filenames.parse_partition_directory(name)
-        # A link that is not followed is taken for what its name says: whoever opens it is told.
+        # A link that is not followed counts as what its name says: opening it raises the error.
         is_file = name in _LOG_DIRECTORY_FILES or parsed is None if status.is_link else not status.is_directory
         if is_file:
             files.add(name)
@@ -240,15 +240,15 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
 
 
 def resolve_paths(fs: FileSystem, paths: Sequence[Path]) -> list[Target]:
-    """What each path is: a file, a partition directory or a log directory; LOGDIR/TOPIC, where no such file is, stands
-    for the partitions of a topic. NotALogError for anything else.
+    """Returns what each path is: a file, a partition directory or a log directory. LOGDIR/TOPIC, if there is no such
+    file, stands for the partitions of a topic. Raises NotALogError for anything else.
     """
     return [target for path in paths for target in topic_partitions(fs, path) or [resolve_path(fs, path)]]
 
 
 def topic_partitions(fs: FileSystem, path: Path) -> list[Target]:
-    """The partitions in `path.parent` of the topic `path.name`, by number; none where the path is something itself, or
-    the directory has no such topic."""
+    """Returns the partitions in `path.parent` of the topic `path.name`, by number; none if the path exists, or the
+    directory has no such topic."""
     parent = fs.status(path.parent) if fs.status(path) is None else None
     if parent is None or not parent.is_directory:
         return []
@@ -264,14 +264,14 @@ def topic_partitions(fs: FileSystem, path: Path) -> list[Target]:
 
 
 def partition_names(fs: FileSystem, target: Target) -> list[str]:
-    """Names of the partition directories that a target names, or lies in."""
+    """Returns the names of the partition directories that a target names, or lies in."""
     if target.kind is TargetKind.LOG_DIRECTORY:
         return [partition.path.name for partition in list_log_directory(fs, target.path).partitions]
     return [target.directory.resolve().name]
 
 
 def resolve_path(fs: FileSystem, path: Path) -> Target:
-    """What `path` is. Contents decide before names: a log directory may well be called `kafka-logs-1`."""
+    """Returns what `path` is. Contents decide before names: a log directory may be called `kafka-logs-1`."""
     status = fs.status(path)
     if status is None:
         raise NotALogError(path, why_absent(path, "no such file or directory"))
@@ -279,7 +279,7 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
         return Target(path, TargetKind.FILE)
     names = listed(fs.list, path)
     if any(name in _LOG_DIRECTORY_FILES for name in names):
-        return Target(path, TargetKind.LOG_DIRECTORY)  # also with segments in its root, which a broker never looks at
+        return Target(path, TargetKind.LOG_DIRECTORY)  # also with segments in its root, which a broker ignores
     if any(filenames.parse_file_name(name) is not None for name in names):
         return Target(path, TargetKind.PARTITION)
     if _has_partition(fs, path, names):
@@ -291,21 +291,21 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
 
 
 def is_beside_logs(path: Path) -> bool:
-    """Whether a file is no log by its name: an index, a snapshot, a checkpoint."""
+    """True if a file is no log by its name: an index, a snapshot, a checkpoint."""
     name = filenames.parse_file_name(path.name)
     is_index = name is not None and name.kind not in (FileKind.LOG, FileKind.LOG_07, FileKind.METADATA_SNAPSHOT)
     return is_index or path.name in (*_OTHER_FILES, *_LOG_DIRECTORY_FILES)
 
 
 def require_log_file(path: Path) -> None:
-    """NotALogError for a file that is no log by its name."""
+    """Raises NotALogError for a file that is no log by its name."""
     if is_beside_logs(path):
         directory = path.absolute().parent
-        raise NotALogError(path, f"not a log; what it should hold shows when its directory, {directory}, is verified")
+        raise NotALogError(path, f"not a log; verifying its directory, {directory}, checks its contents")
 
 
 def refuse_file(target: Target) -> None:
-    """NotALogError for a file, where a whole partition would be worked on."""
+    """Raises NotALogError for a file, for work on whole partitions."""
     if target.kind is TargetKind.FILE:
         raise NotALogError(
             target.path, f"a file; the partition is a directory, perhaps {target.path.absolute().parent}"
@@ -313,7 +313,7 @@ def refuse_file(target: Target) -> None:
 
 
 def require_segment(target: Target) -> None:
-    """NotALogError for a file that is no segment, and so does not stand for the partition that it lies in."""
+    """Raises NotALogError for a file that is no segment, and so does not stand for its partition."""
     name = filenames.parse_file_name(target.path.name)
     is_segment = name is not None and name.kind in (FileKind.LOG, FileKind.LOG_07)
     if target.kind is TargetKind.FILE and not is_segment:
@@ -321,7 +321,7 @@ def require_segment(target: Target) -> None:
 
 
 def is_07(fs: FileSystem, directory: Path) -> bool:
-    """Whether a directory holds a log of Kafka 0.7, by names alone; a missing one does not."""
+    """True if a directory holds a log of Kafka 0.7, by file names alone; False if it is missing."""
     try:
         names = fs.list(directory)
     except FileNotFoundError:
@@ -334,7 +334,7 @@ def is_07(fs: FileSystem, directory: Path) -> bool:
 
 
 def require_batches(fs: FileSystem, directory: Path) -> None:
-    """UnsupportedError for a log of Kafka 0.7, whose messages are no batches."""
+    """Raises UnsupportedError for a log of Kafka 0.7, whose messages are no batches."""
     if is_07(fs, directory):
         raise UnsupportedError(
             f"{directory} is a log of Kafka 0.7, beside which a broker begins an empty one: seglog read, dump and"
@@ -343,7 +343,7 @@ def require_batches(fs: FileSystem, directory: Path) -> None:
 
 
 def require_partition(fs: FileSystem, path: Path) -> None:
-    """NotALogError unless `path` is a partition directory; of a log directory it names the partitions there."""
+    """Raises NotALogError unless `path` is a partition directory; for a log directory it names the partitions."""
     target = resolve_path(fs, path)
     refuse_file(target)
     if target.kind is TargetKind.LOG_DIRECTORY:
@@ -357,7 +357,7 @@ def require_partition(fs: FileSystem, path: Path) -> None:
 
 
 def refuse_partition(fs: FileSystem, path: Path) -> None:
-    """NotALogError where a log directory is wanted and `path` is one of its partitions."""
+    """Raises NotALogError for a partition where a log directory is wanted."""
     try:
         is_partition = resolve_path(fs, path).kind is TargetKind.PARTITION and fs.list(path)
     except NotALogError:
@@ -367,7 +367,7 @@ def refuse_partition(fs: FileSystem, path: Path) -> None:
 
 
 def require_room_for_partition(fs: FileSystem, path: Path) -> None:
-    """RefusedError unless `path`, which is not there, may become a partition: TOPIC-NUMBER in a log directory."""
+    """Raises RefusedError unless the missing `path` may become a partition: TOPIC-NUMBER in a log directory."""
     name = filenames.parse_topic_partition(path.name)
     if name is None:
         raise RefusedError(f"{path}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
@@ -375,20 +375,21 @@ def require_room_for_partition(fs: FileSystem, path: Path) -> None:
     try:
         inside = resolve_path(fs, path.parent).kind
     except NotALogError:
-        return  # an empty directory, or somebody's working directory, may become a log directory
+        return  # an empty directory, or a working directory, may become a log directory
     if inside is TargetKind.PARTITION:
         raise RefusedError(f"{path}: {path.parent} is a partition itself; name a place in a log directory")
 
 
 def log_directory_of(target: Target) -> Path:
-    """The log directory that a typed path is, or lies in: of a file its partition's, resolved."""
+    """Returns the log directory that a typed path is or lies in, resolved; for a file its partition's."""
     path = links.resolve(target.directory)
     return path if target.kind is TargetKind.LOG_DIRECTORY else path.parent
 
 
 def partition_directories(fs: FileSystem, target: Target) -> tuple[Path, ...]:
-    """The partitions that a target names: of a log directory all live ones, of a segment the one it lies in.
-    NotALogError for any other file.
+    """Returns the partitions that a target names: all live ones of a log directory, or the one that a segment lies in.
+
+    Raises NotALogError for any other file.
     """
     if target.kind is TargetKind.LOG_DIRECTORY:
         return tuple(found.path for found in list_log_directory(fs, target.path).live)
@@ -397,7 +398,7 @@ def partition_directories(fs: FileSystem, target: Target) -> tuple[Path, ...]:
 
 
 def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
-    """Whether a sub-directory is a partition by its name, and not by chance: `/etc` has a `dbus-1`."""
+    """True if a sub-directory is a partition by its name and contents: `/etc` has a `dbus-1`, which is none."""
     for name in names:
         if filenames.parse_partition_directory(name) is None:
             continue
@@ -416,7 +417,7 @@ def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
 
 
 def require_directory(fs: FileSystem, path: Path) -> None:
-    """NotALogError unless `path` is a directory."""
+    """Raises NotALogError unless `path` is a directory."""
     status = fs.status(path)
     if status is None:
         raise NotALogError(path, why_absent(path, "no such directory"))
@@ -425,7 +426,7 @@ def require_directory(fs: FileSystem, path: Path) -> None:
 
 
 def listed(listing: Callable[[Path], Sequence[_Entry]], path: Path) -> Sequence[_Entry]:
-    """What `listing` gives of a directory. NotALogError where it has gone meanwhile: a broker deletes topics."""
+    """Lists a directory by `listing`. Raises NotALogError if it is gone meanwhile: a broker deletes topics."""
     try:
         return listing(path)
     except FileNotFoundError as error:
@@ -470,9 +471,9 @@ def _ascending(files: Iterable[NamedFile]) -> tuple[NamedFile, ...]:
 
 
 def reread(fs: FileSystem, directory: Path, load: Callable[[], _Loaded]) -> _Loaded:
-    """What `load` gives, which is called again when files were gone: a live broker deletes and renames what was listed.
+    """Returns the result of `load`, repeated if files are gone: a live broker deletes and renames listed files.
 
-    NotALogError once the directory itself is gone; FileNotFoundError when the last attempt fails, too.
+    Raises NotALogError once the directory itself is gone, FileNotFoundError if the last attempt fails, too.
     """
     for left in reversed(range(_READ_ATTEMPTS)):
         try:

@@ -1,15 +1,15 @@
-"""Walking a `.log` from end to end past any damage, in bounded memory; dump, verify and statistics share it.
+"""Walks a `.log` from start to end past any damage, in bounded memory; dump, verify and statistics share it.
 
-Where `SegmentScan` stops as a broker would, this goes on: what is no entry becomes a `Gap`, what follows it is
-found by its checksum (`resync`). Steps, a chunk at a time:
+`SegmentScan` stops where a broker would; this continues. Bytes that are no entry become a `Gap`, and the next good
+entry is found by its checksum (`resync`). Steps, a chunk at a time:
 
 1. Read, walk the headers, compare the checksums.
-2. An entry with a wrong checksum stays in the table, marked, when its size can be believed; else the chunk ends
-   before it and a gap begins.
-3. An entry larger than `held_bytes` is checksummed in pieces and given without its bytes: its records are read from
-   the file, when somebody asks for them.
-4. Where no entry begins, a gap reaches to the next good one or to the end of the file. Which offsets it may have says
-   the file's name, and the last good entry before the damage: the name may be wrong.
+2. An entry with a wrong checksum stays in the table, marked, if its size is credible; else the chunk ends before it and
+   a gap begins.
+3. An entry larger than `held_bytes` is checksummed in pieces and returned without its bytes: its records are read from
+   the file when they are needed.
+4. If no entry begins at a position, a gap reaches to the next good one or to the end of the file. The file's name and
+   the last good entry before the damage decide which offsets that entry may have: the name may be wrong.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _LEAST_ROWS = 1024
 
 @dataclass(frozen=True, slots=True)
 class WalkedEntries:
-    """Entries of one file, in order. `valid` (bool, one an entry) says whose checksum is right.
+    """Entries of one file, in order. `valid` (bool, one an entry) marks those with a right checksum.
 
-    `data[0]` lies at `position` of the file. `complete` is false for one entry too large to be held: its header is
-    there, its bytes are not. `source` opens the file.
+    `data[0]` lies at `position` of the file. `complete` is false for an entry too large to be held: `batches` has its
+    header, `data` is empty. `source` opens the file.
     """
 
     position: int
@@ -59,7 +59,7 @@ class WalkedEntries:
     complete: bool = True
 
     def records(self, batches: np.ndarray | None = None, account: Account | None = None) -> Iterator[Records]:
-        """The decoded records of some of the entries (rows of `batches`; None: of all), as `decoder.decode_records`."""
+        """Decodes the records of some entries (rows of `batches`; None: of all), as `decoder.decode_records` does."""
         rows = self.batches if batches is None else batches
         if self.complete:
             yield from decode_records(self.data, rows, self.position, account=account)
@@ -70,9 +70,8 @@ class WalkedEntries:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Bytes that are no entry. `zeros` says that all of them are 0; `size` is what an entry there would declare.
-
-    `at_end` is true when nothing good follows in the file.
+    """Bytes that are no entry. `zeros`: all of them are 0; `size`: the size that an entry there would declare;
+    `at_end`: no good entry follows in the file.
     """
 
     position: int
@@ -84,16 +83,16 @@ class Gap:
 
     @property
     def why(self) -> str:
-        """Why they are no entry, for messages."""
+        """The reason why they are no entry, for messages."""
         return "zeros where a batch must begin" if self.zeros else self.reason.value
 
 
 class LogWalk:
     """Iterates over the pieces and gaps of `path` from byte `start` (an entry's beginning) to `end`.
 
-    With `fresh` each piece has a buffer of its own, for consumers under threads; otherwise a piece is valid
-    until the next step. `check` false skips the checksums of record batches: all count as valid. `file`, when given,
-    is read instead of opening `path` and stays open.
+    With `fresh` each piece has a buffer of its own, for consumers in threads; otherwise a piece is valid until the next
+    step. `check` false skips the checksums of record batches: all count as valid. A given `file` is read instead of
+    opening `path`, and stays open.
     """
 
     def __init__(
@@ -153,7 +152,7 @@ class LogWalk:
     def _piece(
         self, file: File, data: np.ndarray, found: BatchScan, position: int, stop: int
     ) -> tuple[WalkedEntries, int | None]:
-        """The entries that can be believed, and where the first one lies whose size cannot (None: all can)."""
+        """Returns the credible entries, and the position of the first one without a credible size (None: all have)."""
         batches = found.batches
         if self._check:
             valid = checksums_valid(data, batches, position)
@@ -168,7 +167,7 @@ class LogWalk:
         return WalkedEntries(position, data[: found.consumed], batches, valid, self._source), None
 
     def _pass(self, batches: np.ndarray, valid: np.ndarray) -> None:
-        """Learns from the last good one of some entries which offsets may follow it."""
+        """Learns from the last good entry which offsets may follow it."""
         if not valid.any():
             return
         row, named = batches[-1 if valid[-1] else np.flatnonzero(valid)[-1]], self._offsets
@@ -184,13 +183,13 @@ class LogWalk:
     def _stuck(
         self, file: File, data: np.ndarray, status: int, position: int, stop: int
     ) -> Generator[WalkedEntries | Gap, None, tuple[int, int]]:
-        """What to do where no whole entry begins at the front; returns (position, how many bytes must come with it)."""
+        """Handles a chunk without a whole entry at its start; returns (next position, bytes that it must hold)."""
         size = declared_size(data, 0, len(data))
         framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
         row = entry_row(file, position, stop) if framed else None
         following = None
         if row is not None:
-            # A hostile size is not worth its memory: what was read must look like an entry that goes on.
+            # Do not allocate a hostile size: the bytes read so far must look like the start of an entry.
             if size <= min(self._held_bytes, 8 * self._chunk_bytes):
                 return position, size
             right = checksum_valid(file, row[0])
@@ -223,13 +222,13 @@ class LogWalk:
 
 
 def is_whole(fs: FileSystem, path: Path) -> bool:
-    """Whether a log holds good batches from end to end, by their checksums. Raises OSError."""
+    """True if a log holds nothing but good batches, by their checksums. Raises OSError."""
     return all(isinstance(step, WalkedEntries) and bool(step.valid.all()) for step in LogWalk(fs, path))
 
 
 def walk_view(view: PartitionView) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
-    """The pieces and gaps of a partition's logs in order, each offset once: what replaced a segment that vanished
-    before its turn is given from the offset on that was reached. Raises OSError.
+    """Yields the pieces and gaps of a partition's logs in order, each offset once: the replacement of a segment that
+    vanished before its turn continues at the offset reached. Raises OSError.
     """
     for span in view.segments():
         for step in LogWalk(view.fs, span.segment.log):

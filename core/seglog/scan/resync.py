@@ -1,17 +1,17 @@
-"""Finding the next good entry after damage: where does the next good entry of a `.log` begin?
+"""Finds the next good entry of a `.log` after damage.
 
-An entry's size field is not covered by its checksum, so a wrong checksum leaves two possibilities: the bytes
-inside are damaged, or the size is and what follows was swallowed. Steps:
+The checksum does not cover an entry's size field. So after a wrong checksum either the bytes inside are damaged, or the
+size is, and it swallowed the following entries. Steps:
 
-1. The size is believed when an entry that could be one begins right after it (or the file ends there), unless a
-   chain of entries with right checksums lies inside and ends at that very place: then the size swallowed them.
-2. Otherwise every byte is tried as the beginning of an entry; the first one with a right checksum counts whose offset
-   the segment can hold.
-3. Entries with any other offsets count where they go on from one another up to that very place: then they lie in the
-   wrong file. Those that a damaged record holds do not end there: something follows a record's value.
+1. Believe the size if a plausible entry begins right after it (or the file ends there), unless a chain of entries with
+   right checksums lies inside and ends at that very position: then the size swallowed them.
+2. Otherwise try every byte as the start of an entry; take the first one with a right checksum and an offset that the
+   segment can hold.
+3. Entries with other offsets count if they follow one another up to that very position: then they lie in the wrong
+   file. Entries inside a damaged record do not end there, because something follows a record's value.
 
-Work is bounded: a hostile file of plausible headers costs a fixed number of checksummed bytes for each byte
-searched, and larger candidates are passed over once that is spent.
+Work is bounded: a hostile file of plausible headers costs a fixed number of checksummed bytes for each byte searched;
+when that is spent, larger candidates are skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seglog.storage.filesystem import File
 
 _FIRST_WINDOW_BYTES = 64 << 10
 _WINDOW_BYTES = 1 << 20
-_INTERIOR_BYTES = 4 << 20  # larger damaged batches are not searched for swallowed ones when the size fits
+_INTERIOR_BYTES = 4 << 20  # larger damaged batches with a fitting size are not searched for swallowed ones
 _MOST_RUNS = 128
 _WORK_BYTES = 1 << 28
 _WORK_PER_BYTE = 16
@@ -39,19 +39,19 @@ _WORK_PER_BYTE = 16
 
 @dataclass(frozen=True, slots=True)
 class PlausibleOffsets:
-    """The offsets that a segment, or a place in one, can hold: from `least` to `most`, both included."""
+    """The offsets that a segment, or a part of one, can hold: from `least` to `most`, inclusive."""
 
     least: int = 0
     most: int = layout.INT64_MAX
 
     @classmethod
     def of_segment(cls, base_offset: int) -> PlausibleOffsets:
-        """What fits a segment that starts at `base_offset`: relative offsets have 31 bits, offsets 63."""
+        """Returns the offsets of a segment that starts at `base_offset`: relative offsets have 31 bits, offsets 63."""
         return cls(base_offset, min(base_offset + layout.INT32_MAX, layout.INT64_MAX))
 
 
 def entry_end(file: File, position: int, size: int, stop: int, offsets: PlausibleOffsets) -> int:
-    """Where the damaged entry at `position`, which declares `size` bytes, really ends: a good entry or `stop`."""
+    """Returns where the damaged entry at `position` with declared `size` really ends: at a good entry or `stop`."""
     declared = position + size
     if declared <= stop and (declared == stop or _plausible_at(file, declared, stop, offsets)):
         if size <= _INTERIOR_BYTES:
@@ -63,9 +63,9 @@ def entry_end(file: File, position: int, size: int, stop: int, offsets: Plausibl
 
 
 def next_entry(file: File, position: int, stop: int, offsets: PlausibleOffsets) -> int:
-    """The first place at or after `position` where an entry with a right checksum begins, or `stop`.
+    """Returns the first position from `position` on where an entry with a right checksum begins, or `stop`.
 
-    Entries with offsets in `offsets` are looked for first, others only when there is none.
+    Looks for entries with offsets in `offsets` first, for others only if there is none.
     """
     found = _search(file, position, stop, offsets)
     if found == stop and (offsets.least > 0 or offsets.most < layout.INT64_MAX):
@@ -74,9 +74,9 @@ def next_entry(file: File, position: int, stop: int, offsets: PlausibleOffsets) 
 
 
 def first_of_run(file: File, position: int, found: int, offsets: PlausibleOffsets) -> int:
-    """Where at or after `position` a run of good entries begins that ends at the one at `found`; `found` if none does.
+    """Returns where a run of good entries from `position` on begins that ends at the entry at `found`; else `found`.
 
-    `found` is what `next_entry` has found for `offsets`: the entries of the run have others.
+    `found` is the result of `next_entry` for `offsets`: the entries of the run have others.
     """
     if offsets == PlausibleOffsets():
         return found
@@ -111,7 +111,7 @@ def _search(file: File, position: int, stop: int, offsets: PlausibleOffsets, wor
 def _search_window(
     file: File, position: int, window: np.ndarray, stop: int, offsets: PlausibleOffsets, work: int
 ) -> tuple[int | None, int]:
-    """(the first good entry that begins in `window`, or None; work left). `window[0]` lies at `position`."""
+    """Returns (first good entry that begins in `window`, or None; work left). `window[0]` lies at `position`."""
     size, beyond, at = len(window), stop - position - len(window), 0
     while True:
         checked = False
@@ -139,7 +139,7 @@ def _plausible_at(file: File, position: int, stop: int, offsets: PlausibleOffset
 
 
 def _chain_inside(file: File, position: int, declared: int, offsets: PlausibleOffsets) -> int | None:
-    """Where a run of entries with right checksums begins that lies in (`position`, `declared`) and ends with it."""
+    """Returns where a run of entries with right checksums in (`position`, `declared`) begins that ends with it."""
     data = np.frombuffer(file.read_at(position, declared - position), dtype=np.uint8)
     at = 1
     for _ in range(1000):

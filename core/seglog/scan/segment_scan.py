@@ -1,16 +1,16 @@
 """Reading a `.log` file as a stream of chunks of whole batches, in bounded memory (Kafka: FileLogInputStream).
 
-A chunk is one fill of a reused buffer, cut after its last whole batch. A batch larger than the buffer makes it
-grow to that batch, up to `held_bytes`; the next chunk shrinks back. A batch above that comes as a chunk by itself,
-without its bytes: checksum and records are read from the file piece by piece. Reading is by `pread`, never by a
-mapping: a broker that truncates under us must not kill the process. Nor is a mapping quicker: 126 MB, read and
-checksummed, take 25 ms of the CPU through one and 20 ms by `pread`. Bytes that lie in memory anyway (`File.lend`: what
-has come of an object) are given as they lie there; only where lent bytes end within a batch a few of both sides are
-copied together. The scan itself never judges: it stops where Kafka's iterator would, and `end` says where and why.
+A chunk is one fill of a reused buffer, cut after its last whole batch. For a larger batch the buffer grows, up to
+`held_bytes`, and shrinks again for the next chunk. A batch above that limit is a chunk by itself, without its bytes:
+checksum and records are read from the file piece by piece. Reading is by `pread`, never by a mapping: a broker that
+truncates the file must not kill the process. A mapping is no quicker either: reading and checksumming 126 MB takes 25
+ms of CPU time through one and 20 ms by `pread`. Bytes that are in memory anyway (`File.lend`: downloaded parts of an
+object) are used in place; only if lent bytes end within a batch, a few bytes of both sides are copied together. The
+scan itself never judges: it stops where Kafka's iterator would, and `end` says where and why.
 
-`find_batch` and `believed_batch` decide which batch holds an offset also where offsets do not ascend (a block of
-batches written twice, a batch from elsewhere): readers, truncation and the replay of producers then begin at the batch
-at which a broker's do (Kafka: FileRecords).
+`find_batch` and `believed_batch` decide which batch holds an offset even if offsets do not ascend (a block of batches
+written twice, a batch from elsewhere): readers, truncation and the replay of producers then begin at the same batch as
+a broker's (Kafka: FileRecords).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from seglog.ordered_pool import Account
 from seglog.storage.filesystem import File, FileSystem
 
 CHUNK_BYTES = 1 << 20
-# The largest batch whose bytes are held: several threads may have several of them at once. Of control batches, which
-# are read as a whole, more.
+# The largest batch whose bytes are held, because several threads may hold several at once; and the limit for control
+# batches, which are read as a whole.
 HELD_BYTES = 4 << 20
 HELD_CONTROL_BYTES = 128 << 20
 
@@ -45,9 +45,8 @@ _NOTHING = np.zeros(0, dtype=np.uint8)
 
 
 class ScanMemory:
-    """Memory of chunks that goes round: a reader that is done with a chunk gives it back, and the next one, of any
-    scan that was given this, gets it. What was used last comes first, while a core's cache still has it. For several
-    threads.
+    """Recycled memory of chunks, for several threads: a reader gives back a finished chunk, and the next one, of any
+    scan with this memory, reuses it. The most recently used comes first, while a core's cache still holds it.
     """
 
     def __init__(self) -> None:
@@ -55,11 +54,11 @@ class ScanMemory:
         self._tables: deque[np.ndarray] = deque()
 
     def buffer(self, size: int) -> np.ndarray:
-        """`size` bytes (uint8)."""
+        """Returns `size` bytes (uint8)."""
         return self._spare(self._buffers, size, np.dtype(np.uint8))
 
     def table(self, count: int) -> np.ndarray:
-        """`count` rows (layout.BATCH)."""
+        """Returns `count` rows (layout.BATCH)."""
         return self._spare(self._tables, count, layout.BATCH)
 
     @staticmethod
@@ -67,13 +66,13 @@ class ScanMemory:
         while True:
             try:
                 memory = spare.pop()
-            except IndexError:  # none to spare
+            except IndexError:  # none left
                 return np.empty(count, dtype=dtype)
             if len(memory) == count:
                 return memory
 
     def give_back(self, chunk: Chunk) -> None:
-        """Takes the memory of a chunk that nobody looks at any more; only once."""
+        """Takes back the memory of a chunk that is no longer used; only once."""
         if chunk.memory is not None:
             buffer, table = chunk.memory
             self._buffers.append(buffer)
@@ -81,10 +80,10 @@ class ScanMemory:
 
 
 class Chunks:
-    """Chunks of at most `size` bytes of `file`, `most_lent` where they are lent (0: `size`), none from `stop` on.
+    """Chunks of `file` up to `stop`: at most `size` bytes, lent ones at most `most_lent` (0: `size`).
 
-    A chunk that is a copy is valid until the next one, unless it is a `fresh` buffer. `stop` becomes lower when the
-    file was found to be cut.
+    A copied chunk is valid until the next one, unless buffers are `fresh`. `stop` becomes lower if the file turns out
+    to be cut.
     """
 
     def __init__(self, file: File, stop: int, size: int, *, most_lent: int = 0, fresh: bool = False) -> None:
@@ -93,7 +92,7 @@ class Chunks:
         self.buffer = np.empty(0, dtype=np.uint8)
 
     def at(self, position: int, least: int = 0) -> np.ndarray:
-        """The chunk from `position` on (uint8): `least` bytes at least, fewer only before `stop`."""
+        """Returns the chunk from `position` on (uint8): at least `least` bytes, fewer only before `stop`."""
         wanted = max(0, min(max(self._size, least), self.stop - position))
         lent = self._file.lend(position, max(0, min(max(self._most_lent, least), self.stop - position)))
         if lent is not None and lent.nbytes >= min(wanted, max(least, _LEAST_LENT)):
@@ -126,9 +125,9 @@ class EndReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScanEnd:
-    """Where a scan stopped: `position` is after the last whole batch, `remaining` the bytes left in the range.
+    """The end of a scan: `position` is after the last whole batch, `remaining` the bytes left in the range.
 
-    `size` is what the entry at `position` declares (with overhead), where it has a size field, else 0.
+    `size` is the declared size of the entry at `position` (with overhead), 0 if it has no size field.
     """
 
     position: int
@@ -141,8 +140,8 @@ class ScanEnd:
 class Chunk:
     """Whole batches of one file. `data[0]` lies at `position`; `data` and `batches` are valid until the next step.
 
-    `complete` is false for one batch that is too large to be held: its header is there, its bytes are in `file`.
-    `memory` is what `ScanMemory` takes back.
+    `complete` is false for a batch that is too large to be held: its header is in `batches`, its bytes only in `file`.
+    `memory` goes back to `ScanMemory`.
     """
 
     path: Path
@@ -155,24 +154,24 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """Bytes of its batches in the file."""
+        """The bytes of its batches in the file."""
         return len(self.data) if self.complete else int(self.batches["size"][0])
 
     def checksums_valid(self) -> np.ndarray:
-        """Which batches' stored checksum equals the computed one (bool, one a batch)."""
+        """Returns which batches' stored checksum equals the computed one (bool, one a batch)."""
         if self.complete:
             return checksums_valid(self.data, self.batches, self.position)
         return np.array([checksum_valid(self.file, self.batches[0])])
 
     def records(self, batches: np.ndarray | None = None) -> Iterator[Records]:
-        """The decoded records of some of the batches (rows of `batches`; None: of all), as `decoder.decode_records`."""
+        """Decodes the records of some batches (rows of `batches`; None: of all), as `decoder.decode_records` does."""
         rows = self.batches if batches is None else batches
         if self.complete:
             return decode_records(self.data, rows, self.position)
         return decode_large(self.file, rows) if len(rows) else iter(())
 
     def pieces(self) -> Iterator[memoryview]:
-        """The bytes of its batches one after the other, as they are in the file. CorruptRecordError where it ends."""
+        """Yields the bytes of its batches in order, from the file. Raises CorruptRecordError if the file was cut."""
         position, end = self.position, self.position + self.size
         while position < end:
             piece = memoryview(self.file.read_at(position, min(_PIECE_BYTES, end - position)))
@@ -185,9 +184,9 @@ class Chunk:
 class SegmentScan:
     """Iterates over the chunks of `path` from byte `start` (a batch boundary) to `end` (default: end of file).
 
-    After the iteration `end` tells how it stopped. `file`, when given, is read instead of opening `path` and
-    stays open. A chunk is valid until the next step; where the scan is given a `memory`, until it is given back there.
-    What is larger than a chunk counts in `account` until the next step.
+    After the iteration `end` says how it stopped. A given `file` is read instead of opening `path`, and stays open. A
+    chunk is valid until the next step; with a `memory`, until it is given back there. Batches larger than a chunk count
+    in `account` until the next step.
     """
 
     def __init__(
@@ -211,7 +210,7 @@ class SegmentScan:
 
     @classmethod
     def of_file(cls, file: File, start: int, end: int) -> SegmentScan:
-        """A scan of a part of a file that is open, and stays so."""
+        """Scans a part of an open file, which stays open."""
         return cls(None, file.path, start, end, file=file)
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -259,7 +258,10 @@ class SegmentScan:
                 if reason is not None:
                     self.end = ScanEnd(position, reason, stop - position, size)
                     return
-                if large is None or _is_held_control(large):
+                is_control = (
+                    large is not None and large["magic"][0] >= 2 and large["attributes"][0] & layout.CONTROL_MASK
+                )
+                if large is None or (is_control and size <= HELD_CONTROL_BYTES):
                     least = size
                 else:
                     yield Chunk(self._path, position, _NOTHING, large, file, complete=False)
@@ -267,7 +269,7 @@ class SegmentScan:
         self.end = ScanEnd(position, EndReason.COMPLETE, 0)
 
     def _next_memory(self, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
-        """(buffer, table) for the next chunk: those of a scan without `memory` serve them all."""
+        """Returns (buffer, table) for the next chunk; without `memory` they serve all chunks of the scan."""
         rows = max(_LEAST_ROWS, self._chunk_bytes // 64)
         if self._memory is None:
             return chunks.buffer, np.empty(rows, dtype=layout.BATCH)
@@ -275,7 +277,7 @@ class SegmentScan:
         return chunks.buffer, self._memory.table(rows)
 
     def _stopped(self, status: int, size: int, remaining: int, at_stop: bool) -> EndReason | None:
-        """Why the entry at the front ends the scan, or None when a larger or further read will hold it."""
+        """Returns why the first entry ends the scan, or None if a larger or further read will hold it."""
         if status == WALK_BAD_SIZE:
             return EndReason.BAD_SIZE
         if status == WALK_BAD_HEADER:
@@ -286,14 +288,8 @@ class SegmentScan:
         return EndReason.BAD_SIZE if size > layout.INT32_MAX else None
 
 
-def _is_held_control(row: np.ndarray) -> bool:
-    """Whether this is a control batch that is read as a whole all the same."""
-    control = row["magic"][0] >= 2 and row["attributes"][0] & layout.CONTROL_MASK
-    return bool(control) and int(row["size"][0]) <= HELD_CONTROL_BYTES
-
-
 def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
-    """The header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None when it is no entry.
+    """Returns the header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None if it is no entry.
 
     The entry must end by `stop`.
     """
@@ -305,7 +301,7 @@ def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
     least = layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD
     if not least <= size <= min(stop - position, layout.INT32_MAX):
         return None
-    # The kernel wants the entry's bytes: it gets a header whose size says that there are no others.
+    # The kernel expects the entry's bytes: it gets a header with a size that includes no others.
     whole = min(size, len(head))
     head[8:12] = np.frombuffer((whole - layout.LOG_OVERHEAD).to_bytes(4, "big"), dtype=np.uint8)
     rows = scan_batches(head, 0, whole, position).batches
@@ -316,7 +312,7 @@ def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
 
 
 def checksum_valid(file: File, row: np.void) -> bool:
-    """Whether the checksum of the entry of `row` (layout.BATCH) is right, read in pieces of bounded size."""
+    """True if the checksum of the entry of `row` (layout.BATCH) is right; reads it in pieces of bounded size."""
     legacy = row["magic"] < 2
     position, end = int(row["position"]), int(row["position"]) + int(row["size"])
     position += layout.MESSAGE_MAGIC_OFFSET if legacy else layout.ATTRIBUTES_OFFSET
@@ -331,7 +327,7 @@ def checksum_valid(file: File, row: np.void) -> bool:
 
 
 def declared_size(data: np.ndarray, position: int, end: int) -> int:
-    """The size with overhead that the entry at `position` declares, or 0 when its size field is not all there."""
+    """Returns the declared size (with overhead) of the entry at `position`, or 0 if its size field is not complete."""
     if end - position < layout.LOG_OVERHEAD:
         return 0
     at = position + layout.SIZE_OFFSET
@@ -340,7 +336,7 @@ def declared_size(data: np.ndarray, position: int, end: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchPosition:
-    """Where a batch lies: its base and last offset, byte position and size in bytes."""
+    """A batch's place: its base and last offset, byte position and size in bytes."""
 
     base_offset: int
     last_offset: int
@@ -349,10 +345,10 @@ class BatchPosition:
 
 
 def find_batch(chunks: Iterable[Chunk], offset: int) -> BatchPosition | None:
-    """The batch that holds `offset`, or the next one, as Kafka looks for it (FileRecords.searchForOffsetFromPosition).
+    """Returns the batch that holds `offset`, or the next one, as Kafka does (FileRecords.searchForOffsetFromPosition).
 
-    The first batch that begins at `offset` or above it ends the search; the one before it is the answer when it
-    reaches `offset`. Where offsets do not ascend this says which of several batches it is.
+    The search ends at the first batch that begins at or above `offset`; the one before it is the answer if it reaches
+    `offset`. If offsets do not ascend, this rule chooses among several batches.
     """
     before: np.ndarray | None = None
     for chunk in chunks:
@@ -369,13 +365,13 @@ def find_batch(chunks: Iterable[Chunk], offset: int) -> BatchPosition | None:
 
 
 def believed_batch(file: File, size: int, base_offset: int, entry: tuple[int, int]) -> np.ndarray | None:
-    """The batch (layout.BATCH, shape (1,)) to which an entry (offset, position) leads; None where it leads astray.
+    """Returns the batch (layout.BATCH, shape (1,)) at an index entry (offset, position); None if the entry is wrong.
 
     A search that begins at a believed entry misses nothing: a batch begins there, in the first `size` bytes of the
-    segment's file, and its first offset is one of the segment's, and not above the entry's. Entries name the last
-    offset of what was appended at once: before Kafka indexed each batch, of all the batches that a follower fetched
-    (and before 0.10.1 the first one). The header tells, and no checksum is compared; a compressed message of magic 0
-    or 1, whose header says with which offset it ends, is decoded where it must be known with which it begins.
+    segment's file, and its first offset is one of the segment's and not above the entry's. An entry holds the last
+    offset of one append; before Kafka indexed each batch that was the last of all batches that a follower fetched (and
+    before 0.10.1 the first one). Only the header is checked, not the checksum. A compressed message of magic 0 or 1,
+    whose header holds its last offset, is decoded if its first one matters.
     """
     offset, position = entry
     row = entry_row(file, position, size) if 0 < position < size else None

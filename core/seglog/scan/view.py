@@ -1,18 +1,17 @@
-"""One consistent view of a partition directory, beside a broker that goes on with it.
+"""One consistent view of a partition directory, beside a broker that keeps changing it.
 
-A broker rolls, cleans, deletes and truncates while somebody reads. Whatever only reads does it through a view:
+A broker rolls, cleans, deletes and truncates while seglog reads. All read-only work goes through a view:
 
-1. Look: the indexes first, then the logs, then the leader epochs, so that an index promises nothing that its log
-   does not hold, and no batch has an epoch that the file does not know; everything is held open (`storage.frozen`).
-2. Look again: when a file vanished or was replaced meanwhile, or a swap of segments was under way, begin anew, a
-   little later each time.
-3. When the directory never holds still, the last look is what there is, and `settled` is false.
+1. Look: first the indexes, then the logs, then the leader epochs, so that no index points beyond its log, and no batch
+   has an epoch missing in the file. Hold everything open (`storage.frozen`).
+2. If a file vanished or was replaced meanwhile, or a swap of segments was under way, look again, with a growing pause.
+3. If the directory never holds still, keep the last look; `settled` is false then.
 
-`segments` goes through the log; where files could not be held and vanished before their turn, it lists again and goes
-on at the offset it has reached, in whatever has replaced them.
+`segments` iterates over the log. If files could not be held and vanished before their turn, it lists again and
+continues at the offset it has reached, in the segments that replaced them.
 
-A run of seglog that changes logs leaves a part of them until it is over. Whoever takes that for the whole refuses
-(`require_no_run`); whoever only looks warns (`unfinished_runs`).
+While a run of seglog changes logs, only a part of them may be there. Work that needs all of it refuses
+(`require_no_run`); work that only reads warns (`unfinished_runs`).
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from seglog.storage.lock import holder_of
 
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3)
 _REPETITIONS = 4
-_RELISTINGS = 100  # a log that is deleted faster than it is read ends some time
+_RELISTINGS = 100  # a log that is deleted faster than it is read ends eventually
 _FIRST = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT)
 _IN_PLACE = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
-# of what is being deleted, cleaned or written nothing else depends
+# files being deleted, cleaned or written, on which no other file depends
 _PASSING = (FileState.DELETED.value, FileState.CLEANED.value, FileState.TEMPORARY.value, FileState.PARTIAL.value)
 _CLOCK = SystemClock()
 
@@ -51,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A segment and the first offset that is wanted of it (its base, unless it replaced one that was read in part)."""
+    """A segment and its first wanted offset (its base, unless it replaced a segment that was partly read)."""
 
     segment: SegmentFiles
     least_offset: int
@@ -60,8 +59,8 @@ class Span:
 class PartitionView:
     """A partition as it was. Read the files of `listing` through `fs`; close it, or leave its `with`, when done.
 
-    `live` says that a process holds the log directory's lock; `settled` that the directory held still for the look.
-    Raises NotALogError when there is no such directory, OSError where it cannot be read.
+    `live`: a process holds the log directory's lock; `settled`: the directory held still for the look. Raises
+    NotALogError if there is no such directory, OSError if it cannot be read.
     """
 
     def __init__(
@@ -81,14 +80,14 @@ class PartitionView:
         self.look()
 
     def look(self) -> None:
-        """Takes the view anew."""
+        """Takes the view again."""
         require_readable_names(self._below, self.directory)
         for pause in _PAUSES_S:
             if pause:
                 self._clock.sleep(pause)
             try:
                 self.settled = self._frozen.take(_order)
-            except FileNotFoundError as error:  # files may go; this one is the directory
+            except FileNotFoundError as error:  # of the directory: files may go
                 raise NotALogError(self.directory, "no such directory any more") from error
             self.listing: PartitionListing = list_partition(self._frozen, self.directory)
             if self.settled and not (self.live and _is_swapping(self.listing)):
@@ -96,28 +95,30 @@ class PartitionView:
         self.settled = False
 
     def is_written(self, segment: SegmentFiles) -> bool:
-        """Whether a broker may be appending to that segment now: its end may be a batch cut short."""
+        """True if a broker may be appending to that segment now, so that its end may be an incomplete batch."""
         return self.live and segment.base_offset == self.listing.segments[-1].base_offset
 
     def end_at(self, log: Path, size: int) -> None:
-        """Shows the first `size` bytes of a log alone."""
+        """Shows only the first `size` bytes of a log from now on."""
         self._frozen.cut(log, size)
         self.listing = list_partition(self._frozen, self.directory)
 
     def segments(self) -> Iterator[Span]:
-        """The segments in order, each held open until the next step. VanishedError when the log goes faster than it can
-        be read.
+        """Yields the segments in order, each held open until the next step. Raises VanishedError if the log is deleted
+        faster than it can be read.
         """
         reached = -1
         for _ in range(_RELISTINGS):
-            for segment, following in _with_next_base(self.listing.segments):
+            segments = self.listing.segments
+            bases: list[int | None] = [segment.base_offset for segment in segments[1:]]
+            for segment, following in zip(segments, [*bases, None], strict=False):
                 if following is not None and following <= reached:
                     continue
                 with ExitStack() as stack:
                     try:
                         stack.enter_context(self._frozen.hold(segment.files))
                     except VanishedError:
-                        break  # list again; what was read so far ends at `reached`
+                        break  # list again, and continue at `reached`
                     yield Span(segment, max(segment.base_offset, reached))
                 if following is None:
                     return
@@ -128,7 +129,7 @@ class PartitionView:
         raise VanishedError(self.directory)
 
     def close(self) -> None:
-        """Gives the held files back."""
+        """Closes the held files."""
         self._frozen.close()
 
     def __enter__(self) -> Self:
@@ -139,7 +140,7 @@ class PartitionView:
 
 
 class SingleFile:
-    """A `.log` that was named itself, beside its neighbours: an open file neither vanishes nor shrinks by itself."""
+    """A `.log` that the user named: its open file neither vanishes nor shrinks, so it needs no view."""
 
     def __init__(self, fs: FileSystem, path: Path, *, live: bool | None = None) -> None:
         self.fs, self.path = fs, path
@@ -147,7 +148,7 @@ class SingleFile:
 
     @cached_property
     def listing(self) -> PartitionListing:
-        """What lies beside the file, listed when it is asked for: of many files, one listing each would be too many."""
+        """The file's partition, listed only when needed: a listing for each of many files would be too many."""
         path, listing = self.path, self._around
         if listing is not None and any(segment.log.name == path.name for segment in listing.segments):
             return listing
@@ -165,9 +166,8 @@ class SingleFile:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nobody says what lies beside it: an object may be read where its directory may not be listed, and a
-        web server is asked for files alone. Then its indexes are asked for by their names, and `listing` has those that
-        are shown."""
+        """True if its directory cannot be listed: an object may be readable without that right, and web servers have no
+        listings. Then indexes are looked up by name, and `listing` has the existing ones."""
         return self._around is None
 
     def _indexes_by_name(self) -> Iterator[Path | None]:
@@ -175,14 +175,14 @@ class SingleFile:
             index = self.path.with_suffix(kind.value)
             try:
                 is_there = self.fs.status(index) is not None
-            except PermissionError:  # so a store answers, too, that it has none
+            except PermissionError:  # a store's answer for a missing object, too
                 is_there = False
             yield index if is_there else None
 
     @cached_property
     def _around(self) -> PartitionListing | None:
         if isinstance(self.path, RemotePath) and self.path.scheme in WEB_SERVERS:
-            return None  # a directory of one has the files that were asked for, if no more
+            return None  # its directories hold only the files asked for so far
         try:
             return list_partition(self.fs, self.path.parent)
         except PermissionError:
@@ -192,22 +192,22 @@ class SingleFile:
 
     @property
     def grows(self) -> bool:
-        """Whether a broker may be appending to the file now."""
+        """True if a broker may be appending to the file now."""
         return self.live and self.path == self.listing.segments[-1].log
 
     def is_written(self, segment: SegmentFiles) -> bool:
-        """Whether a broker may be appending to it now."""
+        """True if a broker may be appending to that segment now."""
         return self.live and segment.base_offset == self.listing.segments[-1].base_offset
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held."""
 
 
 def steadily(view: PartitionView, work: Callable[[PartitionView], T]) -> T:
-    """What `work` gives, done again with a new look when files that could not be held vanished under it."""
+    """Returns the result of `work`, repeated with a new look if files that could not be held vanished under it."""
     for _ in range(_REPETITIONS - 1):
         try:
             return work(view)
@@ -217,7 +217,7 @@ def steadily(view: PartitionView, work: Callable[[PartitionView], T]) -> T:
 
 
 def is_held(log_directory: Path) -> bool:
-    """Whether another process holds the lock of a log directory, as far as one may look."""
+    """True if another process holds the lock of a log directory, as far as this user may look."""
     try:
         holder = holder_of(log_directory)
     except OSError:
@@ -229,16 +229,11 @@ def _is_live(partition: Path) -> bool:
     try:
         return is_held(links.resolve(partition).parent)
     except OSError:
-        return False  # a link that is not followed: whoever opens the partition is told
-
-
-def _with_next_base(segments: Sequence[SegmentFiles]) -> Iterator[tuple[SegmentFiles, int | None]]:
-    for i, segment in enumerate(segments):
-        yield segment, segments[i + 1].base_offset if i + 1 < len(segments) else None
+        return False  # a link that is not followed: opening the partition raises that
 
 
 def _order(names: Sequence[str]) -> Order:
-    """Indexes and snapshots, then logs, then the rest; the indexes of the last segment are read whole."""
+    """Orders indexes and snapshots, then logs, then the rest; the indexes of the last segment are read whole."""
     parsed = {name: parse_file_name(name) for name in names}
     live = {n: p for n, p in parsed.items() if p is not None and p.state is FileState.LIVE}
     last = max((p.offset for p in live.values() if p.kind is FileKind.LOG), default=0)
@@ -264,8 +259,9 @@ def _is_swapping(listing: PartitionListing) -> bool:
 
 
 def unfinished_run(fs: FileSystem, log_directory: Path) -> str:
-    """What an operator must know where a run that changes logs is under way or was cut short: a part of them is not
-    there yet. "" where there is none."""
+    """Returns a sentence for an operator if a run that changes logs is under way or was interrupted here, so that a
+    part of them may be missing; else "".
+    """
     if fs.status(log_directory / SEGLOG_RUN_FILE, follow=False) is None:
         return ""
     return (
@@ -275,12 +271,12 @@ def unfinished_run(fs: FileSystem, log_directory: Path) -> str:
 
 
 def unfinished_runs(fs: FileSystem, paths: Iterable[Path]) -> list[str]:
-    """For whoever looks all the same: what `unfinished_run` says of the log directories in which the paths lie, or that
-    they are, each once. URLs are passed over, as runs are only on disks; so is what may not be looked at."""
+    """Returns the warnings of `unfinished_run`, for read-only work, each once: for the log directories that the paths
+    are or lie in. Skips URLs, because runs are only on disks, and paths that this user may not read."""
     places: dict[Path, None] = {}
     found = []
     for path in (path for path in paths if not isinstance(path, RemotePath)):
-        with contextlib.suppress(OSError):  # whoever reads it says what cannot be read
+        with contextlib.suppress(OSError):  # reading the path raises it again
             resolved = links.resolve(path)
             status = fs.status(resolved)
             inner = resolved if status is None or status.is_directory else resolved.parent
@@ -293,7 +289,7 @@ def unfinished_runs(fs: FileSystem, paths: Iterable[Path]) -> list[str]:
 
 
 def require_no_run(fs: FileSystem, log_directory: Path) -> None:
-    """RefusedError where a run that changes logs is under way or was cut short."""
+    """Raises RefusedError if a run that changes logs is under way or was interrupted."""
     problem = unfinished_run(fs, log_directory)
     if problem:
         raise RefusedError(problem)
