@@ -39,7 +39,7 @@ def test_a_fetched_partition_has_the_brokers_files_and_verifies(tmp_path: Path, 
     assert files_of(target) == found
     (target / f"{2120:020d}.snapshot").unlink()
     refused = run("fetch", *sealed, "-o", target)
-    assert refused.exit_code == 12 and "if a run before this one made it, it is whole" in refused.stderr
+    assert refused.exit_code == 12 and "if an earlier run made it, it is complete" in refused.stderr
 
 
 def test_with_the_local_part_the_whole_partition_comes(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_what_is_committed_in_a_store_is_fetched_as_it_was(places: tuple[Path, s
         commit(store, prefix, None, [published(FS, store, prefix, source)], SystemClock())
     orphaned = ended("tiers", prefix)
     assert orphaned.code == 1
-    assert b"is named by no manifest" in orphaned.stderr + orphaned.stdout
+    assert b"is in no manifest" in orphaned.stderr + orphaned.stdout
 
 
 @pytest.mark.parametrize("command", ["convert --codec lz4", "salvage"])

@@ -1,19 +1,18 @@
-"""Bringing a partition out of tiered storage (or any other place) into a log directory (`seglog fetch`).
+"""Copies a partition from tiered storage (or any other place) into a log directory (`seglog fetch`).
 
-1. The plan: the files of the source, with what identifies each of them (size, time, inode or version). It is written
-   into a staging directory beside the target before the first byte is copied.
-2. Each file is copied under a temporary name, checked, synced, and only then gets its own: a log batch by batch
-   (checksums, offsets without a gap, up to the next segment), the others by their size.
-3. When all are there, the directory is renamed to the target, and the staging directory goes.
+1. The plan lists the files of the source with what identifies them (size, time, inode or version). It is written into a
+   staging directory beside the target before the first byte is copied.
+2. Each file is copied under a temporary name, checked and synced, and only then gets its own name. A log is checked
+   batch by batch (checksums, offsets without a gap up to the next segment), the other files by their size.
+3. Finally the directory is renamed to the target, and the staging directory is removed.
 
-A fetch that was cut short goes on: what is complete and was copied from a file that is still the same is kept. So is a
-partition that has its name already, where it holds the source's files and nothing else: of several, some had come. A
-file counts as the source's by the manifest's checksum, or else by its size and its ends, and its batches are sound. The
-staging directory has a name that follows from the target's, is locked while somebody works in it, and is passed over by
-a starting broker (`filenames.QUARANTINE_WITHIN`). A source that changes or vanishes meanwhile is an error that names
-the file.
+A fetch that was cut short can continue: complete files whose source has not changed are kept. A finished partition is
+also kept, if it has the source's files and nothing else, because an earlier run may have fetched some of several. A
+file counts as the source's by the manifest's checksum, or else by its size and both ends, and its batches must be
+sound. The staging directory's name is derived from the target's. It is locked while a fetch runs, and a starting broker
+ignores it (`filenames.QUARANTINE_WITHIN`). A source that changes or vanishes meanwhile is an error that names the file.
 
-Kafka: what RemoteLogManager and ReplicaFetcherTierStateMachine bring back when a follower is built from a tier.
+Kafka: RemoteLogManager and ReplicaFetcherTierStateMachine, when they build a follower from a tier.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ _IN_USE = ".in-use"
 _COPY = "file.part"
 _VERSION = 1
 _ENDS = 1 << 16  # bytes at either end of a file
-_NAMED_EACH = 16 << 20  # bytes of files whose names go to the disk together: there may be thousands of small ones
+_NAMED_EACH = 16 << 20  # bytes of files whose names are synced together, because there may be thousands of small ones
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file to bring: its name, and what identifies the source's. After a log comes a segment at `next_offset`.
+    """A file to fetch: its name, and what identifies the source's file. After a log comes a segment at `next_offset`.
 
-    `crc32c` is what a manifest says of its bytes: then it is held against that, and gaps in offsets are what a cleaner
-    has left.
+    `crc32c` is the checksum in a manifest. Then the file is compared with it, and gaps in the offsets are allowed,
+    because a cleaner left them.
     """
 
     name: str
@@ -71,11 +70,11 @@ class PlannedFile:
 
     @classmethod
     def of(cls, name: str, status: FileStatus, crc32c: int | None = None) -> PlannedFile:
-        """A file as it is now."""
+        """Plans a file by its present status."""
         return cls(name, status.size, status.modified_ns, status.inode, status.device, crc32c=crc32c)
 
     def is_same(self, status: FileStatus | None) -> bool:
-        """Whether the source still has this very file."""
+        """True if the source still has the same file."""
         if status is None:
             return False
         found = (status.size, status.modified_ns, status.inode, status.device)
@@ -84,7 +83,7 @@ class PlannedFile:
 
 @dataclass(slots=True)
 class Fetched:
-    """What was brought: `files` and `bytes` in this run, `kept` files of runs before it; offsets of the log."""
+    """The result: `files` and `bytes` fetched by this run, files `kept` from earlier runs, and the log's offsets."""
 
     target: Path
     files: int = 0
@@ -97,7 +96,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """With `allow_gaps`, offsets that the source does not have are reported in `Fetched.gaps`, and are no error."""
+    """With `allow_gaps`, missing offsets of the source are reported in `Fetched.gaps` and are not an error."""
 
     allow_gaps: bool = False
 
@@ -113,14 +112,14 @@ def fetch(
 ) -> Fetched:
     """Makes `target` a partition directory with the files of the partition `source`.
 
-    `progress` is called with (bytes done, bytes in all). RefusedError where the target holds something that is no
-    fetch of it, finished or not, the source lacks offsets, or a run that changes it is not over; LockedError where a
-    broker or another fetch is at work; CorruptRecordError for damage. Raises OSError.
+    `progress` is called with (bytes done, bytes in all). Raises RefusedError if the target has contents that are not a
+    fetch of the source, if the source lacks offsets, or if a run that changes it is not finished; LockedError if a
+    broker or another fetch is running; CorruptRecordError for damage; OSError.
     """
     target = links.resolve(target)
     if filenames.parse_topic_partition(target.name) is None:
         raise RefusedError(f"{target}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
-    if not isinstance(source, RemotePath):  # runs are only on disks; of a tier, in the log directory of its local part
+    if not isinstance(source, RemotePath):  # runs are only on disks, also in the log directory of a tier's local part
         require_no_run(source_fs, links.resolve(source).parent)
     fs.make_directory(target.parent, parents=True)
     settle_unfinished(fs, target.parent, settled)
@@ -132,23 +131,20 @@ def fetch(
 def _plan(fs: FileSystem, source: Path) -> list[PlannedFile]:
     listing = list_partition(fs, source)
     if listing.format != "kafka" or not listing.segments:
-        raise NotALogError(source, "no segment of a partition is there")
+        raise NotALogError(source, "it has no segment of a partition")
     statuses = dict(fs.entries(source))
     bases = [segment.base_offset for segment in listing.segments]
     following = dict(zip(bases, [*bases[1:], None], strict=True))
     planned = []
     for path in _files_of(listing):
-        one = PlannedFile.of(path.name, statuses[path.name], _checksum_of(fs, path))
+        stored = fs.stored(path) if isinstance(fs, TierFileSystem) else None
+        checksum = stored.crc32c if isinstance(stored, WholeObject) else None
+        one = PlannedFile.of(path.name, statuses[path.name], checksum)
         parsed = filenames.parse_file_name(path.name)
         if parsed is not None and parsed.kind is FileKind.LOG:
             one = replace(one, base_offset=parsed.offset, next_offset=following[parsed.offset])
         planned.append(one)
     return planned
-
-
-def _checksum_of(fs: FileSystem, path: Path) -> int | None:
-    stored = fs.stored(path) if isinstance(fs, TierFileSystem) else None
-    return stored.crc32c if isinstance(stored, WholeObject) else None
 
 
 def _files_of(listing: PartitionListing) -> Iterator[Path]:
@@ -177,7 +173,7 @@ class _Fetch:
         self._plan = {one.name: one for one in plan}
         self._bytes = sum(one.size for one in plan)
         self._gaps: list[str] = []
-        self._unnamed = 0  # bytes of files whose names may not be on the disk yet
+        self._unnamed = 0  # bytes of files whose names are not synced yet
         digest = hashlib.sha256(target.name.encode()).hexdigest()[:16]
         self._staging = target.parent / f"{_PREFIX}{digest}{_SUFFIX}"
         self._place = self._staging / "files"
@@ -196,12 +192,12 @@ class _Fetch:
             if before != self._plan:
                 write_atomically(self._fs, self._staging / _PLAN, _plan_text(self._plan))
             done, kept_bytes = Fetched(self._target, kept=len(kept)), sum(self._plan[name].size for name in kept)
-            self._tell(kept_bytes)
+            self._report(kept_bytes)
             for name, planned in self._plan.items():
                 if name not in kept:
                     self._bring(planned, done, kept_bytes)
             self._require_unchanged()
-            self._name()
+            self._sync_names()
             self._fs.rename(self._place, self._target)
             self._fs.sync_directory(self._target.parent)
         discard_staging(self._fs, self._staging)
@@ -214,20 +210,20 @@ class _Fetch:
         return done
 
     def _is_ended(self) -> bool:
-        """Whether the run before was killed when the partition had its name, and what it was made in was left."""
+        """True if an earlier run was killed after the final rename and left only the staging directory."""
         staging = self._fs.status(self._staging, follow=False)
         return staging is not None and self._fs.status(self._place) is None
 
     def _has_all(self) -> bool:
-        """Whether the target has a file of each planned one's size."""
+        """True if the target has all planned files, with their sizes."""
         found = self._fs.status(self._target)
         if found is None or not found.is_directory:
             return False
-        there = {name: status.size for name, status in self._fs.entries(self._target)}
-        return all(there.get(name) == one.size for name, one in self._plan.items())
+        sizes = {name: status.size for name, status in self._fs.entries(self._target)}
+        return all(sizes.get(name) == one.size for name, one in self._plan.items())
 
     def _is_sound(self) -> bool:
-        """Whether the target holds what a fetch brings and nothing that a broker has made, and its logs are whole."""
+        """True if the target has only the files of a fetch, none made by a broker, and its logs are sound."""
         names = {name for name, _ in self._fs.entries(self._target)}
         if names - self._plan.keys() - {filenames.PARTITION_METADATA}:
             return False
@@ -243,9 +239,9 @@ class _Fetch:
         return True
 
     def _is_the_sources(self, planned: PlannedFile) -> bool:
-        """Whether a file of the target, of the right size, is the source's: other logs may be as long.
+        """True if a file of the target is the source's; another log may have the same size.
 
-        The ends of a log hold the checksums and offsets of its first and last batches.
+        Both ends of a log contain the checksums and offsets of its first and last batches.
         """
         size = planned.size
         with self._fs.open(self._target / planned.name, "r") as ours:
@@ -262,13 +258,13 @@ class _Fetch:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """The staging directory is there, and nobody else works in it."""
+        """Makes and locks the staging directory."""
         found = self._fs.status(self._staging, follow=False)
         if found is None:
             self._fs.make_directory(self._staging, access=PRIVATE)
             self._fs.sync_directory(self._target.parent)
         elif found.is_link or not found.is_directory:
-            raise RefusedError(f"{self._staging} is not a directory of seglog's: remove it")
+            raise RefusedError(f"{self._staging} is not a directory of seglog; remove it")
         else:
             require_trust(self._staging, found)
         path = self._staging / _IN_USE
@@ -281,7 +277,7 @@ class _Fetch:
             yield
 
     def _old_plan(self) -> dict[str, PlannedFile]:
-        """What the run before this one was to bring; nothing where there was none, or its plan cannot be read."""
+        """Reads the plan of the previous run; {} if there is none, or it cannot be read."""
         path = self._staging / _PLAN
         if self._fs.status(path, follow=False) is None:
             return {}
@@ -294,7 +290,7 @@ class _Fetch:
             return {}
 
     def _keep(self, before: dict[str, PlannedFile]) -> set[str]:
-        """The names of the files that are complete and still the source's; every other one goes."""
+        """Returns the names of the files that are complete and still the source's; removes all others."""
         kept = set()
         for name, status in self._fs.entries(self._place):
             planned = self._plan.get(name)
@@ -309,59 +305,59 @@ class _Fetch:
 
     def _bring(self, planned: PlannedFile, done: Fetched, bytes_before: int) -> None:
         path, copy = self._source / planned.name, self._place / _COPY
-        access = _access_of(self._fs, self._place)
+        directory = self._fs.status(self._place)
         try:
             with self._source_fs.open(path, "r") as source, self._fs.open(copy, "create") as file:
-                if access is not None:
-                    file.give(access)
+                if directory is not None:
+                    file.give(Access.within(directory))
                 position, checksum = self._copied(source, file, bytes_before + done.bytes, planned.crc32c is not None)
                 if position != planned.size:
                     raise RefusedError(
-                        f"{path} has {position} bytes instead of {planned.size}: it was changed meanwhile"
+                        f"{path} has {position} bytes instead of {planned.size}; it was changed meanwhile"
                     )
                 if planned.crc32c not in (None, checksum):
                     raise CorruptRecordError(
-                        path, f"its CRC-32C is {checksum:08x}, and {planned.crc32c:08x} in the manifest: it was changed"
+                        path, f"its CRC-32C is {checksum:08x}, but {planned.crc32c:08x} in the manifest"
                     )
                 file.sync()
         except FileNotFoundError as error:
             raise RefusedError(
-                f"{path} has vanished meanwhile: run the fetch again when the source is whole"
+                f"{path} has vanished meanwhile; run the fetch again when the source is complete"
             ) from error
         if not planned.is_same(self._source_fs.status(path)):
-            raise RefusedError(f"{path} was changed meanwhile: run the fetch again, which goes on with what is there")
+            raise RefusedError(f"{path} was changed meanwhile; run the fetch again, which keeps the finished files")
         if planned.base_offset is not None:
             self._check(copy, path, planned)
         self._fs.rename(copy, self._place / planned.name)
         done.files, done.bytes = done.files + 1, done.bytes + planned.size
         self._unnamed += planned.size
         if self._unnamed >= _NAMED_EACH:
-            self._name()
+            self._sync_names()
 
-    def _name(self) -> None:
-        """The names of the files that came are on the disk. Their contents are: a name that a power cut takes away
-        costs the file's bytes once more.
+    def _sync_names(self) -> None:
+        """Syncs the names of the fetched files, whose contents are synced already. If a power cut takes a name away,
+        the file is fetched again.
         """
         self._fs.sync_directory(self._place)
         self._unnamed = 0
 
     def _copied(self, source: File, file: File, before: int, is_summed: bool) -> tuple[int, int]:
-        """How many bytes came, and their CRC-32C where that is wanted, else 0."""
+        """Copies a file. Returns the number of bytes, and their CRC-32C if requested, else 0."""
         position = checksum = 0
         for piece in pieces(source, 0, source.size()):
             file.write_at(position, piece)
             position += len(piece)
             checksum = crc32c(piece, checksum) if is_summed else 0
-            self._tell(before + position)
+            self._report(before + position)
         return position, checksum
 
     def _check(self, copy: Path, path: Path, planned: PlannedFile) -> None:
-        """Every batch has its checksum, and no offset is missing up to the next segment."""
+        """Raises CorruptRecordError for a bad batch, RefusedError for a missing offset up to the next segment."""
         following = planned.base_offset or 0
         for step in LogWalk(self._fs, copy):
             if isinstance(step, Gap):
                 reason = (
-                    f"{step.length} bytes are not a batch; nothing damaged is fetched: seglog salvage copies the rest"
+                    f"{step.length} bytes are not a batch; fetch copies no damaged log, use seglog salvage for the rest"
                 )
                 raise CorruptRecordError(path, reason, step.position)
             for row, is_valid in zip(step.batches, step.valid, strict=True):
@@ -374,36 +370,31 @@ class _Fetch:
                 following = last + 1
         if planned.next_offset is not None:
             if following > planned.next_offset:
-                reason = f"it goes on after offset {planned.next_offset}, where the next segment begins"
+                reason = f"it continues beyond offset {planned.next_offset}, where the next segment begins"
                 raise CorruptRecordError(path, reason, None, planned.next_offset, following - 1)
             self._require_no_gap(planned, path, following, planned.next_offset)
 
     def _require_no_gap(self, planned: PlannedFile, path: Path, following: int, found: int) -> None:
         if found <= following or planned.crc32c is not None:
             return
-        sentence = f"{path}: offsets {following} to {found - 1} are missing"
+        message = f"{path}: offsets {following} to {found - 1} are missing"
         if not self._options.allow_gaps:
-            raise RefusedError(f"{sentence}; --allow-gaps fetches the rest, and readers pass over them")
-        self._gaps.append(sentence)
+            raise RefusedError(f"{message}; with --allow-gaps the rest is fetched, and readers skip them")
+        self._gaps.append(message)
 
     def _require_unchanged(self) -> None:
-        """The source has the files that it had when the fetch began: a set of files, not a mixture of two."""
+        """Raises RefusedError if the source's files have changed, so that the result never mixes two states."""
         now = dict(self._source_fs.entries(self._source))
         for name, planned in self._plan.items():
             if not planned.is_same(now.get(name)):
                 raise RefusedError(
-                    f"{self._source / name} was changed or removed meanwhile: run the fetch again, which goes on with"
-                    " what is there"
+                    f"{self._source / name} was changed or removed meanwhile; run the fetch again, which keeps the"
+                    " finished files"
                 )
 
-    def _tell(self, position: int) -> None:
+    def _report(self, position: int) -> None:
         if self._progress is not None:
             self._progress(position, self._bytes)
-
-
-def _access_of(fs: FileSystem, directory: Path) -> Access | None:
-    found = fs.status(directory)
-    return None if found is None else Access.within(found)
 
 
 def _plan_text(plan: dict[str, PlannedFile]) -> bytes:

@@ -1,9 +1,9 @@
-"""Which reads of one object follow each other, and which bytes to let come before they are read.
+"""Detects sequential reads of an object, and decides which bytes to fetch ahead.
 
-Several threads may go through one open file, each through a part of its own: each is a walk. A walk is known by where
-its last read ended; what was announced is one from its first byte on. All announced walks of a process share half of
-the cache, so that what comes for one does not drive out what another one has not read yet. What an announced walk has
-passed is not read again, unless it was announced so: its memory is given back at once, and serves what comes next.
+Several threads may read one open file, each through its own part; each such sequence of reads is a walk. A walk is
+identified by the end of its last read; an announced walk, by its first byte. All announced walks of a process share
+half of the cache, so that bytes fetched for one do not evict those that another has not read yet. Bytes that an
+announced walk has passed are not read again, unless it was announced so; their memory is freed at once.
 """
 
 from __future__ import annotations
@@ -17,28 +17,26 @@ _WALKS = 16  # of one file at a time
 
 
 class AnnouncedWalks:
-    """How many announced walks there are in the process; any thread may call."""
+    """The number of announced walks in the process. Thread-safe."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._count, self._guard = limits, 0, threading.Lock()
 
     def add(self, count: int) -> None:
-        """So many more, or fewer."""
+        """Changes the number by `count`."""
         with self._guard:
             self._count += count
 
     @property
     def window(self) -> int:
-        """How many bytes each may be ahead."""
+        """The bytes that each walk may be ahead."""
         share = self._limits.cache_bytes // 2 // max(1, self._count)
         return min(self._limits.ahead_bytes, max(share, self._limits.block_bytes))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What follows from a read: bytes `begin` to `end` are to be asked for, none where both are equal; what is held of
-    bytes `passed` to `reached` is not wanted any more.
-    """
+    """The consequence of a read: fetch bytes `begin` to `end` (none if equal), and free bytes `passed` to `reached`."""
 
     begin: int
     end: int
@@ -48,8 +46,8 @@ class Step:
 
 @dataclass(slots=True)
 class _Walk:
-    """Reads up to `next`; what lies before `ahead` was asked for. An announced one has a `stop`: nothing from there on
-    is wanted, and nothing of what it has `passed` (None: that is kept).
+    """A walk that has read up to `next` and fetched up to `ahead`. An announced walk ends at `stop`, and its bytes up
+    to `passed` are freed (None: they are kept).
     """
 
     next: int
@@ -60,16 +58,16 @@ class _Walk:
 
 
 class ReadAhead:
-    """The walks through one open file; any thread may call."""
+    """The walks through one open file. Thread-safe."""
 
     def __init__(self, limits: Limits, announced: AnnouncedWalks) -> None:
         self._limits, self._announced = limits, announced
-        self._walks: list[_Walk] = []  # the one that went on last is the last one
+        self._walks: list[_Walk] = []  # the most recently used one is last
         self._guard = threading.Lock()
 
     def announce(self, start: int, stop: int, *, again: bool = False) -> tuple[int, int]:
-        """Bytes `start` to `stop` will be read, one after the other, and once, or `again`. The bytes (first, stop) to
-        ask for.
+        """Announces a sequential read of bytes `start` to `stop`, once or (`again`) repeatedly. Returns the bytes
+        (first, stop) to fetch now.
         """
         with self._guard:
             if stop - start <= self._limits.block_bytes:
@@ -80,7 +78,7 @@ class ReadAhead:
             return self._asked(walk)
 
     def read(self, start: int, end: int) -> Step:
-        """Takes note of a read."""
+        """Records a read."""
         with self._guard:
             walk = self._walk_at(start)
             if walk is None:
@@ -106,7 +104,7 @@ class ReadAhead:
             return Step(begin, stop, passed, reached)
 
     def close(self) -> None:
-        """Nothing more will be read."""
+        """Ends all walks."""
         with self._guard:
             while self._walks:
                 self._drop(self._walks[0])
@@ -128,7 +126,7 @@ class ReadAhead:
         return begin, stop
 
     def _walk_at(self, start: int) -> _Walk | None:
-        """The walk that a read from `start` goes on with: reads may overlap, and pass over a little."""
+        """Returns the walk that a read from `start` continues. Reads may overlap, and skip a little."""
         near = self._limits.block_bytes
         for walk in reversed(self._walks):
             if walk.next - near <= start <= walk.next + near:

@@ -1,16 +1,15 @@
-"""Blocks of remote objects: a bounded cache of them, and the requests that bring them.
+"""A bounded cache for blocks of remote objects, and the requests that fetch them.
 
-Objects are read in blocks of one size. A read takes from the cache what is there, waits for what is on its way, and
-asks for the rest: neighbouring blocks in one request, a run, several requests at once. A run is held as it came, and
-goes as a whole. One `Blocks` serves a process, so that its bounds hold whatever reads.
+Objects are read in blocks of one size. A read takes blocks from the cache, waits for those on their way, and requests
+the rest: neighbouring blocks in one request (a run), several requests at once. A run is cached and evicted as a whole.
+One `Blocks` serves the whole process, so its bounds hold for all readers.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,14 +18,12 @@ from seglog.remote.limits import Limits
 from seglog.storage.bytes_cache import BytesCache
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from _typeshed import ReadableBuffer
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One version of an object: `identity` is that of no other, `fetch(start, size)` brings bytes it has."""
+    """One version of an object. `identity` is unique to it; `fetch(start, size)` returns bytes that it has."""
 
     identity: tuple[str, str]
     size: int
@@ -38,29 +35,12 @@ _Key = tuple[tuple[str, str], int]  # a source's identity, the number of a block
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Blocks `first` to `last` of a source, on their way; `future` gives them."""
+    """Blocks `first` to `last` of a source, on their way; `future` returns them."""
 
     source: Source
     first: int
     last: int
     future: Future[memoryview]
-
-
-class _Settling:
-    """What goes wrong inside is what whoever waits for `future` gets."""
-
-    def __init__(self, future: Future[memoryview]) -> None:
-        self._future = future
-
-    def __enter__(self) -> None:
-        """Nothing begins."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        if error is not None:
-            self._future.set_exception(error)
-        return error is not None
 
 
 class Blocks:
@@ -71,18 +51,18 @@ class Blocks:
         self.announced = AnnouncedWalks(limits)
         self._cache = BytesCache[_Key, memoryview](limits.cache_bytes)  # runs, by their first blocks
         self._held: dict[_Key, list[_Key]] = {}  # the blocks of each run in the cache
-        self._begin: dict[_Key, _Key] = {}  # the first block of the run that a block is held in
+        self._begin: dict[_Key, _Key] = {}  # block → first block of its run
         self._coming: dict[_Key, _Run] = {}
         self._guard = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
     @property
     def held(self) -> int:
-        """Bytes in the cache."""
+        """The bytes in the cache."""
         return self._cache.held
 
     def read_into(self, source: Source, position: int, view: memoryview) -> None:
-        """Fills `view` from `position`; the source has that many bytes."""
+        """Fills `view` from `position`. The source must have that many bytes."""
         size = self.limits.block_bytes
         first, last = position // size, (position + view.nbytes - 1) // size
         here, runs, mine = self._taken(source, first, last)
@@ -95,7 +75,7 @@ class Blocks:
             view[begin - position : end - position] = data[begin - start : end - start]
 
     def lend(self, source: Source, position: int, most: int) -> memoryview:
-        """At most that many bytes from `position`, which the source has, out of one run: where it came to lie."""
+        """Lends at most that many bytes from `position`, which the source has, out of one run, without a copy."""
         size = self.limits.block_bytes
         first, last = position // size, (position + most - 1) // size
         held = self._run_with((source.identity, first))
@@ -109,20 +89,20 @@ class Blocks:
             else:
                 self._bring(run)
         wanted = next((each for each in runs if each.first <= first <= each.last), None)
-        if wanted is None:  # it came meanwhile
+        if wanted is None:  # it has arrived meanwhile
             return self.lend(source, position, most)
         start = position - wanted.first * size
         return wanted.future.result()[start : start + most].toreadonly()
 
     def read_ahead(self, source: Source, start: int, end: int) -> None:
-        """Lets the blocks of bytes `start` to `end` come while something else is done."""
+        """Fetches the blocks of bytes `start` to `end` in the background."""
         size = self.limits.block_bytes
         if start < min(end, source.size):
             for run in self._taken(source, start // size, (min(end, source.size) - 1) // size)[2]:
                 self._pool().submit(self._bring, run)
 
     def give_up(self, source: Source, start: int, end: int) -> None:
-        """Gives back the memory of the runs that lie in bytes `start` to `end` whole."""
+        """Frees the runs that lie completely in bytes `start` to `end`."""
         if start >= end:
             return
         size = self.limits.block_bytes
@@ -136,7 +116,7 @@ class Blocks:
                         del self._begin[block]
 
     def _run_with(self, block: _Key) -> tuple[int, memoryview] | None:
-        """The run that holds a block: the number of its first block, its bytes. None where it is not here."""
+        """Returns the cached run with a block: the number of its first block, and its bytes. None if not cached."""
         with self._guard:
             begin = self._begin.get(block)
             data = None if begin is None else self._cache.get(begin)
@@ -145,8 +125,8 @@ class Blocks:
     def _taken(
         self, source: Source, first: int, last: int
     ) -> tuple[list[tuple[int, memoryview]], list[_Run], list[_Run]]:
-        """Of blocks `first` to `last` those that are here, by positions, the runs that bring others, and those of them
-        to begin.
+        """Returns the cached data of blocks `first` to `last` by position, the runs that fetch the others, and those of
+        them that the caller must start.
         """
         size = self.limits.block_bytes
         most = max(1, self.limits.run_bytes // size)
@@ -177,30 +157,27 @@ class Blocks:
         return list(here.items()), list(runs.values()), mine
 
     def _bring(self, run: _Run) -> None:
+        """Fetches a run into the cache; `future` gets the data, or the error."""
         size, source = self.limits.block_bytes, run.source
-        start = run.first * size
-        with _Settling(run.future), self._arriving(run):
-            data = memoryview(source.fetch(start, min((run.last + 1) * size, source.size) - start)).cast("B")
-            with self._guard:
-                self._hold(run, data)
-            run.future.set_result(data)
-
-    def _hold(self, run: _Run, data: memoryview) -> None:
-        blocks = [(run.source.identity, number) for number in range(run.first, run.last + 1)]
-        self._held[blocks[0]] = blocks
-        self._begin.update(dict.fromkeys(blocks, blocks[0]))
-        for gone in self._cache.put(blocks[0], data):
-            for block in self._held.pop(gone):
-                del self._begin[block]
-
-    @contextmanager
-    def _arriving(self, run: _Run) -> Iterator[None]:
+        start, blocks = run.first * size, [(source.identity, number) for number in range(run.first, run.last + 1)]
+        data, failure = None, None
         try:
-            yield
-        finally:
-            with self._guard:
-                for number in range(run.first, run.last + 1):
-                    del self._coming[run.source.identity, number]
+            data = memoryview(source.fetch(start, min((run.last + 1) * size, source.size) - start)).cast("B")
+        except BaseException as error:  # noqa: BLE001 (the threads that wait for the run raise it)
+            failure = error
+        with self._guard:
+            for block in blocks:
+                del self._coming[block]
+            if data is not None:
+                self._held[blocks[0]] = blocks
+                self._begin.update(dict.fromkeys(blocks, blocks[0]))
+                for gone in self._cache.put(blocks[0], data):
+                    for block in self._held.pop(gone):
+                        del self._begin[block]
+        if data is not None:
+            run.future.set_result(data)
+        else:
+            run.future.set_exception(failure)
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._guard:

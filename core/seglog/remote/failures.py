@@ -1,7 +1,7 @@
-"""What goes wrong between here and an object store, as the operating system's errors: an errno, a reason, the URL.
+"""Translates errors of an object store into OSErrors with an errno, a reason and the URL.
 
-What a store answers may hold a key id, a signature or a token, so nothing of its text is passed on but the status and
-the error's code (`403 ExpiredToken`).
+A store's answer may contain a key id, a signature or a token, so only its status and error code are passed on
+(`403 ExpiredToken`).
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ _NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "CredentialsNo
 
 
 class _ObjectError(OSError):
-    """What is wrong with one object."""
+    """Base of errors about one object."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return reduced(self)
 
 
 class ChangedObjectError(_ObjectError):
-    """An object is no longer the one that was listed or opened: what was read of it and what would come do not fit."""
+    """The object is no longer the version that was listed or opened."""
 
     def __init__(self, path: RemotePath) -> None:
-        super().__init__(errno.ESTALE, "the object was changed while it was read; begin again", str(path))
+        super().__init__(errno.ESTALE, "the object was changed while it was read; start again", str(path))
 
 
 class ShortBodyError(_ObjectError):
-    """An answer that ends before all of its bytes have come."""
+    """An answer ended before all of its bytes arrived."""
 
     def __init__(self, path: RemotePath, reason: str) -> None:
-        super().__init__(errno.EIO, f"the store's answer was cut short, also when asked again: {reason}", str(path))
+        super().__init__(errno.EIO, f"the store's answer was cut short, also on retries: {reason}", str(path))
 
 
 def os_error_of(error: Exception, path: RemotePath, *, is_listing: bool = False, is_change: bool = False) -> OSError:
-    """What an error of obstore's is, in the terms of the operating system."""
+    """Returns the OSError for an error of obstore."""
     text, kind = str(error), type(error).__name__
     status, code = _STATUS.search(text), _CODE.search(text)
     answer = " ".join(part[1] for part in (status, code) if part is not None)
@@ -47,37 +47,35 @@ def os_error_of(error: Exception, path: RemotePath, *, is_listing: bool = False,
     if number == 412 or kind == "PreconditionError":
         return ChangedObjectError(path)
     if kind == "InvalidPathError":
-        reason = "an object there has a key with an empty part (//), . or .., which no path can name"
+        reason = "an object there has a key with an empty part (//), . or .., which cannot be a path"
         return OSError(errno.ENOTSUP, reason, str(path))
     if is_listing and path.scheme in ("http", "https") and number in (400, 404, 405, 501):
-        reason = "this web server gives no listings (WebDAV's PROPFIND): name an object store, or copy the files"
+        reason = "this web server has no listings (WebDAV's PROPFIND); use an object store, or copy the files"
         return OSError(errno.ENOTSUP, reason, str(path))
     if isinstance(error, FileNotFoundError) or number == 404:
         reason = "no such bucket" if code is not None and code[1] == "NoSuchBucket" else "no such object"
         return FileNotFoundError(errno.ENOENT, reason, str(path))
     if any(sign in text for sign in _NO_CREDENTIALS):
-        profiles = "; profiles (AWS_PROFILE, ~/.aws) are read by boto3" if path.scheme == "s3" else ""
-        return PermissionError(
-            errno.EACCES, f"no credentials for the store were found in the environment{profiles}", str(path)
-        )
+        profiles = "; profiles (AWS_PROFILE, ~/.aws) need boto3" if path.scheme == "s3" else ""
+        return PermissionError(errno.EACCES, f"the environment has no credentials for the store{profiles}", str(path))
     if number in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
         return PermissionError(
             errno.EACCES, f"the store refuses to {'change' if is_change else 'show'} it ({answer or kind})", str(path)
         )
-    return _on_the_way(text, answer, path)
+    return _transport_error(text, answer, path)
 
 
-def _on_the_way(text: str, answer: str, path: RemotePath) -> OSError:
+def _transport_error(text: str, answer: str, path: RemotePath) -> OSError:
     if "error decoding response body" in text or "kind: Body" in text or "kind: Decode" in text:
         return ShortBodyError(path, "the connection was lost")
     if answer:
-        return OSError(errno.EIO, f"the store answered {answer}, also when asked again", str(path))
+        return OSError(errno.EIO, f"the store answered {answer}, also on retries", str(path))
     if "ConnectionRefused" in text or "Connection refused" in text:
         return ConnectionRefusedError(errno.ECONNREFUSED, "nothing answers at the store's address", str(path))
     if "dns error" in text:
-        return OSError(errno.EHOSTUNREACH, "the store's host is not known", str(path))
+        return OSError(errno.EHOSTUNREACH, "the store's host name is unknown", str(path))
     if "TimedOut" in text or "timed out" in text or "kind: Timeout" in text:
-        return TimeoutError(errno.ETIMEDOUT, "the store did not answer in time, also when asked again", str(path))
+        return TimeoutError(errno.ETIMEDOUT, "the store did not answer in time, also on retries", str(path))
     if "range" in text.lower() and "NotSupported" in text:
-        return OSError(errno.ENOTSUP, "the server does not give ranges of a file", str(path))
-    return OSError(errno.EIO, "the store could not be asked, or its answer could not be read", str(path))
+        return OSError(errno.ENOTSUP, "the server does not support ranges of a file", str(path))
+    return OSError(errno.EIO, "the request to the store failed, or its answer could not be read", str(path))

@@ -1,9 +1,9 @@
-"""Object stores and web servers as a `FileSystem` that is only read, and new objects in a store.
+"""Object stores and web servers as a read-only `FileSystem`, and the creation of new objects.
 
-A directory is what keys have in common before a slash; it is there while something is in it. An object's size, time and
-ETag come with the listing of its directory, and opening it asks nothing more. What is read is that version, or the
-read ends with a ChangedObjectError. As a file system it is only read: whatever would write, lock or make gets EROFS.
-New objects are made by `put` and `create`, which `routing` passes on.
+A directory is a common prefix of keys up to a slash; it exists while it has contents. An object's size, time and ETag
+come with the listing of its directory, so opening it needs no request. A read returns that version, or raises
+ChangedObjectError. Calls that write, lock or create get EROFS; `put` and `create`, which `routing` calls, make new
+objects.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
-_STREAMS = 16  # of one file at a time
+_STREAMS = 16  # per file
 
 
 class RemoteFile(ReadOnlyFile):
-    """An object, opened by `RemoteFileSystem.open`. Reads that follow each other let the next blocks come early, and so
-    does what is announced (`advise_wanted`).
+    """An object opened by `RemoteFileSystem.open`. Sequential reads fetch blocks ahead, and so do announced reads
+    (`advise_wanted`).
     """
 
     def __init__(self, path: Path, status: FileStatus, source: Source, blocks: Blocks, ask: Ask) -> None:
         self.path = path
         self._status, self._source, self._blocks, self._ask = status, source, blocks, ask
         self._ahead = ReadAhead(blocks.limits, blocks.announced)
-        self._streams: list[ObjectStream] = []  # the one that was announced last is the last one
+        self._streams: list[ObjectStream] = []  # in the order of announcement
 
     def size(self) -> int:
         return self._source.size
@@ -129,7 +129,7 @@ class RemoteFile(ReadOnlyFile):
             self._end(stream)
 
     def _end(self, stream: ObjectStream) -> None:
-        with suppress(ValueError):  # another thread was quicker
+        with suppress(ValueError):  # another thread was faster
             self._streams.remove(stream)
         stream.close()
 
@@ -139,7 +139,7 @@ class RemoteFile(ReadOnlyFile):
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """A bucket, container or host that was opened; `device` stands for it in the status of what lies there."""
+    """An open bucket, container or host. `device` is its number in file statuses."""
 
     store: ObjectStore
     listings: Listings
@@ -147,10 +147,10 @@ class _Root:
 
 
 class RemoteFileSystem(ReadOnlyFileSystem):
-    """Whatever a RemotePath leads to. A store is opened when something of it is first asked for.
+    """The file system of all RemotePaths. Opens a store on its first use.
 
-    `settings` count before the environment's. `open_root` makes the ObjectStore of a bucket or host; without it,
-    obstore's with these settings. What is asked counts in `traffic`; without one, in its own.
+    `settings` override the environment's. `open_root` returns the ObjectStore of a bucket or host; by default obstore's
+    with these settings. Requests count in `traffic`, by default an own one.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of objects that are held."""
+        """The bytes of objects in the cache."""
         return self._blocks.held
 
     def open(self, path: Path, mode: OpenMode) -> File:
@@ -211,7 +211,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
             raise OSError(number, os.strerror(number), str(directory))
         return found or {}
 
-    def reads_at_once(self, path: Path) -> int:  # noqa: ARG002 (all stores are far away)
+    def reads_at_once(self, path: Path) -> int:  # noqa: ARG002 (the same for all stores)
         return self.limits.requests_at_once
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
@@ -219,32 +219,32 @@ class RemoteFileSystem(ReadOnlyFileSystem):
             return read_whole(file, limit)
 
     def forget_listings(self) -> None:
-        """What is asked from now on is asked anew, as of what is there then."""
+        """Drops all listings, so that later calls list again."""
         for root in self._roots.values():
             root.listings.forget_all()
 
     def expect(self, path: Path, size: int, modified_ns: int, version: str) -> None:
-        """Takes an object for what was known of it elsewhere, until its directory is listed: opening it asks nothing.
+        """Sets what is known of an object until its directory is listed, so that opening it needs no request.
 
-        Where it is another one by then, the first read says so.
+        If the object is another version, the first read raises the error.
         """
         remote = _checked(path)
         self._root(remote).listings.expect(remote.key, ObjectStatus(remote.key, size, modified_ns, version))
 
     def beginning(self, directory: Path, start: str) -> set[str]:
-        """The names of the directories in `directory` that begin with `start`, by a listing of those alone."""
+        """Returns the names of the directories in `directory` that begin with `start`; lists only those."""
         remote = _checked(directory)
         return self._root(remote).listings.beginning(remote.key, start)
 
     def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None:
-        """Makes an object, whole or not at all. Its name must be one that nothing else has."""
+        """Makes an object, whole or not at all. Its name must be new."""
         remote = _writable(path)
         root = self._root(remote)
         root.store.put(remote.key, pieces, size)
         root.listings.forget(remote.key)
 
     def create(self, path: Path, data: bytes) -> bool:
-        """Makes an object where there is none; False where there is one. What was listed is not known any more."""
+        """Makes an object if none exists. Returns False if one exists. Drops all listings."""
         remote = _writable(path)
         root = self._root(remote)
         made = root.store.create(remote.key, data)
@@ -252,7 +252,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         return made
 
     def discard(self, path: Path) -> None:
-        """Removes an object, if it is there."""
+        """Removes an object if it exists."""
         remote = _writable(path)
         root = self._root(remote)
         root.store.delete(remote.key)
@@ -301,7 +301,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
 
 def _checked(path: Path) -> RemotePath:
     if not isinstance(path, RemotePath):
-        raise RefusedError(f"{path} is a path of this machine, and was taken for a URL")
+        raise RefusedError(f"{path} is a path of this machine, not a URL")
     return path
 
 
@@ -313,7 +313,7 @@ def _writable(path: Path) -> RemotePath:
 
 
 def _status_of(key: str, device: int, found: Found) -> FileStatus:
-    """Owned by whoever reads it; its version takes the place of an inode."""
+    """Returns the file status of an object or directory. The reader owns it; its version serves as inode."""
     version = "" if found is None else found.version
     size, modified_ns = (0, 0) if found is None else (found.size, found.modified_ns)
     return FileStatus(

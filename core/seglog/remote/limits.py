@@ -1,4 +1,4 @@
-"""How much may be asked of an object store at once, held in memory, and waited for."""
+"""Limits of object-store access: sizes, simultaneous requests, retries, timeouts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ VARIABLES = _CACHE, _REQUESTS, _RETRIES, _TIMEOUT = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in bytes, times in seconds. The environment sets some: `VARIABLES`."""
+    """Sizes in bytes, times in seconds. The environment variables `VARIABLES` set some of them."""
 
     cache_bytes: int = 64 << 20
     block_bytes: int = 256 << 10
     request_bytes: int = 4 << 20
-    piece_bytes: int = 1 << 20  # of a request that is read as it comes; 512 KiB take 12 % more of the CPU
+    piece_bytes: int = 1 << 20  # of a streamed request; 512 KiB take 12 % more CPU
     requests_at_once: int = 8
     retries: int = 5
     timeout_s: float = 30.0
@@ -33,28 +33,28 @@ class Limits:
 
     @property
     def ahead_bytes(self) -> int:
-        """How far one file is read ahead: not so far that what comes drives out what was not read yet."""
+        """How far one file is read ahead: not so far that new bytes evict unread ones."""
         return min(4 * self.request_bytes, self.cache_bytes // 4)
 
     @property
     def run_bytes(self) -> int:
-        """The most that one request brings: of a small cache a part, so that it holds what came."""
+        """The maximum size of one request; a fraction of a small cache, so that the cache can hold it."""
         return min(self.request_bytes, self.cache_bytes // 4 or self.request_bytes)
 
     def client(self, allow_http: bool) -> dict[str, Any]:
-        """As obstore's `client_options`."""
+        """Returns obstore's `client_options`."""
         seconds = timedelta(seconds=self.timeout_s)
         return {"allow_http": allow_http, "timeout": seconds, "connect_timeout": min(seconds, timedelta(seconds=5))}
 
     def retrying(self) -> dict[str, Any]:
-        """As obstore's `retry_config`."""
-        most = timedelta(seconds=min(2 * self.timeout_s, 240.0))  # credentials need not last longer than that
+        """Returns obstore's `retry_config`."""
+        most = timedelta(seconds=min(2 * self.timeout_s, 240.0))  # credentials may expire soon after
         backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2}
         return {"max_retries": self.retries, "retry_timeout": most, "backoff": backoff}
 
 
 def limits_of(environment: Mapping[str, str]) -> Limits:
-    """The limits that an environment sets. ConfigError names the variable."""
+    """Returns the limits that an environment sets. Raises ConfigError with the variable's name."""
 
     def value(name: str, parse: Callable[[str], int], usual: int, least: int) -> int:
         text = environment.get(name, "")

@@ -1,9 +1,9 @@
-"""What the directories of an object store hold, as far as the store was asked; a fresh answer is used again.
+"""The known listings of an object store's directories; fresh ones are reused.
 
-A listing of keys without regard to slashes costs a request for each thousand and shows all directories below at once;
-one with regard to them shows one directory, whatever lies below. A log directory is flat and wide, a bucket may be
-deep. So the first page decides: where all its keys lie in the directory or in one just below, the listing goes on; else
-one of that directory alone takes its place.
+A listing without delimiter costs one request per thousand keys, and shows all directories below at once. A listing with
+delimiter shows a single directory, whatever is below it. A log directory is flat and wide, but a bucket may be deep. So
+the first page decides: if all its keys are in the directory or one level below, the listing continues; otherwise a
+listing of that directory alone replaces it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Found = ObjectStatus | None  # None: a directory
 
 
 class Listings:
-    """The directories of `store`; what is known of one is taken for true for `kept_s` seconds."""
+    """The directories of `store`. What is known of one stays valid for `kept_s` seconds."""
 
     def __init__(self, store: ObjectStore, clock: Clock, kept_s: float) -> None:
         self._store, self._clock, self._kept_s = store, clock, kept_s
@@ -32,7 +32,7 @@ class Listings:
         self._guard = threading.RLock()
 
     def entries(self, directory: str) -> Mapping[str, Found] | None:
-        """What is in a directory, by name; None when nothing is there."""
+        """Returns the contents of a directory by name, None if there is nothing."""
         with self._guard:
             known = self._known(directory)
             if known is None:
@@ -43,15 +43,16 @@ class Listings:
             return known or None
 
     def _named_before(self, directory: str) -> dict[str, Found] | None:
-        """Of a server that may list nothing: the files in a directory that were asked for by their names."""
+        """For a server that may not list: returns the files in a directory that were requested by name."""
         if self._store.lists:
             return None
         found = {key: status for key, (_, status) in self._single.items() if status is not None}
         return {k.rpartition("/")[2]: each for k, each in found.items() if k.rpartition("/")[0] == directory} or None
 
     def beginning(self, directory: str, start: str) -> set[str]:
-        """The names of the directories in `directory` that begin with `start` (or are it, where a slash ends it), with
-        all that is in them. Keys before and after those are not listed; of files nothing is said."""
+        """Returns the names of the directories in `directory` that begin with `start` (or equal it, if it ends with a
+        slash), and lists their contents. Does not list keys before and after those, nor report files.
+        """
         below = f"{directory}/{start}" if directory else start
         found: list[ObjectStatus] = []
         with self._guard:
@@ -65,7 +66,7 @@ class Listings:
             return names
 
     def find(self, key: str) -> tuple[bool, Found]:
-        """Whether something is at `key`, and the object there (None for a directory)."""
+        """Returns whether something exists at `key`, and the object there (None for a directory)."""
         directory, _, name = key.rpartition("/")
         with self._guard:
             if not key or self._known(key):
@@ -90,8 +91,8 @@ class Listings:
             return found is not None or self._is_listed(key), found
 
     def _object_alone(self, key: str, refused: PermissionError) -> ObjectStatus:
-        """The object at `key`, for whoever may read it and list nothing. Such a user is not told of an object that is
-        missing, so that without one it is the listing that was `refused`.
+        """Returns the object at `key` for a user who may read but not list. The store does not tell such a user that an
+        object is missing; so without an object, raises `refused`, the error of the listing.
         """
         try:
             found = self._store.head(key)
@@ -103,7 +104,7 @@ class Listings:
         return found
 
     def _is_narrow(self, directory: str, key: str) -> bool:
-        """Whether a directory in which a second name is asked for is known now: one page of it tells all."""
+        """Lists a directory in which a second name is requested. Returns True if one page had all of it."""
         asked = self._asked.setdefault(directory, set())
         asked.add(key)
         if len(asked) != 2:
@@ -115,9 +116,9 @@ class Listings:
         return True
 
     def _is_listed(self, directory: str) -> bool:
-        """Whether a directory is there; where nobody lists, none is known to be."""
+        """True if a web server lists the directory; without listings its directories are unknown."""
         if self._store.lists:
-            return False  # its listing was asked for first
+            return False  # it was listed before
         try:
             return self.entries(directory) is not None
         except OSError as error:
@@ -126,18 +127,18 @@ class Listings:
             return False
 
     def expect(self, key: str, status: ObjectStatus) -> None:
-        """Takes the object at `key` for `status`, where no listing says otherwise."""
+        """Sets `status` for the object at `key`, unless a listing says otherwise."""
         with self._guard:
             self._single[key] = self._clock.monotonic(), status
 
     def forget_all(self) -> None:
-        """Nothing is known any more."""
+        """Forgets everything."""
         with self._guard:
             for known in (self._directories, self._since, self._single, self._asked):
                 known.clear()
 
     def forget(self, key: str) -> None:
-        """The object at `key` is not what was known: its directory is asked again."""
+        """Forgets the object at `key`, which has changed, and its directory."""
         with self._guard:
             directory = key.rpartition("/")[0]
             self._directories.pop(directory, None)
@@ -156,13 +157,15 @@ class Listings:
         for page in self._store.pages(directory):
             if not found and not self._is_shallow(directory, page):
                 objects, directories = self._store.level(directory)
-                self._note({directory: self._named(directory, objects, directories)})
+                named: dict[str, Found] = {e.key.rpartition("/")[2]: e for e in objects if e.key != directory}
+                named |= dict.fromkeys((key.rpartition("/")[2] for key in directories), None)
+                self._note({directory: named})
                 return
             found += page
         self._note(self._by_directory(directory, found))
 
     def _is_shallow(self, directory: str, page: Sequence[ObjectStatus]) -> bool:
-        """Whether a listing of all keys is worth going on with; one of few keys is."""
+        """True if the listing of all keys should continue after this first page; also if the page is the only one."""
         below = len(directory) + 1 if directory else 0
         return len(page) < PAGE or all(each.key.count("/", below) < _SHALLOW for each in page)
 
@@ -175,17 +178,12 @@ class Listings:
         found: dict[str, dict[str, Found]] = {top: {}}
         for each in objects:
             if each.key == top:
-                continue  # what consoles put where a directory is to be seen
+                continue  # consoles create such an object to show a directory
             directory, _, name = each.key.rpartition("/")
-            if each.key not in found:  # a marker of a directory is none where the directory is
+            if each.key not in found:  # skips a directory marker whose directory has contents
                 found.setdefault(directory, {})[name] = each
             while directory != top:
                 above, _, name = directory.rpartition("/")
                 found.setdefault(above, {})[name] = None
                 directory = above
-        return found
-
-    def _named(self, directory: str, objects: Iterable[ObjectStatus], directories: Iterable[str]) -> dict[str, Found]:
-        found: dict[str, Found] = {each.key.rpartition("/")[2]: each for each in objects if each.key != directory}
-        found.update({key.rpartition("/")[2]: None for key in directories})
         return found

@@ -1,6 +1,6 @@
-"""From text to a path, and from a path to its file system: the machine's, or the one that reads what URLs name.
+"""Turns text into a path, and routes a path to its file system: the machine's, or that of URLs.
 
-`parse_location` is the one place where text becomes a path. Users, SQL and other programs write:
+`parse_location` is the only place where text becomes a path. Users, SQL and other programs write:
 
 | text | path |
 |---|---|
@@ -68,7 +68,7 @@ def parse_location(location: str | os.PathLike[str]) -> Path:
     require_name(text)
     path = _path_of_uri(text) if text.lower().startswith(_FILE) else text
     if not path:  # not the working directory: a variable was not set
-        raise ConfigError(f"'{text}' is an empty path: name a log or a log directory")
+        raise ConfigError(f"'{text}' is an empty path; name a log or a log directory")
     require_name(path)
     found = None if path is not text else _SCHEME.match(text)
     if found is not None:
@@ -79,22 +79,22 @@ def parse_location(location: str | os.PathLike[str]) -> Path:
 
 
 def require_local(path: str | os.PathLike[str]) -> None:
-    """ConfigError for a URL where a directory of this machine is needed."""
+    """Raises ConfigError for a URL, where a directory of this machine is needed."""
     if isinstance(path, RemotePath):
         os.fspath(path)
 
 
 def _path_of_url(scheme: str, rest: str) -> RemotePath:
-    """The object that a URL names; `rest` is what follows its scheme and first slash."""
+    """Returns the path of a URL; `rest` is the text after its scheme and first slash."""
     store, slash, key = rest.removeprefix("/").partition("/")
     special = r"[?#]" if scheme in WEB_SERVERS else r"\?"  # a key of a store may have a `#`
     shown = f"{scheme}://{re.split(special, store.rpartition('@')[2] + slash + key)[0]}"
     if not _STORE.fullmatch(store.rpartition("@")[2]):
-        shown = f"{scheme}://…"  # a secret with a slash in it would end up in what is shown
+        shown = f"{scheme}://…"  # otherwise a secret with a slash would be shown
     if scheme not in SCHEMES:
         raise UnsupportedError(
             f"{shown}: seglog reads {', '.join(f'{known}:' for known in SCHEMES)} and mounted file systems, but not"
-            f" {scheme}: mount it, and name the mounted path"
+            f" {scheme}; mount it, and name the mounted path"
         )
     if "@" in store or re.search(special, store + key):
         raise ConfigError(
@@ -105,7 +105,7 @@ def _path_of_url(scheme: str, rest: str) -> RemotePath:
     if scheme in WEB_SERVERS:
         parts = [os.fsdecode(unquote_to_bytes(os.fsencode(part))) for part in parts]
     if shown.endswith("…") or any(part in ("", ".", "..") or "/" in part for part in parts):
-        raise ConfigError(f"{shown}: a URL names a bucket or host and a key, and no part of it is empty, . or ..")
+        raise ConfigError(f"{shown}: a URL needs a bucket or host and a key, and no part may be empty, . or ..")
     for part in parts:
         require_name(part)
     return remote_path(scheme, store, *parts)
@@ -125,24 +125,25 @@ def _path_of_uri(text: str) -> str:
 def require_name(text: str) -> None:
     """Raises ConfigError for text that cannot name a file: with a NUL, or with half a character (a lone surrogate)."""
     if "\0" in text:
-        raise ConfigError(f"{text!r}: a path cannot hold a NUL")
+        raise ConfigError(f"{text!r}: a path cannot contain a NUL")
     try:
         os.fsencode(text)
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{text!r}: a path cannot hold half a character") from error
+        raise ConfigError(f"{text!r}: a path cannot contain half a character") from error
 
 
 # --- file systems
 
 
 def machine_files() -> RoutingFileSystem:
-    """The files of this machine, and what URLs lead to."""
+    """Returns the file system of this machine's files and of URLs."""
     return RoutingFileSystem(LocalFileSystem(), shared_remote_files)
 
 
 def files_with(settings: StoreSettings) -> RoutingFileSystem:
-    """The same with stores' settings of their own: what is remote is not that of `machine_files`. What was listed holds
-    until `forget_listings`, however long that is."""
+    """Returns a file system with its own store settings, cache and listings. Listings stay valid until
+    `forget_listings`.
+    """
 
     def remote() -> RemoteFileSystem:
         from seglog.remote.filesystem import RemoteFileSystem
@@ -156,7 +157,7 @@ def files_with(settings: StoreSettings) -> RoutingFileSystem:
 
 
 def shared_remote_files() -> RemoteFileSystem:
-    """The process's one: its cache and its limits hold for all."""
+    """Returns the process's remote file system; all its users share its cache and limits."""
     global _shared
     if _shared is None:
         from seglog.remote.filesystem import RemoteFileSystem
@@ -170,15 +171,15 @@ _shared: RemoteFileSystem | None = None
 
 
 def traffic() -> Traffic:
-    """What this process, and the tasks of the jobs that it runs, have asked of object stores."""
+    """Returns the requests to object stores of this process and of the tasks of its jobs."""
     from seglog.remote.traffic import OF_PROCESS
 
     return OF_PROCESS
 
 
 class RoutingFileSystem(PassingFileSystem):
-    """`local`, and for a RemotePath what `remote` gives. As a file system it knows URLs for reading alone: changes go
-    to `local`, which has no such path. `put`, `create` and `discard` know both.
+    """Routes RemotePaths to `remote`, other paths to `local`. URLs are read-only here: changes go to `local`, which has
+    no such path. `put`, `create` and `discard` handle both.
     """
 
     def __init__(self, local: FileSystem, remote: Callable[[], RemoteFileSystem]) -> None:
@@ -187,23 +188,24 @@ class RoutingFileSystem(PassingFileSystem):
         self._opened: RemoteFileSystem | None = None
 
     def forget_listings(self) -> None:
-        """What stores were found to hold is asked again."""
+        """Drops all listings of stores."""
         if self._opened is not None:
             self._opened.forget_listings()
 
     def expect(self, path: Path, size: int, modified_ns: int, version: str) -> None:
-        """Takes a remote object for what was known of it elsewhere (`RemoteFileSystem.expect`)."""
+        """Sets what is known of a remote object (`RemoteFileSystem.expect`)."""
         if isinstance(path, RemotePath):
             self._opening().expect(path, size, modified_ns, version)
 
     def beginning(self, directory: Path, start: str) -> set[str] | None:
-        """The names of the directories in an object store's `directory` that begin with `start`, by a listing of those
-        alone; None where a listing cannot be bounded so."""
+        """Returns the names of the directories in an object store's `directory` that begin with `start`, and lists only
+        those. Returns None if a listing cannot be limited so.
+        """
         is_store = isinstance(directory, RemotePath) and directory.scheme in OBJECT_STORES
         return self._opening().beginning(directory, start) if is_store else None
 
     def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None:
-        """Makes an object, or a file in the place of one, whole and durable on return. Its name must be new."""
+        """Makes an object or a file, whole and durable on return. Its name must be new."""
         if isinstance(path, RemotePath):
             self._opening().put(path, pieces, size)
             return
@@ -217,8 +219,8 @@ class RoutingFileSystem(PassingFileSystem):
         self._below.sync_directory(path.parent)
 
     def create(self, path: Path, data: bytes) -> bool:
-        """The same with all of `data`, where nothing has that name; False where something has it. Of several that
-        create one name at once, one gets True, and nobody sees a part.
+        """Makes an object or a file with `data` unless the name exists; then returns False. If several create one name
+        at once, one gets True, and no reader sees a part.
         """
         if isinstance(path, RemotePath):
             return self._opening().create(path, data)
@@ -234,7 +236,7 @@ class RoutingFileSystem(PassingFileSystem):
         return True
 
     def discard(self, path: Path) -> None:
-        """Removes an object or a file, if it is there."""
+        """Removes an object or a file if it exists."""
         if isinstance(path, RemotePath):
             self._opening().discard(path)
             return

@@ -1,9 +1,8 @@
-"""What an object store's clients must know beside a URL: credentials, region, endpoint. Never shown.
+"""The settings of an object store's clients: credentials, region, endpoint. They are never shown.
 
-They are known by the names that the stores' own tools give their environment variables, in any case. A process whose
-environment lacks them, such as a task on another machine, is handed them as `StoreSettings`; what is handed over counts
-before the environment. Credentials are one thing: a key that was handed over never meets a token out of the
-environment.
+Their names are the environment variables of the stores' own tools, in upper or lower case. A process without them in
+its environment, such as a task on another machine, receives them as `StoreSettings`, which override the environment.
+Credentials belong together: a given key is never combined with a token from the environment.
 """
 
 from __future__ import annotations
@@ -53,21 +52,21 @@ KNOWN = frozenset((*LIMITS, *(name for names in VARIABLES.values() for name in n
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Variables by their names, sorted. It prints without them, and pickles with them."""
+    """Variables by name, sorted. Its repr omits them; its pickle includes them."""
 
     values: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> StoreSettings:
-        """Of `given` what stores know; the rest is passed over. ConfigError for half of a key."""
+        """Takes the known settings from `given`, ignores the rest. Raises ConfigError for incomplete credentials."""
         values = {name.upper(): value for name, value in given.items() if name.upper() in KNOWN and value}
         missing = [name for name in _S3_CREDENTIALS[:2] if name not in values]
         if len(missing) == 1 or (missing and _S3_CREDENTIALS[2] in values):
-            raise ConfigError(f"{' and '.join(missing)}: missing, and the rest of these credentials is given")
+            raise ConfigError(f"{' and '.join(missing)}: missing, although the rest of these credentials is given")
         return cls(tuple(sorted(values.items())))
 
     def beside(self, environment: Mapping[str, str], schemes: Iterable[str]) -> StoreSettings:
-        """These, and what an environment says of stores of these schemes and these do not."""
+        """Returns these settings, completed from an environment for stores of these schemes."""
         values = dict(self.values)
         for scheme in schemes:
             own = any(name in values for name in _CREDENTIALS.get(scheme, ()))
@@ -80,17 +79,17 @@ class StoreSettings:
         return StoreSettings(tuple(sorted(values.items())))
 
     def over(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment as these settings change it."""
+        """Returns the environment with these settings applied."""
         return {**environment, **dict(self.values)}
 
     def s3_key(self) -> tuple[str, str, str | None] | None:
-        """Key id, secret and token (None without); None where the environment's credentials count."""
+        """Returns key id, secret and token (or None); None if the environment's credentials apply."""
         values = dict(self.values)
         key, secret, token = (values.get(name) for name in _S3_CREDENTIALS)
         return None if key is None or secret is None else (key, secret, token)
 
     def config(self, scheme: str) -> dict[str, str]:
-        """As obstore's `config` for stores of this scheme, without what `s3_key` gives."""
+        """Returns obstore's `config` for stores of this scheme, without what `s3_key` returns."""
         wanted = [name for name in VARIABLES.get(scheme, ()) if name not in (*_S3_CREDENTIALS, *ENDPOINTS)]
         return {name.lower(): value for name, value in self.values if name in wanted}
 

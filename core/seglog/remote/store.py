@@ -1,8 +1,8 @@
-"""What is asked of an object store: listings, heads, ranges, and new objects, through the library obstore.
+"""Requests to an object store through the library obstore: listings, heads, ranges, and new objects.
 
-`ObjectStore` is the interface; `ObstoreStore` asks a real one. obstore repeats requests that fail on the way or with
-5xx; what it does not cover is repeated here: a body that ends early. Every answer is held against what was known of the
-object: one that has changed is an error, never a mixture of two versions. Requests and bytes are counted.
+`ObjectStore` is the interface; `ObstoreStore` implements it with obstore. obstore retries requests that fail on the way
+or with 5xx; this module also retries a body that ends early. Every answer is compared with the known version of the
+object: a changed object is an error, never a mixture of two versions. Requests and bytes are counted.
 """
 
 from __future__ import annotations
@@ -23,71 +23,71 @@ from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-PAGE = 1000  # keys in a listing's answer; S3 gives no more
+PAGE = 1000  # keys in the answer to a listing, the maximum of S3
 _FIRST_PAUSE_S = 0.1
-_PART = 16 << 20  # of an object that is sent in parts: 10,000 of them are 160 GB
+_PART = 16 << 20  # of a multipart upload: 10,000 of them are 160 GB
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """An object as a listing or an answer describes it. `tag` is its ETag, empty where the server gives none."""
+    """An object by a listing or an answer. `tag` is its ETag, "" if the server gives none."""
 
     key: str
     size: int
     modified_ns: int
     tag: str
-    is_page: bool = False  # a page of a web server's in place of a directory
+    is_page: bool = False  # a web server's page for a directory
 
     @property
     def version(self) -> str:
-        """The same for two objects only when they hold the same bytes, as far as the store says."""
+        """Equal for two objects only if they have the same bytes, as far as the store tells."""
         return self.tag or f"{self.modified_ns}/{self.size}"
 
 
 class ObjectStore(Protocol):
-    """One bucket, container or host. Errors are OSErrors that name the URL.
+    """One bucket, container or host. Errors are OSErrors with the URL.
 
-    `lists`: whether it can be counted on to list what it has.
+    `lists`: True if it reliably lists its contents.
     """
 
     lists: bool
 
     def get(self, known: ObjectStatus, start: int, size: int) -> ReadableBuffer:
-        """`size` bytes from `start`, which the object has. ChangedObjectError when it is no longer `known`."""
+        """Returns `size` bytes from `start`, which the object has. Raises ChangedObjectError if it is not `known`."""
         ...
 
     def stream(self, known: ObjectStatus, start: int, size: int, piece: int) -> Iterator[memoryview]:
-        """The same in pieces of at least `piece` bytes, but for the last one, as they come."""
+        """Yields the bytes as they arrive, in pieces of at least `piece` bytes except the last."""
         ...
 
     def head(self, key: str) -> ObjectStatus | None:
-        """The object of that name; None when there is none."""
+        """Returns the object with that key, None if there is none."""
         ...
 
     def pages(self, prefix: str, after: str = "") -> Iterator[Sequence[ObjectStatus]]:
-        """All objects below the directory `prefix`, however deep, by key, from `after` on; a request a thousand."""
+        """Yields all objects below the directory `prefix`, at any depth, by key, after `after`; a page per request."""
         ...
 
     def level(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
-        """The objects in the directory `prefix` itself, and the keys of the directories in it."""
+        """Returns the objects in the directory `prefix` itself, and the keys of the directories in it."""
         ...
 
     def put(self, key: str, pieces: Iterable[bytes], size: int) -> None:
-        """Makes an object of `size` bytes, which come in pieces; nothing of it is seen before it is whole."""
+        """Makes an object of `size` bytes from pieces; it becomes visible only when it is complete."""
         ...
 
     def create(self, key: str, data: bytes) -> bool:
-        """Makes an object where there is none; False where there is one, also one that this call has made."""
+        """Makes an object if none exists. Returns False if one exists, even one that a retry of this call has made."""
         ...
 
     def delete(self, key: str) -> None:
-        """Removes an object, if it is there."""
+        """Removes an object if it exists."""
         ...
 
 
 class ObstoreStore:
-    """`store`, one of obstore's, whose objects are those below `root`."""
+    """An obstore `store` with the objects below `root`."""
 
     def __init__(self, store: Any, root: RemotePath, limits: Limits, traffic: Traffic, clock: Clock) -> None:
         self._store, self._root, self._limits = store, root, limits
@@ -98,7 +98,7 @@ class ObstoreStore:
         return self._repeated(lambda: self._get_once(known, start, size))
 
     def _repeated(self, ask: Callable[[], _T]) -> _T:
-        """What `ask` gives, asked again while the answer is cut short."""
+        """Calls `ask`, and again if the answer is cut short."""
         for repetition in range(self._limits.retries + 1):
             try:
                 return ask()
@@ -119,14 +119,14 @@ class ObstoreStore:
             except ChangedObjectError:
                 raise
             except OSError as error:
-                # a long answer may lose its connection, or run out of time, as often as it has brought something
+                # a long answer may lose its connection or time out any number of times, as long as it makes progress
                 repetition = 0 if position > begun else repetition + 1
                 if repetition > self._limits.retries or (position == begun and not isinstance(error, ShortBodyError)):
                     raise
                 self._clock.sleep(_FIRST_PAUSE_S * 2**repetition)
 
     def _pieces(self, known: ObjectStatus, start: int, size: int, piece: int) -> Iterator[memoryview]:
-        """What one request brings. ShortBodyError where that is less."""
+        """Yields the answer to one request. Raises ShortBodyError if it is too short."""
         from obstore.exceptions import BaseError
 
         received = 0
@@ -141,10 +141,10 @@ class ObstoreStore:
         except (BaseError, OSError, ValueError) as error:
             raise os_error_of(error, self._path(known.key)) from None
         if received != size:
-            raise ShortBodyError(self._path(known.key), f"{received} of {size} bytes came")
+            raise ShortBodyError(self._path(known.key), f"{received} of {size} bytes arrived")
 
     def _asked(self, known: ObjectStatus, start: int, size: int) -> Any:
-        """obstore's answer to the request for a range. ChangedObjectError where the object is another one."""
+        """Returns obstore's answer to a range request. Raises ChangedObjectError if the object has changed."""
         import obstore
 
         options: dict[str, Any] = {"range": (start, start + size)}
@@ -168,7 +168,7 @@ class ObstoreStore:
         received = memoryview(data).nbytes
         self._traffic.count(bytes_read=received)
         if received != size:
-            raise ShortBodyError(self._path(known.key), f"{received} of {size} bytes came")
+            raise ShortBodyError(self._path(known.key), f"{received} of {size} bytes arrived")
         return data
 
     def head(self, key: str) -> ObjectStatus | None:
@@ -186,7 +186,7 @@ class ObstoreStore:
             raise os_error_of(error, self._path(key)) from None
 
     def pages(self, prefix: str, after: str = "") -> Iterator[Sequence[ObjectStatus]]:
-        last = after  # a listing that is cut short goes on after the last key that came
+        last = after  # a listing that is cut short continues after the last key received
         repetition = 0
         while True:
             try:
@@ -282,10 +282,9 @@ class ObstoreStore:
 
 
 def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str], settings: StoreSettings) -> Any:
-    """obstore's store for a bucket, container or host. It takes credentials from `settings`, else from the variables
-    that its users know.
+    """Opens obstore's store for a bucket, container or host, with credentials from `settings`, else the environment.
 
-    UnsupportedError without the extra `remote`, ConfigError where the store's own settings are wrong.
+    Raises UnsupportedError without the extra `remote`, ConfigError if the store's settings are wrong.
     """
     try:
         from obstore.exceptions import BaseError
@@ -293,9 +292,9 @@ def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str],
     except ImportError:
         raise UnsupportedError(f"{root}: URLs need the extra remote: pip install 'seglog[remote]'") from None
     scheme, store, key = root.scheme, root.store, settings.s3_key()
-    said = dict(settings.values)
+    given = dict(settings.values)
     names = _ENDPOINTS.get(scheme, ())
-    endpoint = next((each[name] for each in (said, environment) for name in names if each.get(name)), "")
+    endpoint = next((each[name] for each in (given, environment) for name in names if each.get(name)), "")
     own: dict[str, Any] = {}
     if scheme == "s3" and key is not None:
         own["credential_provider"] = _FixedKey(*key)
@@ -303,7 +302,8 @@ def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str],
         own = profile_settings(root, settings.over(environment))
     if scheme == "s3" and endpoint:
         own["endpoint"] = endpoint
-    is_plain = _is_plain(scheme, own.get("endpoint", endpoint), environment)
+    allows_plain = environment.get(_PLAIN_ALLOWED.get(scheme, ""), "").lower() in ("1", "true")
+    is_plain = scheme == "http" or allows_plain or own.get("endpoint", endpoint).lower().startswith("http://")
     common: dict[str, Any] = {"client_options": limits.client(is_plain), "retry_config": limits.retrying()}
     if config := settings.config(scheme):
         common["config"] = config
@@ -321,7 +321,7 @@ def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str],
 
 
 class _FixedKey:
-    """Credentials that were handed over, whatever the environment has."""
+    """A credential provider with given credentials, whatever the environment has."""
 
     def __init__(self, key: str, secret: str, token: str | None) -> None:
         self._found = {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": None}
@@ -338,14 +338,8 @@ _ENDPOINTS = {
 _PLAIN_ALLOWED = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
 
 
-def _is_plain(scheme: str, endpoint: str, environment: Mapping[str, str]) -> bool:
-    """Whether the user wants a server that speaks no TLS."""
-    allowed = environment.get(_PLAIN_ALLOWED.get(scheme, ""), "").lower() in ("1", "true")
-    return scheme == "http" or allowed or endpoint.lower().startswith("http://")
-
-
 def root_of(path: RemotePath) -> RemotePath:
-    """The bucket, container or host that a path lies in."""
+    """Returns the bucket, container or host of a path."""
     return remote_path(path.scheme, path.store)
 
 
@@ -353,9 +347,7 @@ def _status_of(meta: Any) -> ObjectStatus:
     moment = meta["last_modified"]
     whole = int(moment.timestamp()) if moment is not None else 0
     nanoseconds = whole * 1_000_000_000 + (moment.microsecond * 1000 if moment is not None else 0)
-    return ObjectStatus(meta["path"], meta["size"], nanoseconds, _tag_of(meta["e_tag"] or ""))
-
-
-def _tag_of(told: str) -> str:
-    """An ETag as headers have it (RFC 9110, 8.8.3): Azure's listings leave out the quotes."""
-    return told if not told or told.startswith(('"', "W/")) else f'"{told}"'
+    tag = meta["e_tag"] or ""
+    if tag and not tag.startswith(('"', "W/")):  # Azure's listings omit the quotes (RFC 9110, 8.8.3)
+        tag = f'"{tag}"'
+    return ObjectStatus(meta["path"], meta["size"], nanoseconds, tag)

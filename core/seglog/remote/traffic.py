@@ -1,4 +1,4 @@
-"""What object stores were asked, how many bytes came, and what that costs."""
+"""Counts the requests to object stores and the bytes read, and computes their cost."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """A store's price list, in whatever currency. Defaults: Amazon S3 Standard in us-east-1 (2026), in US dollars, read
-    from the same region, where bytes cost nothing; to the internet a gigabyte costs 0.09.
+    """A store's prices, in any currency. The defaults are those of Amazon S3 Standard in us-east-1 (2026), in US
+    dollars, for reading in the same region, where bytes are free; to the internet a gigabyte costs 0.09.
     """
 
-    listings: float = 0.005  # a thousand; puts cost the same
-    reads: float = 0.0004  # a thousand; heads cost the same
-    gigabyte: float = 0.0  # 10^9 bytes
+    listings: float = 0.005  # per thousand; puts cost the same
+    reads: float = 0.0004  # per thousand; heads cost the same
+    gigabyte: float = 0.0  # per 10^9 bytes
 
 
 @dataclass
 class Traffic:
-    """Requests and bytes of a process. A request that obstore repeats by itself counts once."""
+    """The requests and bytes of a process. A request that obstore retries by itself counts once."""
 
     listings: int = 0
     heads: int = 0
@@ -30,22 +30,22 @@ class Traffic:
 
     @property
     def requests(self) -> int:
-        """All of them."""
+        """The number of all requests."""
         return self.listings + self.heads + self.gets + self.puts
 
     def cost(self, prices: Prices) -> float:
-        """What it costs by a price list."""
+        """Returns the cost by these prices."""
         asked = (self.listings + self.puts) * prices.listings + (self.heads + self.gets) * prices.reads
         return asked / 1000 + self.bytes_read / 1e9 * prices.gigabyte
 
     @property
     def figures(self) -> tuple[int, int, int, int]:
-        """Listings, heads, gets and bytes so far, as `count` takes them."""
+        """Listings, heads, gets and bytes so far, in the order of `count`'s parameters."""
         with self._guard:
             return self.listings, self.heads, self.gets, self.bytes_read
 
     def count(self, listings: int = 0, heads: int = 0, gets: int = 0, bytes_read: int = 0, puts: int = 0) -> None:
-        """Adds to the figures; asked by any thread."""
+        """Adds to the figures. Thread-safe."""
         with self._guard:
             self.listings += listings
             self.heads += heads
@@ -54,5 +54,5 @@ class Traffic:
             self.puts += puts
 
 
-# What this process has asked, and, of a Spark job that it runs, what the tasks have.
+# The traffic of this process, and of the tasks of a Spark job that it runs.
 OF_PROCESS = Traffic()

@@ -119,7 +119,7 @@ def test_damage_and_missing_offsets_are_errors_that_name_the_source(source: Path
     with pytest.raises(CorruptRecordError, match="4 bytes are not a batch"):
         fetch(FS, source, FS, target)
     log.write_bytes(batch(7, 2))
-    with pytest.raises(RefusedError, match=rf"{LOG}: offsets 6 to 6 are missing; --allow-gaps"):
+    with pytest.raises(RefusedError, match=rf"{LOG}: offsets 6 to 6 are missing; with --allow-gaps"):
         fetch(FS, source, FS, target)
     log.write_bytes(batch(6, 2))
     with pytest.raises(RefusedError, match="offsets 8 to 8 are missing"):

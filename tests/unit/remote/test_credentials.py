@@ -87,7 +87,7 @@ def test_the_default_profile_counts_where_nothing_else_is_said(
 def test_a_profile_that_is_not_there_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_profile(home, "backup", "region = eu-north-1")
     monkeypatch.setenv("AWS_PROFILE", "other")
-    with pytest.raises(ConfigError, match=r"s3://bkt: the credentials of the profile other cannot be got: Profile"):
+    with pytest.raises(ConfigError, match=r"s3://bkt: cannot get the credentials of the profile other: Profile"):
         read()
     (home / ".aws" / "config").write_text("[profile other]\nregion = eu-north-1\n")
     with pytest.raises(ConfigError, match=r"s3://bkt: the profile other has no credentials"):
@@ -98,7 +98,7 @@ def test_a_profile_needs_boto3_and_says_so(home: Path, monkeypatch: pytest.Monke
     write_profile(home, "backup")
     monkeypatch.setenv("AWS_PROFILE", "backup")
     monkeypatch.setitem(sys.modules, "botocore.session", None)
-    with pytest.raises(ConfigError, match=r"profiles are read by boto3: pip install 'seglog\[aws\]'"):
+    with pytest.raises(ConfigError, match=r"profiles need boto3: pip install 'seglog\[aws\]'"):
         read()
 
 

@@ -27,7 +27,7 @@ def test_names_are_known_in_any_case_and_everything_else_is_passed_over() -> Non
 
 @pytest.mark.parametrize("given", ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"])
 def test_half_of_a_key_is_an_error_that_does_not_show_it(given: str) -> None:
-    with pytest.raises(ConfigError, match="missing, and the rest of these credentials is given") as caught:
+    with pytest.raises(ConfigError, match="missing, although the rest of these credentials is given") as caught:
         StoreSettings.of({given: "s3cr3t"})
     assert "s3cr3t" not in str(caught.value)
 

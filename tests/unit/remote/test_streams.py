@@ -150,7 +150,7 @@ def test_answers_that_bring_nothing_end_in_an_error_and_whoever_reads_on_asks_an
     with fs.open(LOG, "r") as file:
         file.advise_wanted(START, STOP - START, side_by_side=True)
         server.fault = lambda method, _path: Fault(cut=0) if method == "BODY" else None
-        with pytest.raises(OSError, match="the store's answer was cut short, also when asked again"):
+        with pytest.raises(OSError, match="the store's answer was cut short, also on retries"):
             read(file, START, STOP)
         server.fault = lambda method, _path: None
         assert read(file, START, STOP) == DATA[START:STOP]
