@@ -135,7 +135,11 @@ def _findings_page() -> str:
         " Both use codes, which stay the same in every version."
     )
     lines += roff.section("FINDINGS OF VERIFY")
-    lines += roff.paragraph("Each entry gives the severity, the meaning, what a broker does, and the repair.")
+    lines += roff.paragraph(
+        "Each entry gives the severity, the meaning, when and how a broker reacts, and the repair. An unclean start"
+        " follows"
+        " a crash or a kill, which leaves no clean-shutdown marker."
+    )
     for kind in CODES.values():
         repair = f" Repair: `{kind.repair}`." if kind.repair else ""
         notice = (

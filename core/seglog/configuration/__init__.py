@@ -1,1 +1,1 @@
-"""Configuration: Kafka's keys, where a value comes from, and which of several values counts."""
+"""Kafka's configuration keys, the sources of their values, and which source decides."""

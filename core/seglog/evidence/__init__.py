@@ -1,1 +1,1 @@
-"""What is known of logs from their files and from what lies around them, before anything is judged or changed."""
+"""Evidence about logs, from their own files and from the files around them."""

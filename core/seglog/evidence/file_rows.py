@@ -7,8 +7,9 @@ What cannot be read becomes a finding.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.uuids import format_uuid
+from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
 _INDEX_READ_BYTES = 1020 * 1024  # a multiple of all three entry sizes
@@ -51,6 +53,16 @@ def _reader(name: str) -> Reader | None:
     if parsed is not None:
         return _BY_KIND.get(parsed.kind)
     return _BY_NAME.get(name.removesuffix(".tmp").removesuffix(".deleted"))
+
+
+def _rows_of(kind: str, parse: Callable[[bytes, Path], Iterable[dict[str, Any]]]) -> Reader:
+    """Returns a reader of small files, which `parse` turns into the fields of each entry."""
+
+    def read(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+        for fields in parse(fs.read_bytes(path), path):
+            yield kind, fields
+
+    return read
 
 
 def _index_rows(kind: str, decode: Callable[[bytes, int], np.ndarray], entry_bytes: int) -> Reader:
@@ -90,63 +102,54 @@ def _last_nonzero(read_at: Callable[[int, int], bytes], size: int) -> int:
     return -1
 
 
-def _snapshot_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    for entry in decode_snapshot(fs.read_bytes(path), path):
-        yield "producer", {name: getattr(entry, name) for name in entry.__slots__}
+def _producers(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    for entry in decode_snapshot(data, path):
+        yield {name: getattr(entry, name) for name in entry.__slots__}
 
 
-def _offset_checkpoint_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    for key, offset in checkpoint.parse_offset_checkpoint(fs.read_bytes(path), path).items():
-        yield "checkpoint", {"topic": key.topic, "topic_partition": key.partition, "offset": offset}
+def _offsets(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    for key, offset in checkpoint.parse_offset_checkpoint(data, path).items():
+        yield {"topic": key.topic, "topic_partition": key.partition, "offset": offset}
 
 
-def _leader_epoch_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    for entry in checkpoint.parse_leader_epochs(fs.read_bytes(path), path):
-        yield "leader_epoch", {"epoch": entry.epoch, "start_offset": entry.start_offset}
+def _epochs(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    for entry in checkpoint.parse_leader_epochs(data, path):
+        yield {"epoch": entry.epoch, "start_offset": entry.start_offset}
 
 
-def _partition_metadata_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    found = checkpoint.parse_partition_metadata(fs.read_bytes(path), path)
-    yield "partition_metadata", {"version": found.version, "topic_id": format_uuid(found.topic_id)}
+def _partition_metadata(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    found = checkpoint.parse_partition_metadata(data, path)
+    yield {"version": found.version, "topic_id": format_uuid(found.topic_id)}
 
 
-def _meta_properties_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    found = checkpoint.parse_meta_properties(fs.read_bytes(path), path)
+def _meta_properties(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    found = checkpoint.parse_meta_properties(data, path)
     directory = None if found.directory_id is None else format_uuid(found.directory_id)
     fields = {"version": found.version, "cluster_id": found.cluster_id, "node_id": found.node_id}
-    yield "meta_properties", {**fields, "directory_id": directory}
+    yield {**fields, "directory_id": directory}
 
 
-def _clean_shutdown_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    yield "clean_shutdown", {"broker_epoch": checkpoint.parse_clean_shutdown(fs.read_bytes(path))}
-
-
-def _quorum_state_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+def _quorum_state(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
     try:
         yield "quorum_state", {"data": json.loads(fs.read_bytes(path))}
     except (ValueError, RecursionError) as error:
         yield finding("CHECKPOINT_CORRUPT", *place_of(path), f"not JSON: {error}")
 
 
-def _rows_07(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    return Messages07(fs, path).rows()
-
-
 _BY_KIND: dict[FileKind, Reader] = {
     FileKind.OFFSET_INDEX: _index_rows("offset_index_entry", decode_offset_index, 8),
     FileKind.TIME_INDEX: _index_rows("time_index_entry", decode_time_index, 12),
     FileKind.TRANSACTION_INDEX: _index_rows("aborted_transaction", lambda data, _: decode_transaction_index(data), 34),
-    FileKind.PRODUCER_SNAPSHOT: _snapshot_rows,
-    FileKind.LOG_07: _rows_07,
+    FileKind.PRODUCER_SNAPSHOT: _rows_of("producer", _producers),
+    FileKind.LOG_07: lambda fs, path: Messages07(fs, path).rows(),
 }
 _BY_NAME: dict[str, Reader] = {
-    filenames.RECOVERY_POINT_CHECKPOINT: _offset_checkpoint_rows,
-    filenames.LOG_START_OFFSET_CHECKPOINT: _offset_checkpoint_rows,
-    filenames.HIGH_WATERMARK_CHECKPOINT: _offset_checkpoint_rows,
-    filenames.CLEANER_OFFSET_CHECKPOINT: _offset_checkpoint_rows,
-    filenames.LEADER_EPOCH_CHECKPOINT: _leader_epoch_rows,
-    filenames.PARTITION_METADATA: _partition_metadata_rows,
-    filenames.META_PROPERTIES: _meta_properties_rows,
-    filenames.CLEAN_SHUTDOWN_FILE: _clean_shutdown_rows,
-    filenames.QUORUM_STATE: _quorum_state_rows,
+    **dict.fromkeys(OFFSET_CHECKPOINTS, _rows_of("checkpoint", _offsets)),
+    filenames.LEADER_EPOCH_CHECKPOINT: _rows_of("leader_epoch", _epochs),
+    filenames.PARTITION_METADATA: _rows_of("partition_metadata", _partition_metadata),
+    filenames.META_PROPERTIES: _rows_of("meta_properties", _meta_properties),
+    filenames.CLEAN_SHUTDOWN_FILE: _rows_of(
+        "clean_shutdown", lambda data, _: [{"broker_epoch": checkpoint.parse_clean_shutdown(data)}]
+    ),
+    filenames.QUORUM_STATE: _quorum_state,
 }

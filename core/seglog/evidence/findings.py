@@ -102,7 +102,7 @@ _REGISTRY = (
         "CRC_MISMATCH",
         _E,
         "The checksum of a batch does not match its bytes.",
-        "Serves the batch, and consumers refuse it. After an unclean shutdown, cuts the log there and drops everything"
+        "Serves the batch, and consumers refuse it. At an unclean start, cuts the log there and drops everything"
         " after it.",
         Notice.UNCLEAN_START,
         "excise",
@@ -111,8 +111,7 @@ _REGISTRY = (
         "UNREADABLE_BYTES",
         _E,
         "Bytes between two good batches are not a batch: a size field is damaged, or the data is foreign.",
-        "Fails every read beyond that position. After an unclean shutdown, cuts the log there and drops everything"
-        " after it.",
+        "Fails every read beyond that position. At an unclean start, cuts the log there and drops everything after it.",
         Notice.READ,
         "excise",
     ),
@@ -120,8 +119,7 @@ _REGISTRY = (
         "TORN_TAIL",
         _E,
         "The file ends within a batch: a write was cut short.",
-        "After an unclean shutdown, cuts it off. After a clean one, keeps it; what is appended after it cannot be"
-        " read.",
+        "At an unclean start, cuts it off. At a clean start, keeps it; what is appended after it cannot be read.",
         Notice.UNCLEAN_START,
         "truncate",
     ),
@@ -129,8 +127,7 @@ _REGISTRY = (
         "ZERO_BYTES",
         _E,
         "A run of zero bytes lies where a batch should begin: blocks were allocated but never written.",
-        "After a clean shutdown, fails to start if the zeros end the last segment. After an unclean one, cuts the log"
-        " there.",
+        "At a clean start, fails to start if the zeros end the last segment. At an unclean start, cuts the log there.",
         Notice.START,
         "excise",
     ),
@@ -147,7 +144,7 @@ _REGISTRY = (
         _E,
         "A batch has offsets below its segment's base offset, at or above the next segment's, or too far above its own"
         " segment's.",
-        "After an unclean shutdown, fails to start or splits the segment.",
+        "At an unclean start, fails to start or splits the segment.",
         Notice.UNCLEAN_START,
         "excise",
     ),
@@ -171,7 +168,7 @@ _REGISTRY = (
         "OFFSET_DELTA_INVALID",
         _E,
         "A batch's last offset is below its base offset.",
-        "After an unclean shutdown, recovery refuses or misplaces the batch.",
+        "At an unclean start, recovery refuses or misplaces the batch.",
         Notice.UNCLEAN_START,
         "excise",
     ),
@@ -194,7 +191,7 @@ _REGISTRY = (
         "CONTROL_INVALID",
         _E,
         "A control batch does not hold one control record that Kafka can read.",
-        "After an unclean shutdown, recovery fails or cuts the log there. Consumers with read_committed fail.",
+        "At an unclean start, recovery fails or cuts the log there. Consumers with read_committed fail.",
         Notice.UNCLEAN_START,
         "excise",
     ),
@@ -267,7 +264,7 @@ _REGISTRY = (
         _I,
         "An index still has its preallocated zeros: the broker was killed, or the file was copied from a running"
         " broker.",
-        "After an unclean shutdown, rebuilds it. After a clean one, takes 0 for the last timestamp of a time index, and"
+        "At an unclean start, rebuilds it. At a clean start, takes 0 for the last timestamp of a time index, and"
         " retention by time may delete the segment at once.",
         Notice.UNCLEAN_START,
         "reindex",
@@ -325,7 +322,7 @@ _REGISTRY = (
         "TRANSACTION_STATE_INVALID",
         _E,
         "A producer wrote a batch that does not belong to its open transaction.",
-        "After an unclean shutdown, recovery of the log fails and the broker does not start.",
+        "At an unclean start, recovery of the log fails and the broker does not start.",
         Notice.UNCLEAN_START,
     ),
     FindingCode(

@@ -222,7 +222,8 @@ class _Losses:
             witnesses.append(_Witness(f"the checkpointed log start is {self._start}", base, base=self._start))
         began = max(self._epochs[0].start_offset, 0) if self._epochs else base
         moved = self._start is not None and self._start > began
-        if began < base and not moved and self._only_compacted():
+        only_compacted = self._around.compacted(self._topic) is True and self._around.deletes(self._topic) is False
+        if began < base and not moved and only_compacted:
             text = f"{filenames.LEADER_EPOCH_CHECKPOINT} begins at {began}, and the topic's policy never deletes"
             witnesses.append(_Witness(text, base, base=began))
         tiered = self._around.tiered(self._topic)
@@ -285,9 +286,6 @@ class _Losses:
         # if records are missing all the same, the log was repaired, or copied from a leader that had compacted it
         least = dirty or 0
         return least if thinned < least else None
-
-    def _only_compacted(self) -> bool:
-        return self._around.compacted(self._topic) is True and self._around.deletes(self._topic) is False
 
     def _hole(self, first: int, stop: int, witnesses: list[_Witness]) -> Loss:
         """Returns the loss for a hole in a log that was never compacted; INFO if repair notes explain all of it."""

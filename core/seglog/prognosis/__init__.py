@@ -1,1 +1,1 @@
-"""Would a broker start on these log directories, and what would it do to the data?"""
+"""Predicts whether a broker starts on log directories, and what it does to their data."""

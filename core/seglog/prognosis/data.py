@@ -26,21 +26,9 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.verification.batches import Level
 from seglog.verification.partition import LookOptions, PartitionLook
 
-_DAMAGE = {
-    "CRC_MISMATCH",
-    "UNREADABLE_BYTES",
-    "ZERO_BYTES",
-    "TORN_TAIL",
-    "OFFSETS_NOT_ASCENDING",
-    "OFFSET_OUT_OF_SEGMENT",
-    "MAGIC_UNKNOWN",
-    "CODEC_UNKNOWN",
-    "OFFSET_DELTA_INVALID",
-    "COUNT_INVALID",
-    "CONTROL_INVALID",
-    "RECORDS_INVALID",
-    "RECORD_OFFSETS_INVALID",
-    "TRANSACTION_STATE_INVALID",
+# damage to the log itself, which a repair removes
+_DAMAGE = {kind.code for kind in CODES.values() if kind.repair in ("excise", "truncate")} | {
+    "TRANSACTION_STATE_INVALID"
 }
 _OTHERS = {
     "OFFSET_INDEX_INVALID": "INDEX_TRUSTED",
@@ -177,17 +165,14 @@ class _Hazards:
             for row in step.batches[~step.valid]:
                 message = "the checksum of the batch is wrong, and the cleaner does not check it"
                 self._batch("CLEANER_LAUNDERS", row, message)
-            self._headers(step)
+            good = step.batches[step.valid & (step.batches["magic"] > 0)]
+            for row in good[good["max_timestamp"] < NO_TIMESTAMP]:
+                self._batch("CLEANER_FAILS", row, f"the batch's max timestamp {int(row['max_timestamp'])} is negative")
             self._records(step)
         if self._closed and self._keyless_end is not None:
             message = "the segment ends with magic 0 or 1 messages without keys, on which Kafka's cleaner fails"
             self._batch("CLEANER_FAILS", self._keyless_end, message)
         yield from self._found.values()
-
-    def _headers(self, piece: WalkedEntries) -> None:
-        good = piece.batches[piece.valid & (piece.batches["magic"] > 0)]
-        for row in good[good["max_timestamp"] < NO_TIMESTAMP]:
-            self._batch("CLEANER_FAILS", row, f"the batch's max timestamp {int(row['max_timestamp'])} is negative")
 
     def _records(self, piece: WalkedEntries) -> None:
         for records in piece.records(piece.batches[piece.valid]):

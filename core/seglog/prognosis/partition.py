@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -152,7 +151,8 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         plan = plan_recovery(_without_refused(facts), facts.listing.directory, facts.clock, options)
     except SeglogError as error:
         directory = f"{facts.listing.directory}/"
-        yield facts.diagnosis("LOAD_FAILS", "", str(error).replace(directory, ""), **_place(error))
+        position = getattr(error, "position", None) if isinstance(getattr(error, "path", None), Path) else None
+        yield facts.diagnosis("LOAD_FAILS", "", str(error).replace(directory, ""), position=position)
         return
     facts.plan = plan
     dropped = facts.log_start_offset > 0 and plan.deleted_segments and plan.log_end_offset == facts.log_start_offset
@@ -174,11 +174,6 @@ def _without_refused(facts: PartitionFacts) -> FileSystem:
     for path in refused:
         overlay.remove(path)
     return overlay
-
-
-def _place(error: SeglogError) -> dict[str, Any]:
-    path, position = getattr(error, "path", None), getattr(error, "position", None)
-    return {"position": position} if isinstance(path, Path) and isinstance(position, int) else {}
 
 
 def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:

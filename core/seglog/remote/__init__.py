@@ -1,1 +1,1 @@
-"""Object stores and web servers as a file system that is only read."""
+"""Object stores and web servers as a read-only file system."""

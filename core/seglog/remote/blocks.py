@@ -78,10 +78,12 @@ class Blocks:
         """Lends at most that many bytes from `position`, which the source has, out of one run, without a copy."""
         size = self.limits.block_bytes
         first, last = position // size, (position + most - 1) // size
-        held = self._run_with((source.identity, first))
-        if held is not None:
-            start = position - held[0] * size
-            return held[1][start : start + most].toreadonly()
+        with self._guard:
+            begin = self._begin.get((source.identity, first))
+            held = None if begin is None else self._cache.get(begin)
+        if begin is not None and held is not None:
+            start = position - begin[1] * size
+            return held[start : start + most].toreadonly()
         _, runs, mine = self._taken(source, first, last)
         for run in mine:
             if run.first > first:
@@ -114,13 +116,6 @@ class Blocks:
                     del self._held[blocks[0]]
                     for block in blocks:
                         del self._begin[block]
-
-    def _run_with(self, block: _Key) -> tuple[int, memoryview] | None:
-        """Returns the cached run with a block: the number of its first block, and its bytes. None if not cached."""
-        with self._guard:
-            begin = self._begin.get(block)
-            data = None if begin is None else self._cache.get(begin)
-        return None if begin is None or data is None else (begin[1], data)
 
     def _taken(
         self, source: Source, first: int, last: int

@@ -1,1 +1,1 @@
-"""Partitions whose segments lie in tiered storage (KIP-405), shown as partition directories."""
+"""Partitions in tiered storage (KIP-405), shown as partition directories."""

@@ -214,20 +214,16 @@ def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> 
         for name, status in sorted(store.entries(directory)):
             found = latest_number([name])
             if found is not None and found <= number - _KEPT_MANIFESTS and status.modified_ms < limit_ms:
-                for path in _replaced(store, prefix, found):
+                # no later manifest names what the next one does not, as places are never reused
+                for path in sorted(_objects(store, prefix, found) - _objects(store, prefix, found + 1)):
                     store.discard(path)
                 store.discard(directory / name)
     except (OSError, CorruptTierError) as error:
         _logger.warning("%s: old manifests and their objects were not removed: %s", directory, error)
 
 
-def _replaced(store: FileSystem, prefix: Path, number: int) -> list[Path]:
-    """Returns the objects that a manifest names and the next one does not. Places are never reused."""
-    named, kept = (_objects(store, prefix, one) for one in (number, number + 1))
-    return sorted(named - kept)
-
-
 def _objects(store: FileSystem, prefix: Path, number: int) -> set[Path]:
+    """Returns the objects that a manifest names."""
     path = prefix / COMMITTED / manifest_name(number)
     manifest = parse_log_manifest(store.read_bytes(path, LOG_MANIFEST_BYTES_LIMIT), path)
     return {

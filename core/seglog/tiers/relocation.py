@@ -54,8 +54,9 @@ class Relocation:
         for stem in stems:
             found = left if stem == here else self._at(stem)
             if len(found) == len(_MOVED):
-                if stem != here:
-                    self._leave(left, stem, segment)
+                for one in left.values() if stem != here else ():
+                    message = f"{one.path} is left out: by the metadata the segment's objects are at {stem}"
+                    self._remark(Problem.ORPHAN_OBJECT, message, segment, one.path)
                 return {ObjectKind.MANIFEST: own, **found}
         if here not in stems:
             self._absent.append((segment, key))
@@ -74,11 +75,6 @@ class Relocation:
             partition, where = str(self._place.topic_partition), self._place.directory
             found.append(Remark(Problem.MOVED_OBJECT, partition, message, first, last, where))
         return found
-
-    def _leave(self, left: Objects, stem: Path, segment: RemoteSegment) -> None:
-        for one in left.values():
-            message = f"{one.path} is left out: by the metadata the segment's objects are at {stem}"
-            self._remark(Problem.ORPHAN_OBJECT, message, segment, one.path)
 
     def _at(self, stem: Path) -> dict[ObjectKind, WholeObject]:
         found = {}

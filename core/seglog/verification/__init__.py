@@ -1,1 +1,1 @@
-"""Verification: every finding, from headers to meaning."""
+"""Verifies logs: every finding, from headers to meaning."""

@@ -67,7 +67,12 @@ class SemanticObserver:
         """Starts a segment: compares the snapshots up to its base offset."""
         self._current, self._found = segment, _Segment()
         if self._log_start is not None and 0 < segment.base_offset <= self._log_start:
-            self._forget()
+            # A recovery has no snapshot at or below the log start and begins each segment there without producers, so
+            # indexes and snapshots need not hold transactions that began in earlier segments.
+            for first, producer in self._producers.open_transactions.items():
+                self._begun_before.setdefault(producer, first)
+            self._producers.forget()
+            self._dense = False
         yield from self._snapshots_up_to(segment.base_offset)
 
     def take(self, piece: WalkedEntries) -> Iterator[Finding]:
@@ -107,16 +112,6 @@ class SemanticObserver:
             name = "" if self._current is None else self._current.log.name
             yield finding("TRANSACTION_OPEN", self._partition, name, message, first_offset=first)
         yield from self._leader_epochs(log_end_offset)
-
-    def _forget(self) -> None:
-        """Forgets all producers, as a recovery does at each segment up to the log start, where it has no snapshot.
-
-        Indexes and snapshots need not hold transactions that began in earlier segments, which it cannot know.
-        """
-        for first, producer in self._producers.open_transactions.items():
-            self._begun_before.setdefault(producer, first)
-        self._producers.forget()
-        self._dense = False
 
     # --- replaying
 
@@ -311,7 +306,8 @@ class SemanticObserver:
         if producer.in_transaction and not 0 <= started <= first:
             return f"{in_snapshot}, but one from offset {first} in the log"
         if self._dense and started != first:
-            return f"{in_snapshot}, but none in the log" if first < 0 else f"{in_snapshot}, but {first} in the log"
+            in_log = "none" if first < 0 else f"one from offset {first}"
+            return f"{in_snapshot}, but {in_log} in the log"
         return ""
 
     def _leader_epochs(self, log_end_offset: int) -> Iterator[Finding]:

@@ -228,9 +228,7 @@ def test_a_store_that_is_busy_is_asked_again_and_in_the_end_named(server: Object
     fs = files(server)
     assert fs.read_bytes(LOG) == DATA
     server.fault = lambda method, _path: Fault(503, "SlowDown")
-    with pytest.raises(
-        OSError, match=r"the store answered 503 SlowDown, also on retries: 's3://bkt/kafka/t-1"
-    ) as e:
+    with pytest.raises(OSError, match=r"the store answered 503 SlowDown, also on retries: 's3://bkt/kafka/t-1") as e:
         files(server).status(parse_location("s3://bkt/kafka/t-1/00.log"))
     assert e.value.errno == errno.EIO
 

@@ -282,7 +282,7 @@ def test_a_byte_that_was_changed_ends_a_fetch(suffix: str, prefix: Path, tmp_pat
     data[0] ^= 1
     path.write_bytes(data)
     fs, (seen,) = see_tiers(FS, [prefix / "customers-0"])
-    with pytest.raises(CorruptRecordError, match=r"CRC-32C is [0-9a-f]{8}, and [0-9a-f]{8} in the manifest"):
+    with pytest.raises(CorruptRecordError, match=r"CRC-32C is [0-9a-f]{8}, but [0-9a-f]{8} in the manifest"):
         fetch(fs, seen, FS, tmp_path / "restored" / "customers-0")
     assert not (tmp_path / "restored" / "customers-0").exists()
 
