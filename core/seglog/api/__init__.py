@@ -1,4 +1,4 @@
-"""The public functions, by what they do to a log. `import seglog` has them all under their own names.
+"""The public functions, grouped by what they do to a log. `import seglog` offers them all under their own names.
 
-Everything here takes paths as text or `Path`. `CommonArguments` are keyword arguments that all of them share.
+Every function takes paths as text or `Path`, and the keyword arguments of `operations.workspace.CommonArguments`.
 """

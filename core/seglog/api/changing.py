@@ -1,14 +1,13 @@
-"""Changing logs: cleaning, retention, repair, recovery, truncation, conversion; each as a plan or for real.
+"""Functions that change logs: cleaning, retention, repair, recovery, truncation, conversion.
 
-A `plan_` function does what its verb does, on an overlay or as a plan that the verb then applies; it takes no lock and
-changes nothing. A verb takes the log directory's lock (LockedError while a broker runs) and finishes or undoes a run
-that was cut short, as the command line does; `clean` and `retain` raise RefusedError then.
+Each has a `plan_` function that takes the same arguments and reports what would be done. It takes no lock and changes
+nothing. The function itself takes the log directory's lock, raises LockedError while a broker runs, and first finishes
+or undoes an interrupted run as the command line does. `clean` and `retain` raise RefusedError instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal, Unpack
 
 from seglog.arguments import flag, instance, integer
@@ -74,10 +73,9 @@ def plan_clean(
     metadata_directory: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[CleanOutcome]:
-    """What `clean` would do now, worked out to the byte; see there."""
-    work = workspace_of(common)
+    """Returns what `clean` would do now, exact to the byte. Takes the same arguments and changes nothing."""
     sources = _sources({"cleanup.policy": policy}, override_policy, metadata_directory)
-    return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=True)
+    return _cleaned(common, paths, sources, strategy, roll=roll, expire=expire, dry_run=True)
 
 
 def clean(
@@ -90,12 +88,19 @@ def clean(
     metadata_directory: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[CleanOutcome]:
-    """Compacts logs as Kafka's log cleaner does: a named partition whatever its dirty ratio, of a log directory what a
-    broker would clean now. What became of each comes back; a failure leaves its partition as it was.
+    """Compacts logs as Kafka's log cleaner does.
 
-    A partition is cleaned only if its policy is known to include compact: from `policy`, the configuration, or the
-    cluster's metadata. `strategy` is offset, timestamp or header:NAME (KIP-280); `roll` cleans the active segment too;
-    `expire` removes what outlived delete.retention.ms. RefusedError before anything is changed.
+    A partition directory is cleaned whatever its dirty ratio. In a log directory, the partitions are cleaned that a
+    broker would clean now. Returns one result per partition: Cleaned, Skipped, or CleaningFailure, which leaves the
+    partition unchanged.
+
+    A partition is cleaned only if its cleanup.policy is known to include compact, from `policy`, the configuration or
+    the cluster's metadata (`metadata_directory`, if it is in another log directory). `override_policy` allows a policy
+    that contradicts the cluster. `strategy` is "offset", "timestamp" or "header:NAME" (KIP-280). `roll` also cleans the
+    active segment. `expire` removes tombstones and markers older than delete.retention.ms in this round.
+
+    Raises, before anything changes: RefusedError for a named partition that must not be compacted, LockedError,
+    NotALogError, and ConfigError for a bad configuration or strategy.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -110,24 +115,23 @@ def clean(
     True 1
     [b'new']
     """
-    work = workspace_of(common)
     sources = _sources({"cleanup.policy": policy}, override_policy, metadata_directory)
-    return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=False)
+    return _cleaned(common, paths, sources, strategy, roll=roll, expire=expire, dry_run=False)
 
 
 def _cleaned(
-    work: Workspace,
+    common: CommonArguments,
     paths: Sequence[Location],
-    policy: str | None,
-    strategy: str,
     sources: Sources,
+    strategy: str,
     *,
     roll: bool,
     expire: bool,
     dry_run: bool,
 ) -> list[CleanOutcome]:
+    work = workspace_of(common)
     targets = targets_of(work, paths if dry_run else local_paths_of(paths))
-    _check_policy(policy, cleaning.POLICIES, targets)
+    _check_policy(sources, cleaning.POLICIES, targets)
     order = cleaning.CleaningOrder.of(
         targets,
         lambda path: settings_of(work, path, sources),
@@ -157,11 +161,10 @@ def plan_retain(
     metadata_directory: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[RetainOutcome]:
-    """What `retain` would delete now, and why every other segment stays; see there."""
-    work, rules = workspace_of(common), _rules(retention_ms, retention_bytes, policy)
-    sources = _sources(rules, override_policy, metadata_directory)
-    request = RetentionRequest(True, _ruled(rules), _space(free))
-    return _retained(work, paths, policy, sources, request)
+    """Returns what `retain` would delete now, and why every other segment stays. Takes the same arguments."""
+    sources = _sources(_rules(retention_ms, retention_bytes, policy), override_policy, metadata_directory)
+    ruled = retention_ms is not None or retention_bytes is not None
+    return _retained(common, paths, sources, RetentionRequest(True, ruled, _space(free)))
 
 
 def retain(
@@ -177,9 +180,14 @@ def retain(
 ) -> list[RetainOutcome]:
     """Deletes old segments as a broker does: below the log start, over `retention_bytes`, older than `retention_ms`.
 
-    `free` takes the oldest closed segments until so many bytes are free on the disk (text as on the command line:
-    "50GB", "+10GB" for that much more). With `delay_ms` 0 files go at once, else they stay as `.deleted`. A rule counts
-    only where it is given here or in the configuration. RefusedError before anything is changed.
+    Returns one result per partition: Retained or RetentionFailure. A rule applies only if it is given here or in the
+    configuration. Files stay as `.deleted` for `delay_ms` (default: file.delete.delay.ms), or go at once if it is 0.
+
+    With `free`, deletes the oldest closed segments until that many bytes are free on the disk, and returns Freed. It is
+    a number of bytes or text as on the command line: "50GB", or "+10GB" for that much more than now.
+
+    Raises, before anything changes: RefusedError if retention contradicts the cluster's configuration and
+    `override_policy` is not set, LockedError, NotALogError, ConfigError.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -192,13 +200,13 @@ def retain(
     ...     [[gone.base_offset for gone in each.plan.removed] for each in (plan, done)]
     [[0, 1, 2], [0, 1, 2]]
     """
-    work, rules = workspace_of(common), _rules(retention_ms, retention_bytes, policy)
-    sources = _sources(rules, override_policy, metadata_directory)
+    sources = _sources(_rules(retention_ms, retention_bytes, policy), override_policy, metadata_directory)
     space, delay = _space(free), optional_integer("delay_ms", delay_ms, 0)
-    if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
+    ruled = retention_ms is not None or retention_bytes is not None
+    if space is not None and (ruled or delay):
         raise ValueError("free removes files at once: do not give retention_ms, retention_bytes or delay_ms with it")
-    request = RetentionRequest(False, _ruled(rules), space, delay if space is None else 0)
-    return _retained(work, paths, policy, sources, request)
+    request = RetentionRequest(False, ruled, space, delay if space is None else 0)
+    return _retained(common, paths, sources, request)
 
 
 def _sources(rules: dict[str, object], override_policy: bool, metadata_directory: Location | None) -> Sources:
@@ -213,10 +221,6 @@ def _rules(retention_ms: int | None, retention_bytes: int | None, policy: str | 
     }
 
 
-def _ruled(rules: dict[str, object]) -> bool:
-    return rules["retention.ms"] is not None or rules["retention.bytes"] is not None
-
-
 def _space(free: int | str | None) -> FreeSpace | None:
     if free is None:
         return None
@@ -228,13 +232,14 @@ def _space(free: int | str | None) -> FreeSpace | None:
 
 
 def _retained(
-    work: Workspace, paths: Sequence[Location], policy: str | None, sources: Sources, request: RetentionRequest
+    common: CommonArguments, paths: Sequence[Location], sources: Sources, request: RetentionRequest
 ) -> list[RetainOutcome]:
+    work = workspace_of(common)
     targets = targets_of(work, paths if request.dry_run else local_paths_of(paths))
     if request.dry_run:
         warn_of_runs(work, [target.path for target in targets])
-    _check_policy(policy, retention.POLICIES, targets)
-    settings = _settings(work, targets, sources)
+    _check_policy(sources, retention.POLICIES, targets)
+    settings = {path: settings_of(work, path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
     return list(retention.retain(work.fs, targets, settings.__getitem__, work.clock, request))
 
 
@@ -248,7 +253,7 @@ def plan_repair(
     quarantine: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[PlannedRepair]:
-    """What `repair` would do now, a plan a log directory; see there."""
+    """Returns what `repair` would do now, one plan per log directory. Takes the same arguments."""
     work, options = workspace_of(common), _repair_options(policy, only, quarantine)
     located = paths_of(paths)
     warn_of_runs(work, located)
@@ -263,10 +268,12 @@ def repair(
     quarantine: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[Repaired]:
-    """Verifies partitions or log directories and repairs what is wrong, as `seglog verify --repair`.
+    """Verifies partitions or log directories and repairs what is wrong, as `seglog verify --repair` does.
 
-    `policy` is smallest-loss, truncate or excise; `only` names parts: log, index, snapshot, epochs, checkpoint. What is
-    removed goes to the quarantine first; `undo` takes `outcome.run` back. One result a log directory.
+    Returns one result per log directory. `policy` is "smallest-loss", "truncate" (cut the log at the first damage) or
+    "excise" (remove damaged ranges inside the log). `only` limits the repair to parts: log, index, snapshot, epochs,
+    checkpoint; one text or a list. Removed data goes to the quarantine first (default: beside the log directory),
+    and `undo(outcome.run)` restores it. Raises LockedError, NotALogError, and RefusedError if the disk lacks room.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -293,7 +300,7 @@ def repair(
     for job in repairing.repair_jobs(work.fs, local_paths_of(paths)):
         one = repairing.repair_job(work, job, settings_of(work, job.log_directory), options)
         if one.outcome.run is not None:
-            _remember(work, one.outcome.run.folder)
+            warn(remember_run(work.fs, work.environment, one.outcome.run.folder))
         done.append(one)
     return done
 
@@ -301,10 +308,11 @@ def repair(
 def undo(
     run: RunRecord | Location, *, quarantine: Location | None = None, **common: Unpack[CommonArguments]
 ) -> RunRecord:
-    """Takes a repair, recovery or truncation back: every file as it was. `run` is its record, its folder or its name.
+    """Undoes a repair, recovery or truncation: restores every file. Returns the run's record, now in state "undone".
 
-    RefusedError when a file that it changed has changed again since. NotALogError for a name that is nowhere. The
-    examples of `repair` and `recover` show it.
+    `run` is the run's record, folder or name; a name is looked up in `quarantine` and in the usual places. Raises
+    RefusedError if a file has changed since the run, NotALogError for an unknown name, LockedError while a broker runs.
+    The examples of `repair`, `recover` and `truncate` show it.
     """
     work = workspace_of(common)
     if not isinstance(run, RunRecord):
@@ -318,18 +326,13 @@ def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: L
     return RepairOptions(member(Policy, policy), parts, optional_path(quarantine))
 
 
-def _remember(work: Workspace, folder: Path) -> None:
-    """So that the run's name is enough for `undo`, here and on the command line; its folder always is."""
-    warn(remember_run(work.fs, work.environment, folder))
-
-
 # --- recovery and truncation
 
 
 def plan_recover(
     path: Location, *, recovery_point: int | None = None, **common: Unpack[CommonArguments]
 ) -> list[RecoveryReport]:
-    """What `recover` would do now; see there."""
+    """Returns what `recover` would do now. Takes the same arguments and changes nothing."""
     work, target, settings = _one(common, path)
     warn_of_runs(work, [target.path])
     options = RecoveryOptions(optional_integer("recovery_point", recovery_point, 0), dry_run=True)
@@ -344,10 +347,12 @@ def recover(
     quarantine: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[RecoveryReport]:
-    """Recovers a partition, or all of a log directory, as a broker that starts after a crash; one report each.
+    """Recovers a partition, or all of a log directory, as a broker does that starts after a crash.
 
-    Reading begins at the checkpoint's recovery point, or at `recovery_point`. Everything after damage is cut off (see
-    `repair`, which loses less); with `keep` it goes to the quarantine first, and `undo` gives it back.
+    Returns one report per partition. Reading begins at the offset `recovery_point`, or at the checkpointed one.
+    Everything after the first damage is cut off; `repair` loses less. With `keep`, the data goes to the quarantine
+    first, and `undo(report.run)` restores it. Raises LockedError, NotALogError, CorruptionError if a broker would not
+    start.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -373,7 +378,7 @@ def recover(
     done = list(recover_target(work.fs, work.clock, target, settings, options))
     for report in done:
         if report.run is not None:
-            _remember(work, report.run)
+            warn(remember_run(work.fs, work.environment, report.run))
     return done
 
 
@@ -384,7 +389,7 @@ def plan_truncate(
     to_time_ms: int | None = None,
     **common: Unpack[CommonArguments],
 ) -> Truncated:
-    """What `truncate` would do now; see there."""
+    """Returns what `truncate` would do now. Takes the same arguments and changes nothing."""
     return _truncated(common, partition, to_offset, to_time_ms, None, dry_run=True, keep=True)
 
 
@@ -397,10 +402,12 @@ def truncate(
     quarantine: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> Truncated:
-    """Cuts off the end of a log, whole batches: `to_offset` and everything after it, or from the first record of
-    `to_time_ms` (epoch milliseconds) or later on. With `keep` it goes to the quarantine first, and `undo` gives it
-    back. A log that was not closed properly is recovered first, whether or not there is anything to cut.
-    OffsetOutOfRangeError for an offset below the log start.
+    """Cuts off the end of a log in whole batches, from `to_offset` or `to_time_ms` on.
+
+    `to_time_ms` (epoch milliseconds) cuts at the first record with that timestamp or a later one. With `keep`, the data
+    goes to the quarantine first, and `undo(done.run)` restores it. A log that was not closed properly is recovered
+    first, even if there is nothing to cut. Raises ValueError unless exactly one of the two is given,
+    OffsetOutOfRangeError for an offset below the log start, LockedError, NotALogError.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -434,7 +441,7 @@ def _truncated(
     keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path(quarantine))
     done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=flag("keep", keep))
     if done.run is not None:
-        _remember(work, done.run.folder)
+        warn(remember_run(work.fs, work.environment, done.run.folder))
     return done
 
 
@@ -449,10 +456,11 @@ def convert(
     codec: Compression | str | None = None,
     **common: Unpack[ReadArguments],
 ) -> Converted:
-    """Rewrites a partition with another record format or codec into the new partition directory `output`.
+    """Rewrites a partition in another record format or codec into the new partition directory `output`.
 
-    Offsets and timestamps stay; the source is only read. CorruptRecordError for damage, UnsupportedError for what the
-    wanted magic cannot hold.
+    Offsets and timestamps stay, and the source is only read. `magic` is the record format, 0, 1 or 2. `codec` is none,
+    gzip, snappy, lz4 or zstd; None keeps each batch's codec. Raises CorruptRecordError for damage, UnsupportedError for
+    data that the format cannot hold, RefusedError if `output` holds something.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -483,12 +491,7 @@ def _one(common: CommonArguments, path: Location) -> tuple[Workspace, Target, Di
     return work, target, settings_of(work, log_directory_of(target))
 
 
-def _settings(work: Workspace, targets: Sequence[Target], sources: Sources) -> dict[Path, DirectorySettings]:
-    directories = dict.fromkeys(log_directory_of(target) for target in targets)
-    return {path: settings_of(work, path, sources) for path in directories}
-
-
-def _check_policy(policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> None:
-    problem = policy_misuse("policy", policy, policies, targets)
+def _check_policy(sources: Sources, policies: Sequence[str], targets: Sequence[Target]) -> None:
+    problem = policy_misuse("policy", sources.chosen["cleanup.policy"], policies, targets)
     if problem:
         raise ValueError(problem)

@@ -1,4 +1,4 @@
-"""Looking at logs: what lies where, what is wrong, what is in them, why they are so. Nothing is changed or locked."""
+"""Functions that read logs: listing, verification, statistics, diagnosis, comparison. They change and lock nothing."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ DiffLevel = Literal["bytes", "batches", "view"]
 
 
 def partitions(*paths: Location, **common: Unpack[ReadArguments]) -> list[PartitionOverview]:
-    """The partitions that the paths name, as `seglog ls` lists them: sizes, offsets, times, segments, leftovers.
+    """Returns the partitions at the paths, as `seglog ls` lists them: sizes, offsets, times, segments, leftovers.
 
-    Raises the error of the first that cannot be read (OSError, NotALogError).
+    A path is a partition directory, a log directory, or LOGDIR/TOPIC for the partitions of a topic. Sizes are in bytes,
+    times in epoch milliseconds. Raises the error of the first partition that cannot be read (OSError, NotALogError).
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -65,12 +66,13 @@ def verify(
     max_duration_s: float | None = None,
     **common: Unpack[ReadArguments],
 ) -> Verification:
-    """What is wrong with the segments, partitions or log directories at `paths`: iterate over the findings. `summary`
-    is whole afterwards, or looks by itself where nobody iterated.
+    """Verifies segments, partitions or log directories. Iterate over the result for its findings.
 
-    `level` is header, crc, record, index or semantic; each includes the ones before it. Looking goes on past
-    damage. `live`, `sample` (0 to 1) and `max_duration_s` are those of `seglog verify`. Raises NotALogError when there
-    is no log at a path, ValueError for another level.
+    The result's `summary` is complete after the iteration, and runs the verification itself if nothing has iterated.
+    Verification continues past damage. `level` is "header", "crc", "record", "index" or "semantic"; each includes the
+    levels before it. `live` expects a broker to write at the same time. `sample` checks that share of the segments
+    (above 0, at most 1). `max_duration_s` stops after that many seconds. Raises NotALogError if there is no log at a
+    path, ValueError for a bad argument.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -100,10 +102,11 @@ def verify(
 def stats(
     *paths: Location, sizing: bool = False, write_rate: int | None = None, **common: Unpack[ReadArguments]
 ) -> Iterator[PartitionStatistics]:
-    """What is in each partition that the paths name: records, keys, sizes, codecs, and the last cleaning rounds.
+    """Yields statistics of each partition at the paths: records, keys, sizes, codecs, and the last cleaning rounds.
 
-    With `sizing` what a cleaner needs for it, where `write_rate` bytes a second are written. Every partition is read
-    once; logs of Kafka 0.7, which have no statistics, are left out. Raises OSError and NotALogError.
+    `sizing` adds what the log cleaner needs for the partition, with `write_rate` bytes written per second. Reads every
+    partition once. Skips logs of Kafka 0.7, which have no statistics. Raises OSError, NotALogError, ValueError for
+    `write_rate` without `sizing`.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -129,11 +132,11 @@ def stats(
 
 
 def doctor(*log_directories: Location, quick: bool = False, **common: Unpack[ReadArguments]) -> Doctor:
-    """Would a Kafka broker start on these log directories, and what would it do to the data? Iterate over the
-    diagnoses. `summary` is whole afterwards, or looks by itself where nobody iterated; its `loads` is the answer.
+    """Predicts whether a Kafka broker would start on these log directories, and what it would do to the data.
 
-    Give all of a broker's log directories at once. `quick` does not read all data. Raises NotALogError for a path that
-    is no directory.
+    Iterate over the result for its diagnoses. Its `summary` is complete after the iteration, and runs the diagnosis
+    itself if nothing has iterated; `summary.loads` is True if the broker would start. Give all log directories of one
+    broker together. `quick` does not read all data. Raises NotALogError for a path that is not a directory.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -156,11 +159,12 @@ def diff(
     memory_bytes: int = 256 << 20,
     **common: Unpack[ReadArguments],
 ) -> Iterator[tuple[str, Difference]]:
-    """How copies of a partition differ, or of all partitions where log directories are given: (name, difference).
+    """Compares copies of a partition, or all partitions of log directories. Yields (partition name, difference).
 
-    `level`: bytes of the files, batches at each offset, or the view of a reader of committed records, which compaction
-    must not change (with tables of `memory_bytes`). Batches and view go by the offsets from `from_offset` to before
-    `to_offset`. At most `limit` differences come of each partition (of the view 10,000).
+    `level` is "bytes" (the files), "batches" (batches at each offset), or "view" (the latest committed record of each
+    key, which compaction must not change; it takes tables of `memory_bytes`). Batches and view compare the offsets
+    from `from_offset` (inclusive) to `to_offset` (exclusive). `limit` bounds the differences per partition (default:
+    none, for the view 10,000). Raises NotALogError, OSError, ValueError for a bad argument.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -196,10 +200,10 @@ def explain(
     metadata_directory: Location | None = None,
     **common: Unpack[ReadArguments],
 ) -> Explanation:
-    """Why a partition is not cleaned, not deleted, or not readable past an offset, and what would help.
+    """Explains why a partition is not cleaned, not deleted, or not readable past an offset, and what would help.
 
-    `quick` reads only indexes and headers: no dry run of a cleaning round. `metadata_directory` is the log directory
-    with the cluster's metadata, where it is another one.
+    `quick` reads only indexes and headers and skips the dry run of a cleaning round. `metadata_directory` is the log
+    directory with the cluster's metadata, if it is not the partition's own. Raises NotALogError, OSError.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:

@@ -1,4 +1,4 @@
-"""Opening one partition's log."""
+"""Opens one partition's log."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ def open_log(
     tier_keys: Mapping[str, str | Path] | None = None,
     remote_metadata: Sequence[str | Path] | None = None,
 ) -> Iterator[Log]:
-    """The log in partition directory `path`, for a `with` block.
+    """Opens the log in the partition directory `path`, for a `with` block.
 
-    For reading nothing on disk is touched, and a running broker does not mind. `writable` (implied by `create`)
-    takes the log directory's lock, recovers after an unclean stop, and closes as a broker does: flushed,
-    with a snapshot and checkpoints. `config` is a LogConfig, or Kafka's keys and values.
+    Reading changes nothing on disk and takes no lock, so a broker may run. `writable` (implied by `create`, which makes
+    a missing directory) takes the log directory's lock, recovers the log after an unclean stop, and closes it as a
+    broker does: flushed, with a producer snapshot and checkpoints. `config` is a LogConfig or a mapping from Kafka's
+    keys to values. `clock` replaces the current time.
 
-    Where a run that changes logs is not over in the log directory around it, reading warns by the logger `seglog`: only
-    a part of the log may be there.
+    If a run that changes logs is unfinished in the log directory, reading warns through the logger `seglog`, because
+    part of the log may be missing.
 
-    A path in tiered storage is read, too: `local` is the log directory with its local part, `tier_keys` the private
-    key's file by the id of its pair, `remote_metadata` where partitions of `__remote_log_metadata` lie.
+    `path` may be in tiered storage, for reading only. `local` is the log directory with the local part, `tier_keys`
+    maps key pair ids to private key files (PEM), and `remote_metadata` names partitions of `__remote_log_metadata`.
 
-    Raises NotALogError when nothing is there, LockedError when a broker runs, CorruptionError where a broker
+    Raises NotALogError if there is no log, LockedError while a broker runs (for writing), CorruptionError if a broker
     would not start, ConfigError for an unknown key.
 
     >>> import tempfile, seglog
@@ -154,7 +155,7 @@ def _opened_for_writing(path: Path, fs: FileSystem, clock: Clock, settings: LogC
 
 
 def _may_be_tier(fs: FileSystem, path: Path) -> bool:
-    """Whether a partition's directory has names of tiered storage; most have not, and need not know of it."""
+    """True if a directory holds names of tiered storage. Most do not, and then no tier code is imported."""
     from seglog.format.tier_names import OF_A_TIER
 
     status = fs.status(path)

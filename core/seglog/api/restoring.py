@@ -1,6 +1,6 @@
-"""Bringing back what a cluster lost: its metadata, out of its brokers' log directories; partitions that were set aside.
+"""Functions that restore what a cluster lost: its metadata, from its brokers' log directories; partitions set aside.
 
-Sources are only read.
+They only read their sources.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ def plan_rebuild(
     allow_missing: bool = False,
     **common: Unpack[CommonArguments],
 ) -> RebuildPlan:
-    """The cluster whose brokers' log directories these are, put together from them and from what can still be read of
-    its metadata: `topics` with their partitions, `features`, `notes` on what is not known.
+    """Reconstructs a cluster's metadata from its brokers' log directories and from what remains of its metadata logs.
 
-    `metadata` are further metadata logs or snapshots, `nodes` the node ids of directories without `meta.properties`.
-    RefusedError, or Obstacles, for directories that contradict each other or lack partitions (see `allow_missing`).
+    Returns a plan with the `topics` and their partitions, `features`, and `notes` on what is unknown. `metadata` are
+    further metadata logs or snapshots. `nodes` gives the node ids of directories without `meta.properties`.
+    `cluster_id` and `features` (name to level) set what no directory tells. Raises RefusedError, or Obstacles, for
+    directories that contradict each other, or that lack partitions unless `allow_missing` is set.
 
     >>> import os, tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -59,9 +60,11 @@ def plan_rebuild(
 
 
 def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArguments]) -> list[Path]:
-    """Makes the new directory `output` with the plan's `bootstrap.checkpoint`, with which the metadata log of a new
-    controller begins, and the small files that log directories lack; returns the files. The log directories stay as
-    they are. RefusedError when `output` holds something.
+    """Creates the directory `output` with the plan's `bootstrap.checkpoint`, and returns the files it wrote.
+
+    The metadata log of a new controller begins with that checkpoint. `output` also gets the small files that the log
+    directories lack; the log directories themselves stay unchanged. Raises RefusedError if `output` holds something.
+    The example of `plan_rebuild` shows it.
     """
     work = workspace_of(common)
     made = instance("plan", plan, RebuildPlan, "what plan_rebuild gives")
@@ -69,11 +72,12 @@ def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArgument
 
 
 def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonArguments]) -> RestorePlan:
-    """The partitions that directories of `sources` become in `output`: those that a broker set aside (`-delete`,
-    `-stray`, `-future`), what a run took out (its folder in the quarantine), copies of a partition's directory.
+    """Plans which partitions the directories of `sources` become in the directory `output`. Changes nothing.
 
-    Parts of one partition are joined; `partitions[i].joined` has its offsets, `damage` and `missing`. RefusedError, or
-    Obstacles, for parts that contradict each other. Nothing is changed.
+    Sources are directories that a broker set aside (`-delete`, `-stray`, `-future`), a run's folder in the quarantine,
+    and copies of a partition's directory. Parts of one partition are joined: `partitions[i].joined` has the offsets,
+    `damage` and `missing`. Raises NotALogError if there is nothing to restore, RefusedError, or Obstacles, for parts
+    that contradict each other or an `output` that is a broker's log directory. The example of `restore` shows it.
     """
     work = workspace_of(common)
     paths = [parse_location(path) for path in sources]
@@ -81,7 +85,9 @@ def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonAr
 
 
 def restore(plan: RestorePlan, **common: Unpack[CommonArguments]) -> list[Path]:
-    """Makes the partitions of a plan, each whole or not at all, and returns their directories.
+    """Creates the partitions of a plan, each completely or not at all, and returns their directories.
+
+    Raises RefusedError if the disk lacks room, or if a target directory has appeared since the plan was made.
 
     >>> import os, tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:

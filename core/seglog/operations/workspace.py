@@ -106,7 +106,7 @@ class Workspace:
         return [*options, *(["--config", str(self.config_file)] if self.config_file is not None else [])]
 
 
-def policy_misuse(name: str, policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> str:
+def policy_misuse(name: str, policy: object, policies: Sequence[str], targets: Sequence[Target]) -> str:
     """Returns an error message for a policy given for `targets` with the option `name`, or "" if it is valid."""
     if policy is None:
         return ""
