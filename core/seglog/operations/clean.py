@@ -1,15 +1,15 @@
-"""Cleaning on request: named partitions whatever their ratio, of a log directory what is eligible (`seglog clean`).
+"""Cleans logs on request: named partitions whatever their dirty ratio, and what is eligible in log directories.
 
-1. Before anything is opened for writing: every checkpoint is read (`checkpoints.check_checkpoints`), and the policy of
-   every partition that was named must be known to be compact. Cleaning by mistake deletes records for good.
-2. A named partition is opened on trial first, with every change in memory, and its round is planned there: one whose
-   recovery would cut off damage is refused, one with nothing to clean is left alone, and so is one whose output has no
-   room.
-3. That plan is carried out, on the same log where opening it changed nothing; else it is opened again, to be changed.
-   In a log directory, rounds go on, the filthiest log first, until none is eligible.
+1. Before anything is opened for writing, every checkpoint is read (`checkpoints.check_checkpoints`), and the policy of
+   every named partition must be known to include compact. Cleaning by mistake deletes records for good.
+2. A named partition is first opened on trial, with every change in memory, and its round is planned there. It is
+refused
+   if its recovery would cut off damage, or if the output has no room. If there is nothing to clean, it is left alone.
+3. The plan is carried out on the same log if opening it changed nothing; otherwise the log is opened again for writing.
+   In a log directory, rounds go on, the dirtiest log first, until no log is eligible.
 4. The end of each round becomes the partition's checkpoint.
 
-A dry run does all of it over an overlay, and counts the output of each plan that a run carries out.
+A dry run does all of this over an overlay and counts the output of each plan instead of carrying it out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from seglog.storage.overlay import OverlayFileSystem
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A round done, or in a dry run worked out. `active_bytes` lie in the active segment, which was left alone."""
+    """A finished round, or in a dry run a planned one. `active_bytes` is the size of the untouched active segment."""
 
     log_directory: Path
     result: CleaningResult
@@ -68,14 +68,14 @@ class Cleaned:
 
     @property
     def changes(self) -> bool:
-        """Whether the round changes segments or the checkpoint."""
+        """True if the round changes segments or the checkpoint."""
         after = tuple((segment.base_offset, segment.size) for segment in self.result.segments_after)
         return self.result.end_offset > self.result.first_dirty_offset or after != self.result.segments_before
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A partition of a log directory that was left alone."""
+    """A partition of a log directory that was left alone, and why."""
 
     directory: Path
     reason: str
@@ -83,7 +83,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class CleaningFailure:
-    """A partition that could not be cleaned; it is as it was."""
+    """A partition that could not be cleaned. It is unchanged."""
 
     directory: Path
     error: SeglogError
@@ -95,7 +95,7 @@ POLICIES = ("compact", "compact,delete", "delete,compact")
 
 @dataclass(frozen=True, slots=True)
 class CleaningOrder:
-    """What to clean and how. `settings` are those of each log directory that the targets lie in."""
+    """What to clean and how. `settings` holds the settings of each log directory that contains a target."""
 
     targets: Sequence[Target]
     settings: Mapping[Path, DirectorySettings]
@@ -112,7 +112,7 @@ class CleaningOrder:
         expire: bool,
         threads: int,
     ) -> CleaningOrder:
-        """An order whose further options are those that the first log directory's configuration gives the cleaner."""
+        """Returns an order that takes the other cleaner options from the first log directory's configuration."""
         settings = {path: settings_of(path) for path in dict.fromkeys(map(log_directory_of, targets))}
         config = next(iter(settings.values())).resolve(None).cleaner
         options = CleanerOptions(
@@ -128,7 +128,7 @@ class CleaningOrder:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be cleaned in one log directory: the partitions that were named, and all others if `whole`."""
+    """What to clean in one log directory: the named partitions, and with `whole` also the eligible others."""
 
     log_directory: Path
     named: tuple[Path, ...]
@@ -138,8 +138,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class NamedRound:
-    """The round of a partition that was named, over `log`, which is open for writing; `foreseen` where its output had
-    to be counted for want of room.
+    """The planned round of a named partition, over `log`, which is open for writing.
+
+    `foreseen` is set if room is scarce and the output had to be counted.
     """
 
     log: Log
@@ -147,7 +148,7 @@ class NamedRound:
     foreseen: ForeseenRound | None
 
 
-# Of a plan, and the log that it was made for: raises RefusedError when the output has no room.
+# Raises RefusedError if the output of a plan for a log has no room.
 SpaceCheck = Callable[[Log, RoundPlan], ForeseenRound | None]
 
 
@@ -161,10 +162,10 @@ def clean(
     dry_run: bool = False,
     begin: Begin = untold,
 ) -> Iterator[Outcome]:
-    """Cleans what `targets` name: partition directories and log directories, each partition once.
+    """Cleans the partition directories and log directories in `targets`, each partition once.
 
-    `begin` is called with the steps of each round.
-    Raises what `requests` raises, and LockedError, before anything is changed.
+    Calls `begin` at the start of each step of each round. Raises what `requests` raises, and LockedError, before
+    anything is changed.
     """
     open_directory = _overlaid if dry_run else open_for_cleaning
     for request in requests(fs, targets, topics_of):
@@ -179,11 +180,23 @@ def clean(
 def requests(
     fs: FileSystem, targets: Sequence[Target], topics_of: Callable[[Path], DirectorySettings]
 ) -> list[Request]:
-    """What `targets` name, by log directory. Nothing is opened yet.
+    """Groups the targets by log directory and checks them. Opens no log.
 
     Raises RefusedError for a named partition that is not known to be compacted, CorruptCheckpointError, NotALogError.
     """
-    found = [Request(path, tuple(named), whole, topics_of(path)) for path, named, whole in _by_directory(targets)]
+    by_directory: dict[Path, tuple[list[Path], bool]] = {}
+    for target in targets:
+        if target.kind is TargetKind.FILE:
+            raise NotALogError(target.path, "a partition or a log directory can be cleaned, not a file")
+        log_directory = log_directory_of(target)
+        named, whole = by_directory.get(log_directory, ([], False))
+        if target.kind is TargetKind.PARTITION:
+            named.append(log_directory / links.resolve(target.path).name)
+        by_directory[log_directory] = named, whole or target.kind is TargetKind.LOG_DIRECTORY
+    found = [
+        Request(path, tuple(dict.fromkeys(named)), whole, topics_of(path))
+        for path, (named, whole) in by_directory.items()
+    ]
     for request in found:
         check_checkpoints(fs, request.log_directory)
         for path in request.named:
@@ -192,7 +205,7 @@ def requests(
 
 
 def keep_history(work: Workspace, outcomes: Iterable[Outcome]) -> str:
-    """Keeps the figures of rounds for `seglog stats`; why they could not be kept, or the empty string."""
+    """Saves the round statistics for `seglog stats`. Returns an error message, or "" on success."""
     by_directory: dict[Path, list[CleaningResult]] = {}
     for done in outcomes:
         if isinstance(done, Cleaned) and not done.result.dry_run and done.result.segments_before:
@@ -203,14 +216,14 @@ def keep_history(work: Workspace, outcomes: Iterable[Outcome]) -> str:
         try:
             history.add(results, work.clock.now_ms())
         except OSError as error:
-            problem = f"{history.path}: the statistics could not be kept: {error.strerror}"
+            problem = f"{history.path}: the statistics could not be saved: {error.strerror}"
     return problem
 
 
 def open_for_cleaning(
     fs: FileSystem, path: Path, topics: DirectorySettings, clock: Clock, *, take_lock: bool = True
 ) -> LogDirectory:
-    """The log directory with each topic's configuration, locked."""
+    """Opens a log directory for writing with each topic's configuration, and takes its lock."""
     return LogDirectory.open(
         path,
         fs=fs,
@@ -222,29 +235,15 @@ def open_for_cleaning(
 
 
 def _overlaid(fs: FileSystem, path: Path, topics: DirectorySettings, clock: Clock) -> LogDirectory:
-    """The directory as `open_for_cleaning`, every change of which stays in memory; nobody's lock is asked for, and what
-    a broker does meanwhile is not seen."""
+    """Opens the directory as `open_for_cleaning` does, but keeps every change in memory and takes no lock.
+
+    The view stays as it is now, whatever a broker does meanwhile.
+    """
     return open_for_cleaning(OverlayFileSystem(ViewingFileSystem(fs, path)), path, topics, clock, take_lock=False)
 
 
-def _by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
-    """(log directory, partitions named in it, whether it was named itself). NotALogError for a file."""
-    found: dict[Path, tuple[list[Path], list[bool]]] = {}
-    for target in targets:
-        if target.kind is TargetKind.FILE:
-            raise NotALogError(target.path, "a partition or a log directory can be cleaned, not a file")
-        log_directory = log_directory_of(target)
-        named, whole = found.setdefault(log_directory, ([], []))
-        path = log_directory / links.resolve(target.path).name
-        if target.kind is TargetKind.LOG_DIRECTORY:
-            whole.append(True)
-        elif path not in named:
-            named.append(path)
-    return [(log_directory, named, bool(whole)) for log_directory, (named, whole) in found.items()]
-
-
 def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> None:
-    """RefusedError unless the partition is known to be compacted, UnsupportedError for one of Kafka 0.7."""
+    """Raises RefusedError unless the partition is known to be compacted, UnsupportedError for a log of Kafka 0.7."""
     name = parse_partition_directory(path.name)
     topic = path.name if name is None else name.topic_partition.topic
     if topic == CLUSTER_METADATA_TOPIC:
@@ -257,12 +256,12 @@ def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> 
 
 
 def unknown_policy(topic: str) -> str:
-    """Why a topic is not compacted whose policy is not known."""
+    """Returns the reason for not compacting a topic with an unknown policy."""
     return f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records"
 
 
 def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
-    """Why a topic must not be compacted, or the empty string."""
+    """Returns the reason why a topic must not be compacted, or "" if it may be."""
     setting = resolved.settings[POLICY]
     if not resolved.policy_known:
         return (
@@ -276,7 +275,7 @@ def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Rounds in one log directory, which is open: for writing, or over an overlay for a dry run."""
+    """The rounds in one open log directory: open for writing, or over an overlay in a dry run."""
 
     directory: LogDirectory
     request: Request
@@ -296,10 +295,8 @@ class _Run:
                 return planned
             log = planned.log
             return self._outcome(log, apply_plan(log, planned.plan, self.clock, self.begin, planned.foreseen))
-        except SeglogError as error:
-            return CleaningFailure(path, error)
-        except VanishedError as error:
-            return CleaningFailure(path, _changing(error))
+        except (SeglogError, VanishedError) as error:
+            return _failed(path, error)
 
     def _counted_where_room_is_scarce(self, log: Log, plan: RoundPlan) -> ForeseenRound | None:
         if has_ample_room(log.fs, plan):
@@ -323,15 +320,15 @@ class _Run:
 
     def _clean_taken(self, manager: CleanerManager, log: Log, found: LogToClean) -> Cleaned | CleaningFailure:
         try:
-            if self.dry_run:  # the log stays taken: nothing has changed that would end its turn
+            if self.dry_run:  # the log stays taken, or the unchanged log would be handed out again
                 plan = plan_round(log, self.options, self.clock, found.first_dirty_offset)
                 return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
             result = clean_log(log, self.options, self.clock, found.first_dirty_offset, self.begin)
             cleaned = self._outcome(log, result)
         except (SeglogError, VanishedError) as error:
-            failure = _changing(error) if isinstance(error, VanishedError) else error
-            manager.failed(found.topic_partition, failure)
-            return CleaningFailure(log.directory, failure)
+            failure = _failed(log.directory, error)
+            manager.failed(found.topic_partition, failure.error)
+            return failure
         manager.done(found, result.end_offset)
         return cleaned
 
@@ -342,12 +339,14 @@ class _Run:
 
 
 def cleaned_of(directory: LogDirectory, log: Log, result: CleaningResult, options: CleanerOptions) -> Cleaned:
-    """A round's outcome; `log` is as it was after the round."""
+    """Returns the outcome of a round over `log`, which is in its state after the round."""
     return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
 
 
-def _changing(error: VanishedError) -> IncompleteError:
-    return IncompleteError(f"{error.filename}: a broker replaces files faster than they can be read; try again")
+def _failed(directory: Path, error: SeglogError | VanishedError) -> CleaningFailure:
+    if isinstance(error, VanishedError):
+        error = IncompleteError(f"{error.filename}: a broker replaces files faster than they can be read; try again")
+    return CleaningFailure(directory, error)
 
 
 def plan_named(
@@ -357,10 +356,10 @@ def plan_named(
     options: CleanerOptions,
     check_space: SpaceCheck,
 ) -> NamedRound | Cleaned:
-    """The round of a partition that was named, planned; or done, if it has nothing to clean.
+    """Plans the round of a named partition. Returns the finished round instead if there is nothing to clean.
 
-    All is tried in memory first, so that what is refused leaves every file as it was: CorruptRecordError when opening
-    would cut off damage, and whatever `check_space` raises. `directory` is locked, so nothing changes meanwhile.
+    Tries everything in memory first, so a refusal leaves every file unchanged. Raises CorruptRecordError if opening the
+    log would cut off damage, and whatever `check_space` raises. `directory` is locked, so nothing changes meanwhile.
     """
     with directory.try_log(path) as log:
         refuse_losses(log.recovery)
@@ -373,25 +372,25 @@ def plan_named(
 
 
 def open_overlaid(directory: LogDirectory, path: Path) -> Log:
-    """The log, opened with all that opening it for writing does. CorruptRecordError when that cuts off anything."""
+    """Opens a log over an overlay as for writing. Raises CorruptRecordError if that would cut off anything."""
     log = directory.log_in(path)
     refuse_losses(log.recovery)
     return log
 
 
 def first_dirty(directory: LogDirectory, log: Log) -> int | None:
-    """The partition's checkpoint; None for a directory that is no live partition's, such as a `-delete` one."""
+    """Returns the partition's checkpoint, or None for a directory of no live partition, such as a `-delete` one."""
     return directory.cleaner_offsets.get(log.topic_partition) if directory.is_known(log.directory) else None
 
 
 def write_end(directory: LogDirectory, log: Log, result: CleaningResult) -> None:
-    """Makes the end of a round that cleaned anything the partition's checkpoint."""
+    """Writes the end of a round as the partition's checkpoint, if the round cleaned anything."""
     if result.segments_before and directory.is_known(log.directory):
         directory.write_cleaner_offset(log.topic_partition, result.end_offset)
 
 
 def compacted_logs(directory: LogDirectory, request: Request) -> Iterator[Log | Skipped | CleaningFailure]:
-    """The logs of a directory that are known to be compacted, opened, without those named; or why one is not."""
+    """Opens the compacted logs of a directory other than the named ones, or yields why one is left alone."""
     for found in list_log_directory(directory.fs, directory.path).live:
         if found.path in request.named:
             continue
@@ -409,7 +408,7 @@ def compacted_logs(directory: LogDirectory, request: Request) -> Iterator[Log | 
 def manager_of(
     directory: LogDirectory, logs: Sequence[Log], clock: Clock, options: CleanerOptions, *, dry_run: bool = False
 ) -> CleanerManager:
-    """Hands out these logs of a directory; a dry run writes no checkpoint."""
+    """Returns a manager that hands out these logs of a directory. In a dry run it writes no checkpoint."""
 
     def write(topic_partition: TopicPartition, offset: int) -> None:
         if not dry_run:
@@ -419,12 +418,12 @@ def manager_of(
 
 
 def left_alone(directory: LogDirectory, manager: CleanerManager) -> Iterator[Skipped]:
-    """The logs that the manager will not hand out now."""
+    """Returns the logs that the manager will not hand out now."""
     return (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
 
 
 def states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, clock: Clock) -> list[LogToClean]:
-    """How dirty each log of a directory is whose policy is known to be compact; nothing is changed or locked."""
+    """Returns how dirty each log of a directory is that is known to be compacted. Changes and locks nothing."""
     with LogDirectory.open(
         log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
     ) as directory:

@@ -136,7 +136,7 @@ def test_what_cannot_be_noted_in_the_state_directory_is_said_and_the_change_is_d
     seglog.clean(pair[0] / "u-0", policy="compact", roll=True)
     noted, kept = [record.getMessage() for record in caplog.records if record.name == "seglog"]
     assert f"seglog undo needs {done.outcome.run.folder}" in noted
-    assert "the statistics could not be kept" in kept
+    assert "the statistics could not be saved" in kept
 
 
 def test_recovery_keeps_what_it_cuts(pair: tuple[Path, Path]) -> None:
