@@ -58,24 +58,24 @@ from seglog.storage.room import freeing
 
 _SPACE_SLACK_BYTES = 16 << 20
 
-_EVEN = 1.1  # the longest load of a thread, in shares of the mean, with which groups are copied side by side
-_UNFLUSHED = 8  # groups whose files may wait for the disk, and stay open
+_EVEN = 1.1  # groups are copied side by side if no thread's load exceeds this multiple of the mean
+_UNFLUSHED = 8  # groups whose files may be open and waiting for the disk
 
 COUNTING, COPYING = "counting the output", "copying"
-# Told when a step of a round begins: the partition, what is done, the bytes that it will read at least.
+# Called when a step of a round begins, with the partition, the step's name, and the least bytes that it will read.
 Begin = Callable[[TopicPartition, str, int], None]
 
-# Each group's output and the account of its segments.
+# Each group's output and the summaries of its segments.
 _Copied: TypeAlias = list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]
 
 
-def untold(topic_partition: TopicPartition, step: str, size: int) -> None:
+def ignore_step(topic_partition: TopicPartition, step: str, size: int) -> None:
     """Ignores progress."""
 
 
 @dataclass(frozen=True)
 class ForeseenRound:
-    """A plan worked out to the byte: the map it was worked out with, what indexing counted, and what a run will do."""
+    """A dry run's outcome: the plan, its index, the counts of indexing, and the result that a run will have."""
 
     plan: RoundPlan
     indexing: OffsetIndexing
@@ -83,8 +83,8 @@ class ForeseenRound:
     result: CleaningResult
 
 
-def foresee_round(log: Log, plan: RoundPlan, clock: Clock, begin: Begin = untold) -> ForeseenRound:
-    """What `apply_plan` would do, with its output counted instead of written. CorruptionError as `apply_plan`."""
+def foresee_round(log: Log, plan: RoundPlan, clock: Clock, begin: Begin = ignore_step) -> ForeseenRound:
+    """Does what `apply_plan` does, but counts the output instead of writing it. Raises CorruptionError as it does."""
     segments = rolled_segments(log) if plan.options.roll else log.segments
     round_ = CleaningRound(plan, log.fs, segments.snapshot(), clock)
     stats = CleanerStats(clock)
@@ -98,14 +98,13 @@ def foresee_round(log: Log, plan: RoundPlan, clock: Clock, begin: Begin = untold
 
 
 def apply_plan(
-    log: Log, plan: RoundPlan, clock: Clock, begin: Begin = untold, foreseen: ForeseenRound | None = None
+    log: Log, plan: RoundPlan, clock: Clock, begin: Begin = ignore_step, foreseen: ForeseenRound | None = None
 ) -> CleaningResult:
-    """Carries a plan out over `log`, which must be writable; the result's `end_offset` is the next first dirty offset.
+    """Carries out a plan over `log`, which must be writable. The result's `end_offset` is the next first dirty offset.
 
-    A plan that was worked out is carried out with the map of `foreseen`. Raises RefusedError when the log is another
-    one than was planned for, or its output has no room on disk; CorruptRecordError or InvalidRecordError for bytes
-    that must not be rewritten: in each case the log is as it was, apart from the roll that was planned. The checkpoint
-    is the caller's to write.
+    With `foreseen`, the round uses that dry run's index. Raises RefusedError if the log has changed since it was
+    planned or the disk has no room for the output, CorruptRecordError or InvalidRecordError for bytes that must not be
+    rewritten. In each case the log is unchanged except for a planned roll. The caller writes the checkpoint.
     """
     roll_as_planned(log, plan)
     round_ = CleaningRound(plan, log.fs, log.segments.snapshot(), clock)
@@ -114,7 +113,7 @@ def apply_plan(
             stats = CleanerStats(clock)
             indexing = index_round(round_, stats, pool, partial(begin, plan.topic_partition))
             if not has_ample_room(log.fs, plan):
-                # little room: only the exact size of the output tells whether it is enough
+                # room is scarce: only the exact size of the output tells whether it is enough
                 begin(plan.topic_partition, COUNTING, plan.source_bytes)
                 summaries = _counted(round_, indexing, CleanerStats(clock), pool)
                 check_room(log.fs, plan, sum(summary.size for summary in summaries))
@@ -126,7 +125,7 @@ def apply_plan(
 
 
 def roll_as_planned(log: Log, plan: RoundPlan) -> None:
-    """Rolls the active segment if the plan wants it. RefusedError when the log is another one than was planned for."""
+    """Rolls the active segment if the plan says so. Raises RefusedError if the log has changed since the plan."""
     end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
     rolls = plan.options.roll and log.segments.active.size > 0
     sizes = {segment.base_offset: segment.size for segment in log.segments}
@@ -138,15 +137,15 @@ def roll_as_planned(log: Log, plan: RoundPlan) -> None:
 
 
 def clean_log(
-    log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = untold
+    log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = ignore_step
 ) -> CleaningResult:
-    """One round over `log`, planned and carried out. `checkpoint` is the partition's in cleaner-offset-checkpoint."""
+    """Plans and runs one round over `log`. `checkpoint` is the partition's entry in cleaner-offset-checkpoint."""
     return apply_plan(log, plan_round(log, options, clock, checkpoint), clock, begin)
 
 
 @contextmanager
 def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
-    """A pool for `options.jobs` threads; none for a single one."""
+    """Yields a pool of `options.jobs` threads, or None for a single one."""
     if options.jobs == 1:
         yield None
         return
@@ -155,12 +154,12 @@ def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
 
 
 def has_ample_room(fs: FileSystem, plan: RoundPlan) -> bool:
-    """Whether the output fits on the disk whatever it turns out to be."""
+    """True if the output fits on the disk, however large it turns out to be."""
     return fs.free_bytes(plan.directory) >= 2 * plan.source_bytes + _SPACE_SLACK_BYTES
 
 
 def check_room(fs: FileSystem, plan: RoundPlan, needed: int) -> None:
-    """RefusedError unless `needed` bytes are free."""
+    """Raises RefusedError unless `needed` bytes are free."""
     free = fs.free_bytes(plan.directory)
     if free < needed:
         raise RefusedError(
@@ -172,7 +171,7 @@ def check_room(fs: FileSystem, plan: RoundPlan, needed: int) -> None:
 def index_round(
     round_: CleaningRound, stats: CleanerStats, pool: Executor | None, step: Step | None = None
 ) -> OffsetIndexing:
-    """Step 2. `step` is told of each pass over the log."""
+    """Runs step 2. Calls `step` at the start of each pass over the log."""
     indexing = build_offset_map(round_, stats, pool, step or (lambda _, __: None))
     stats.index_passes, stats.map_entries = indexing.passes, indexing.entries
     stats.most_map_entries = indexing.most_entries
@@ -183,7 +182,7 @@ def index_round(
 def _counted(
     round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> list[SegmentSummary]:
-    """Runs all groups into nowhere."""
+    """Runs step 3 with the output counted instead of written."""
     interval = round_.plan.bounds.index_interval_bytes
     copy = RoundCopy(round_, indexing, stats, pool, lambda base_offset: NullOutput(base_offset, interval))
     return [summary for _, summaries in copy.run() for summary in summaries]
@@ -192,10 +191,10 @@ def _counted(
 def _run(
     log: Log, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> CleaningResult:
-    """Steps 3 and 4. Whatever goes wrong before the first swap, the `.cleaned` files are removed again."""
+    """Runs steps 3 and 4. Removes the `.cleaned` files if anything fails before the first swap."""
     directory = round_.plan.directory
-    name_all = partial(round_.fs.sync_directory, directory)  # the swap need not wait for it
-    copy = RoundCopy(round_, indexing, stats, pool, cleaned_segments(round_, directory), name_all)
+    sync_names = partial(round_.fs.sync_directory, directory)  # now, so that the swap need not wait for it
+    copy = RoundCopy(round_, indexing, stats, pool, cleaned_segments(round_, directory), sync_names)
     try:
         copied = copy.run()
         with stats.phase("fsync"):
@@ -216,7 +215,7 @@ def _run(
 
 
 def cleaned_segments(round_: CleaningRound, directory: Path) -> Callable[[int], CleanedOutput]:
-    """Begins a `.cleaned` segment in `directory` at a base offset."""
+    """Returns a function that begins a `.cleaned` segment in `directory` at a base offset."""
     return lambda base_offset: CleanedOutput(round_.fs, directory, base_offset, round_.plan.bounds.index_interval_bytes)
 
 
@@ -224,16 +223,16 @@ def cleaned_segments(round_: CleaningRound, directory: Path) -> Callable[[int], 
 
 
 def _wait_for_few(copied: _Copied[OutputT]) -> None:
-    """Returns when no more than _UNFLUSHED groups are not on stable storage."""
+    """Waits until at most _UNFLUSHED groups are not on stable storage."""
     if len(copied) > _UNFLUSHED:
         copied[-1 - _UNFLUSHED][0].wait()
 
 
 class RoundCopy(Generic[OutputT]):
-    """Copies all groups of a round. `make` begins a segment at a base offset, as `GroupOutput` wants it.
+    """Copies all groups of a round. `make` begins a segment at a base offset, as for `GroupOutput`.
 
-    `outputs` are those begun so far, in no order: what has to be discarded when the copy fails. `all_begun` is called
-    once, beside the work, when each of several groups has begun its first segment.
+    `outputs` are those begun so far, in no order; they must be discarded if the copy fails. If there are several
+    groups, `all_begun` is called once, on the flushing thread, after each has begun its first segment.
     """
 
     def __init__(
@@ -251,10 +250,10 @@ class RoundCopy(Generic[OutputT]):
         self.outputs: list[GroupOutput[OutputT]] = []
 
     def run(self) -> _Copied[OutputT]:
-        """Each group's output and the account of its segments, in the order of the groups."""
+        """Copies the groups. Returns each group's output and segment summaries, in the order of the groups."""
         tied = self._indexing.has_transactions or self._round.options.expire
         copy = self._chunk_by_chunk if tied or not self._groups_share_evenly() else self._group_by_group
-        # a thread of its own for fsync: the others have better things to do than to wait for the disk
+        # fsync has its own thread, so that the others need not wait for the disk
         flusher = ThreadPoolExecutor(1, thread_name_prefix="seglog-flush")
         try:
             copied = copy(flusher)
@@ -267,7 +266,7 @@ class RoundCopy(Generic[OutputT]):
         return copied
 
     def _groups_share_evenly(self) -> bool:
-        """Whether threads that take one group after the other end at about the same time."""
+        """True if threads that take one group after the other would end at about the same time."""
         loads = [0] * self._round.options.jobs
         for group in self._round.groups:
             lightest = loads.index(min(loads))
@@ -281,8 +280,6 @@ class RoundCopy(Generic[OutputT]):
             self._last_begun = flusher.submit(self._all_begun)
         return output
 
-    # --- chunk by chunk ------------------------------------------------------------------------------------
-
     def _chunk_by_chunk(self, flusher: Executor) -> _Copied[OutputT]:
         filter_ = filter_of(self._round, self._indexing, self._stats, self._pool)
         copied: _Copied[OutputT] = []
@@ -294,8 +291,6 @@ class RoundCopy(Generic[OutputT]):
                 _wait_for_few(copied)
         check_complete(self._round, self._indexing, int(filter_.ordinals[0]))
         return copied
-
-    # --- group by group ------------------------------------------------------------------------------------
 
     def _group_by_group(self, flusher: Executor) -> _Copied[OutputT]:
         groups = self._round.groups
@@ -343,7 +338,7 @@ class RoundCopy(Generic[OutputT]):
 
 @dataclass(frozen=True, slots=True)
 class _CopiedGroup(Generic[OutputT]):
-    """A group's output, the account of its segments, how many dirty records were met, and what was counted."""
+    """A copied group: its output, the summaries of its segments, its number of dirty records, and its counts."""
 
     output: GroupOutput[OutputT]
     summaries: list[SegmentSummary]
@@ -352,10 +347,11 @@ class _CopiedGroup(Generic[OutputT]):
 
 
 class GroupTracker(TransactionTracker):
-    """The tracker of one group of several that are copied side by side.
+    """The tracker of one of several groups that are copied side by side.
 
-    It begins where that of the group before ended, for which it waits at the first transactional batch. `with` spans
-    the group's copy; that of an earlier group must have begun earlier, or the wait has no end.
+    It starts in the final state of the previous group's tracker, for which it waits at the first transactional batch.
+    Use it in a `with` block around the group's copy. An earlier group's copy must have begun earlier, or the wait never
+    ends.
     """
 
     def __init__(self, previous: GroupTracker | None) -> None:
@@ -388,7 +384,7 @@ class GroupTracker(TransactionTracker):
         return super().on_marker(producer_id, last_offset, aborted)
 
     def _take_over(self) -> None:
-        """Waits for the groups before, back to the last one that met a transaction, and goes on from its state."""
+        """Waits for the previous groups, back to the last one that met a transaction, and takes over its state."""
         announced: list[list[AbortedTransaction]] = []
         tracker: GroupTracker = self
         while tracker._previous is not None:
@@ -411,7 +407,7 @@ def copy_group(
     pool: Executor | None,
     account: Account | None = None,
 ) -> None:
-    """Filters a group into its output. Without a pool what is large counts in `account`."""
+    """Filters a group into its output. Without a pool, large data counts in `account`."""
 
     def write(filtered: FilteredChunk) -> None:
         _write(filtered, output, stats)
@@ -437,7 +433,7 @@ def _write(filtered: FilteredChunk, output: GroupOutput[OutputT], stats: Cleaner
 
 
 def check_complete(round_: CleaningRound, indexing: OffsetIndexing, copied: int) -> None:
-    """Before anything is replaced: the copy must have met the very records that the index had seen."""
+    """Raises IncompleteError unless the copy met exactly the records that were indexed. Runs before any swap."""
     indexed = indexing.offset_map.next_ordinal
     if copied != indexed:
         raise IncompleteError(
@@ -447,7 +443,7 @@ def check_complete(round_: CleaningRound, indexing: OffsetIndexing, copied: int)
 
 
 def count_without_key(indexing: OffsetIndexing, stats: CleanerStats) -> None:
-    """Gives records without a key, which the index had counted, their name."""
+    """Moves the records without a key, which the index counted, from the superseded ones to their own counter."""
     without_key = indexing.offset_map.without_key
     stats.counters[filter_slots.RECORDS_WITHOUT_KEY] += without_key
     stats.counters[filter_slots.RECORDS_SUPERSEDED] -= without_key
@@ -456,7 +452,7 @@ def count_without_key(indexing: OffsetIndexing, stats: CleanerStats) -> None:
 def filter_of(
     round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> RecordFilter:
-    """The filter of a round whose index is complete."""
+    """Returns the record filter of a round whose index is complete."""
     if not round_.options.expire:
         return RecordFilter(round_, indexing, stats)
     remaining = _remaining_transactional(round_, indexing, pool)
@@ -464,10 +460,10 @@ def filter_of(
 
 
 def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, pool: Executor | None) -> set[int]:
-    """Base offsets of the transactional data batches that the round writes.
+    """Returns the base offsets of the transactional data batches that the round writes.
 
-    Kafka keeps a marker as long as it reads a batch of its transaction, so that it takes one more round to go. To
-    expire it in this one, a filter without output tells first which batches will be left.
+    Kafka keeps a marker as long as it reads a batch of its transaction, so the marker goes one round later. To expire
+    it in the same round, a first filter without output finds the batches that remain.
     """
     scout = CleanerStats(round_.clock)
     filter_ = RecordFilter(round_, indexing, scout, recompress=False)

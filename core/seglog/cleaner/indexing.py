@@ -1,14 +1,15 @@
-"""Building the offset map over the dirty section (Kafka: Cleaner.buildOffsetMap), and what it leaves for the copy.
+"""Builds the offset map over the dirty section (Kafka: Cleaner.buildOffsetMap), and keeps its results for the copy.
 
-1. Read the dirty section; check every batch's checksum; lay open its records.
-2. Pass over control batches and batches of aborted transactions.
-3. Put the other records. When the map is full, later records of new keys stay unsettled.
-4. While records are unsettled: mark the clean section's records whose key is in the map (their turn would not come
-   again), empty the map, and pass again from the first chunk with an unsettled record.
-5. Give the map back where nothing is in front of the first mapped offset: bits say the rest. Else the copy does so as
-   soon as it meets a large batch, which needs the map's memory; the records in front are marked first.
+1. Read the dirty section, check every batch's checksum, and open its records.
+2. Skip control batches and batches of aborted transactions.
+3. Put the other records into the map. Once the map is full, later records of new keys stay unsettled.
+4. While records are unsettled: mark the records of the clean section whose keys are in the map (they would not get
+   another chance), empty the map, and pass again from the first chunk with an unsettled record.
+5. If nothing lies before the first mapped offset, free the map: its bits answer the rest. Otherwise the copy frees it
+as
+   soon as it meets a large batch, which needs the map's memory, and first marks the records before that offset.
 
-Of what was indexed, stretches of which no record survives are dead: the copy passes over them unread.
+Indexed stretches in which no record survives are dead: the copy skips them unread (`offset_map.IndexedChunks`).
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ from seglog.log.segments import collect_aborted
 from seglog.ordered_pool import Account, in_order
 from seglog.scan.segment_scan import Chunk, ScanMemory
 
-_MAP_BESIDE_LARGE = 16 << 20  # bytes of a map for which there is room while a large batch is copied
+_MAP_BESIDE_LARGE = 16 << 20  # bytes of a map that fits memory while a large batch is copied
 _NO_BITS = np.zeros(1, dtype=np.uint8)
-_KEY_BYTES_AHEAD = 4 << 20  # of a chunk's tables that are filled before its turn: all of most chunks
+_KEY_BYTES_AHEAD = 4 << 20  # of a chunk's key tables, filled before its turn: usually all of them
 
 
 @dataclass(slots=True)
 class OffsetIndexing:
-    """What the index passes found.
+    """The results of the index passes.
 
-    `aborted` are the base offsets of batches that were not mapped. `superseded` holds, after more than one pass, a bit
-    for each record of the clean section. `entries` counts the keys of all passes, `most_entries` those of the
-    fullest. `has_transactions` tells of transactional and control batches in the dirty section.
+    `aborted` are the base offsets of unmapped batches of aborted transactions. After more than one pass, `superseded`
+    holds a bit for each record of the clean section. `entries` counts the keys of all passes, `most_entries` those of
+    the fullest. `has_transactions` is True if the dirty section has transactional or control batches.
     """
 
     offset_map: OffsetMap
@@ -68,27 +69,27 @@ class OffsetIndexing:
     most_entries: int = 0
     entries: int = 0
     has_transactions: bool = False
-    opened: OpenedPayloads | None = None  # the payloads that the copy need not open again
-    chunks: IndexedChunks | None = None  # those that it need not read again, if they are dead
-    dirty_starts: list[tuple[int, int]] = field(default_factory=list)  # of each segment: base offset, next ordinal
+    opened: OpenedPayloads | None = None  # payloads that the copy need not decompress again
+    chunks: IndexedChunks | None = None  # chunks that it need not read again if they are dead
+    dirty_starts: list[tuple[int, int]] = field(default_factory=list)  # per segment: base offset, next ordinal
     clean_starts: list[tuple[int, int]] = field(default_factory=list)
-    memory: ScanMemory = field(default_factory=ScanMemory)  # of chunks, for the index and the copy
-    lock: threading.RLock = field(default_factory=threading.RLock)  # of the map and `superseded`
+    memory: ScanMemory = field(default_factory=ScanMemory)  # for chunks, shared by the index and the copy
+    lock: threading.RLock = field(default_factory=threading.RLock)  # guards the map and `superseded`
 
     def ordinals_at(self, base_offset: int) -> tuple[int, int]:
-        """The next ordinals, dirty and clean, at the beginning of a segment."""
+        """Returns the next ordinals, dirty and clean, at the start of a segment."""
         return _start_at(self.dirty_starts, base_offset, self.offset_map.next_ordinal), _start_at(
             self.clean_starts, base_offset, 0
         )
 
     def dead_stretches(self, segment: LogSegment) -> Iterator[DeadStretch]:
-        """What the copy of a segment may leave unread, in order."""
+        """Yields the stretches of a segment that the copy may skip, in order."""
         if self.chunks is not None:
             yield from self.chunks.dead(segment.base_offset, self.offset_map.survivors)
 
 
 def _start_at(starts: list[tuple[int, int]], base_offset: int, end: int) -> int:
-    """A segment of which nothing was read begins where the next one does, or at `end`."""
+    """Returns a segment's first ordinal. An unread segment begins where the next one does, or at `end`."""
     at = bisect_left(starts, (base_offset, 0))
     return starts[at][1] if at < len(starts) else end
 
@@ -99,7 +100,7 @@ def _note_start(starts: list[tuple[int, int]], segment: LogSegment, ordinal: int
 
 
 def _first_tables(tables: Iterator[KeyTable]) -> tuple[list[KeyTable], bool]:
-    """(tables, whether they are all)."""
+    """Returns the first tables of a chunk, up to _KEY_BYTES_AHEAD, and True if they are all."""
     taken, key_bytes = [], 0
     for table in tables:
         taken.append(table)
@@ -111,7 +112,7 @@ def _first_tables(tables: Iterator[KeyTable]) -> tuple[list[KeyTable], bool]:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A chunk whose first tables of keys are filled; its bytes may be gone when they are all."""
+    """A chunk whose first key tables are filled. If those are all, its memory may already be given back."""
 
     segment_number: int
     chunk: Chunk
@@ -127,11 +128,11 @@ def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
 
 
 INDEXING, LOOKING_UP = "indexing", "looking keys up in the clean section"
-Step = Callable[[str, int], None]  # is told a step, and the bytes that it will read at least
+Step = Callable[[str, int], None]  # called with a step's name and the least bytes that it will read
 
 
 def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None, step: Step) -> OffsetIndexing:
-    """Indexes [`first_mapped_offset`, `first_uncleanable_offset`). Corruption errors leave everything as it was."""
+    """Indexes [`first_mapped_offset`, `first_uncleanable_offset`). Raises CorruptionError; the log is only read."""
     indexing = OffsetIndexing(
         OffsetMap(round_.options, round_.plan.first_uncleanable_offset - round_.plan.first_mapped_offset)
     )
@@ -165,7 +166,7 @@ class _Passes:
         self._aborted: np.ndarray = np.zeros(0, dtype=np.int64)
 
     def run(self, number: int, position: int, ordinal: int) -> tuple[int, int, int] | None:
-        """One pass from a chunk of segment `number`; returns where the next one begins, or None."""
+        """Runs one pass from a chunk of segment `number`. Returns where the next pass begins, or None."""
         if not self._first_pass:
             self._indexing.passes += 1
             self._map.begin_pass(ordinal)
@@ -190,19 +191,19 @@ class _Passes:
             self._first_pass = False
         return unsettled
 
-    # --- what to read ---------------------------------------------------------------------------------------
+    # --- reading
 
     def _start_of(self, segment: LogSegment) -> int:
-        """Where in a dirty segment the batches begin that reach the first mapped offset."""
+        """Returns the position in a dirty segment of the batches that reach the first mapped offset."""
         return segment.indexed_position(self._round.plan.first_mapped_offset)
 
     def _first_chunks(self) -> Iterator[tuple[int, Chunk, np.ndarray]]:
-        """The chunks of the first pass, with the batches to pass over by what the transactions say."""
+        """Yields (segment number, chunk, aborted batches as bool) in the first pass, and tracks transactions."""
         round_, plan = self._round, self._round.plan
         tracker = TransactionTracker()
         first = round_.segments.index(self._segments[0]) if self._segments else 0
         tracker.add_aborted(
-            # not those that ended before: their markers are not read, and they would go on to the next marker
+            # only those that end later: a transaction whose marker is not read would go on to the next marker
             collect_aborted(round_.segments, first, plan.first_mapped_offset, plan.first_uncleanable_offset)
         )
         for number, segment in enumerate(self._segments):
@@ -220,7 +221,7 @@ class _Passes:
                 del chunk
 
     def _chunks_of(self, segment: LogSegment, start: int) -> Iterator[Chunk]:
-        """To be given back to `_indexing.memory`."""
+        """Yields chunks, to be given back to `_indexing.memory`."""
         end_offset = self._round.plan.end_of(segment)
         return read_chunks(segment, start, end_offset, self._round.options, memory=self._indexing.memory, again=True)
 
@@ -252,7 +253,7 @@ class _Passes:
             self._indexing.memory.give_back(chunk)
         return _Opened(number, chunk, first, tables, *of_chunk, given_back=complete)
 
-    # --- what to do with it ----------------------------------------------------------------------------------
+    # --- mapping
 
     def _take(self, opened: _Opened) -> None:
         before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
@@ -282,14 +283,14 @@ class _Passes:
                 self._chunks.note(base_offset, opened.chunk, opened.batches, before, records)
 
     def _spare_bytes(self) -> int:
-        """What the map leaves of the dedupe buffer."""
+        """Returns the bytes of the dedupe buffer that the map leaves unused."""
         return max(self._round.options.dedupe_buffer_bytes - self._map.bytes_used, 0)
 
 
 def make_room_for_large(round_: CleaningRound, indexing: OffsetIndexing) -> None:
-    """Gives the map back, if it is large: a batch that fits no arena comes, or nothing will ask it.
+    """Frees a large map for a batch that fits no arena. From then on bits answer instead of the map.
 
-    Bits say what it would. Called by any thread of the copy, at any time.
+    Any thread of the copy may call it at any time.
     """
     with indexing.lock:
         if indexing.offset_map.bytes_used <= _MAP_BESIDE_LARGE:
@@ -300,7 +301,7 @@ def make_room_for_large(round_: CleaningRound, indexing: OffsetIndexing) -> None
 
 
 def _mark_clean_section(round_: CleaningRound, indexing: OffsetIndexing) -> None:
-    """Marks the records in front of the first mapped offset whose keys are in the map."""
+    """Marks the records before the first mapped offset whose keys are in the map."""
     if indexing.superseded is None:
         indexing.superseded = np.zeros(1 << 13, dtype=np.uint8)
     ordinals = np.zeros(2, dtype=np.int64)
@@ -312,7 +313,7 @@ def _mark_clean_section(round_: CleaningRound, indexing: OffsetIndexing) -> None
             last_offset = int(chunk.batches[-1]["last_offset"])
             _mark_chunk(chunk, indexing, ordinals, settings)
             del chunk  # a large one is not held while the next one is read
-            # by the last offset: where a legacy wrapper begins, its header does not say
+            # by the last offset, because the header of a legacy wrapper does not tell its first one
             if last_offset + 1 >= round_.plan.first_mapped_offset:
                 return
 
@@ -337,7 +338,7 @@ def _mark_chunk(chunk: Chunk, indexing: OffsetIndexing, ordinals: np.ndarray, se
 
 
 def place_of(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool, in_place: bool = False) -> Place:
-    """The arrays that say which record is the latest, as `kernels.filtering` takes them."""
+    """Returns the arrays that tell which record is the latest, as `kernels.filtering` takes them."""
     with indexing.lock:
         offset_map = indexing.offset_map
         settings = _filter_settings(round_, indexing)
@@ -347,7 +348,7 @@ def place_of(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool, 
 
 
 def _filter_settings(round_: CleaningRound, indexing: OffsetIndexing) -> np.ndarray:
-    """The settings (int64) of `kernels.filtering`."""
+    """Returns the settings (int64) of `kernels.filtering`."""
     settings = np.zeros(filter_slots.SETTINGS_SLOTS, dtype=np.int64)
     settings[filter_slots.FIRST_DIRTY] = round_.plan.first_mapped_offset
     settings[filter_slots.NEW_HORIZON] = round_.plan.new_horizon_ms
@@ -363,22 +364,20 @@ def _filter_settings(round_: CleaningRound, indexing: OffsetIndexing) -> np.ndar
 
 
 class TransactionTracker:
-    """Which transactional batches and markers a round may drop (Kafka: CleanedTransactionMetadata).
+    """Decides which transactional batches and markers a round may drop (Kafka: CleanedTransactionMetadata).
 
-    Batches and markers are given in log order:
+    Batches and markers come in log order:
 
-    1. Aborted transactions that have begun by a batch's last offset become ongoing, one a producer.
+    1. Aborted transactions that have begun by a batch's last offset become ongoing, one per producer.
     2. A data batch of an ongoing aborted transaction is discarded, and the transaction counts as observed.
-    3. An ABORT marker ends it: when a batch was observed the marker stays and its entry goes to the new transaction
-       index, otherwise the marker may go. A COMMIT marker may go when no data batch of its transaction was seen.
+    3. An ABORT marker ends it. If a batch was observed, the marker stays and its entry goes to the new transaction
+       index; otherwise the marker may go. A COMMIT marker may go if no data batch of its transaction was seen.
 
-    "Seen" means read, as in Kafka, so that a marker outlives its batches by a round. A round that expires markers
-    passes `remains`, and only batches that it writes count.
+    "Seen" means read, as in Kafka, so a marker outlives its batches by one round. A round that expires markers passes
+    `remains(base_offset)`, which is True for the data batches that it writes; then only those count as seen.
 
-    This is the state between batches. `remains(base_offset)` tells whether a data batch counts as seen.
-
-    `observed` and `committed` are the producers of which a batch of an aborted, or of another, transaction was seen
-    and no marker yet.
+    `observed` and `committed` are the producers with a seen batch of an aborted or another transaction, and no marker
+    yet.
     """
 
     def __init__(self, remains: Callable[[int], bool] | None = None) -> None:
@@ -391,13 +390,13 @@ class TransactionTracker:
         self.kept_aborted: list[AbortedTransaction] = []
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Announces aborted transactions; the same one may be announced again until its marker was read."""
+        """Announces aborted transactions. One may be announced again until its marker has been read."""
         for transaction in transactions:
             heapq.heappush(self._upcoming, (transaction.first_offset, self._added, transaction))
             self._added += 1
 
     def on_batch(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
-        """Whether a transactional data batch belongs to an aborted transaction."""
+        """Returns True if a transactional data batch belongs to an aborted transaction."""
         self._begin(last_offset)
         seen = self._remains is None or self._remains(base_offset)
         if producer_id in self._aborted:
@@ -409,7 +408,7 @@ class TransactionTracker:
         return False
 
     def on_marker(self, producer_id: int, last_offset: int, aborted: bool) -> bool:
-        """Whether a COMMIT or ABORT marker has no batch left; a kept ABORT is added to `kept_aborted`."""
+        """Returns True if a COMMIT or ABORT marker has no batch left. Adds a kept ABORT to `kept_aborted`."""
         self._begin(last_offset)
         if not aborted:
             seen = producer_id in self.committed
@@ -423,12 +422,12 @@ class TransactionTracker:
         return False
 
     def take_kept_aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers were kept since the last call."""
+        """Returns the aborted transactions whose markers were kept since the last call."""
         taken, self.kept_aborted = self.kept_aborted, []
         return taken
 
     def take_state(self, other: TransactionTracker) -> None:
-        """Goes on from where `other`, which is not used any more, has come to."""
+        """Takes over the state of `other`, which is not used any more."""
         self._upcoming, self._aborted, self._added = other._upcoming, other._aborted, other._added
         self.observed, self.committed = other.observed, other.committed
 
@@ -440,7 +439,7 @@ class TransactionTracker:
 
 
 def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[int, bool]]:
-    """(batch, whether it may go) for every transactional or control batch of the chunk, in order."""
+    """Yields (batch, True if it may go) for every transactional or control batch of the chunk, in order."""
     batches = chunk.batches
     if not attributes_met(batches) & DECIDED_ELSEWHERE:
         return

@@ -34,15 +34,15 @@ from seglog.storage.filesystem import FileSystem
 
 MEBIBYTE = 1 << 20
 
-# Seconds of each, over all threads; one thread alone reads keys where it puts them into the map.
+# The timed phases of a round. Without a pool, the phase map includes the time for reading keys.
 PHASES = ("checksum", "decompress", "keys", "map", "filter", "compress", "write", "fsync", "swap")
 
-_WRITE_OUT_BYTES = 2 << 20  # the disk begins with so many at once, while the next ones are made
+_WRITE_OUT_BYTES = 2 << 20  # the disk starts on this many at once while the next ones are made
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """A segment of the round's output: bytes of its files, and its batches."""
+    """A segment of the round's output: the bytes of its files, and its number of batches."""
 
     base_offset: int
     size: int
@@ -53,7 +53,7 @@ class SegmentSummary:
 
 
 class Output(Protocol):
-    """Takes what becomes one segment."""
+    """Takes the batches of one new segment."""
 
     @property
     def base_offset(self) -> int: ...
@@ -100,11 +100,11 @@ class NullOutput:
         )
 
     def wait(self) -> None:
-        """There is nothing to wait for."""
+        """Returns at once."""
 
 
 class CleanedOutput:
-    """A `.cleaned` segment. `wait` returns when everything is on stable storage."""
+    """Writes a `.cleaned` segment. `wait` returns when all of it is on stable storage."""
 
     def __init__(self, fs: FileSystem, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
         self.segment = LogSegment.create(
@@ -133,7 +133,7 @@ class CleanedOutput:
             self.segment.transaction_index.append(transaction)
 
     def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary:
-        """Closes indexes, sets the times of the last source segment, and flushes, under `pool` if there is one."""
+        """Closes the indexes, sets the modification time of the last source segment, and flushes (on `pool`)."""
         segment = self.segment
         segment.on_become_inactive()
         for path in (segment.path, segment.offset_index.path, segment.time_index.path):
@@ -152,7 +152,7 @@ class CleanedOutput:
         )
 
     def _flush(self) -> None:
-        """A round may have thousands of outputs, so none keeps its descriptors until the swap."""
+        """Flushes and closes the files: a round may have thousands of outputs, too many to stay open until the swap."""
         self.segment.flush()
         self.segment.close_files()
 
@@ -172,7 +172,7 @@ OutputT = TypeVar("OutputT", bound=Output)
 
 
 class GroupOutput(Generic[OutputT]):
-    """What is left of one group: a segment, or several where one cannot hold it; a batch is never divided.
+    """The output of one group: a segment, or several if one cannot hold it. A batch is never divided.
 
     `make` begins a segment at a base offset: the group's, then that of the first batch that did not fit.
     """
@@ -182,7 +182,7 @@ class GroupOutput(Generic[OutputT]):
         self.parts = [make(base_offset)]
 
     def append(self, batches: np.ndarray, data: np.ndarray) -> None:
-        """Takes whole batches: `data` is their bytes, `batches` their rows (layout.BATCH) in the same order."""
+        """Appends whole batches: `data` is their bytes, `batches` their rows (layout.BATCH) in the same order."""
         while len(batches):
             part, first_offset = self.parts[-1], int(batches["base_offset"][0])
             count = part.fitting(batches, self._bounds)
@@ -195,17 +195,17 @@ class GroupOutput(Generic[OutputT]):
             batches, data = batches[count:], data[size:]
 
     def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """Each goes where its marker is, which was appended before."""
+        """Adds aborted transactions, each to the segment of its marker, which was appended before."""
         for transaction in transactions:
             part = next(part for part in reversed(self.parts) if part.base_offset <= transaction.last_offset)
             part.append_aborted([transaction])
 
     def finish(self, modified_ms: int, pool: Executor | None) -> list[SegmentSummary]:
-        """As `CleanedOutput.finish`, for every segment, in order."""
+        """Finishes every segment, in order, as `CleanedOutput.finish` does."""
         return [part.finish(modified_ms, pool) for part in self.parts]
 
     def wait(self) -> None:
-        """Returns when every segment is on stable storage."""
+        """Waits until every segment is on stable storage."""
         for part in self.parts:
             part.wait()
 
@@ -215,12 +215,12 @@ class GroupOutput(Generic[OutputT]):
 
 @dataclass(eq=False)
 class RoundCounts:
-    """What was counted of a round, or of a part of one: values that can be added and sent.
+    """The counts of a round or of a part of one. They can be added, and sent between processes.
 
-    `map_*` count the index passes' first one, but `map_entries` the keys of all of them and `most_map_entries` those of
-    the fullest. `bytes_read` are those of the sources, as Kafka counts them; `bytes_unread` of them were dead
-    (`indexing`) and not read a second time. `records_read` counts records that were looked at: batches deleted
-    whole count in bytes only. `phases` are seconds, over all threads.
+    `map_*` count the first index pass, except that `map_entries` counts the keys of all passes and `most_map_entries`
+    those of the fullest. `bytes_read` is the size of the sources, as Kafka counts it; `bytes_unread` of those bytes
+    were dead (`indexing`) and not read a second time. `records_read` counts the records that were examined: batches
+    deleted as a whole count only in bytes. `phases` are seconds summed over all threads.
     """
 
     map_bytes_read: int = 0
@@ -236,7 +236,7 @@ class RoundCounts:
     phases: dict[str, float] = field(default_factory=dict)
 
     def add(self, part: RoundCounts) -> None:
-        """Adds what another object has counted of this round."""
+        """Adds the counts of another part of this round."""
         self.map_bytes_read += part.map_bytes_read
         self.map_records_read += part.map_records_read
         self.map_entries += part.map_entries
@@ -252,9 +252,9 @@ class RoundCounts:
 
 
 class CleanerStats(RoundCounts):
-    """The counts of one round and how long it took (Kafka: CleanerStats, plus what became of the records).
+    """The counts and times of one round (Kafka: CleanerStats, plus what became of the records).
 
-    Times are monotonic seconds of the clock given.
+    Times are monotonic seconds of `clock`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -264,7 +264,7 @@ class CleanerStats(RoundCounts):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, object]:
-        """Everything but the lock, so that plans and results travel between processes."""
+        """Returns everything but the lock, so that results can travel between processes."""
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -272,13 +272,13 @@ class CleanerStats(RoundCounts):
         self._lock = threading.Lock()
 
     def counts(self) -> RoundCounts:
-        """The counts alone."""
+        """Returns the counts without times."""
         counted = RoundCounts()
         counted.add(self)
         return counted
 
     def resumed(self) -> CleanerStats:
-        """The same once more, to go on from here: what is counted on one is not counted on the other."""
+        """Returns a copy that goes on counting from here, independent of this one."""
         again = CleanerStats(self.clock)
         again.add(self)
         again.started, again.map_completed = self.started, self.map_completed
@@ -286,7 +286,7 @@ class CleanerStats(RoundCounts):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Adds the time spent inside to a phase."""
+        """Adds the time spent inside the `with` block to a phase."""
         begin = self.clock.monotonic()
         try:
             yield
@@ -296,7 +296,7 @@ class CleanerStats(RoundCounts):
                 self.phases[name] = self.phases.get(name, 0.0) + spent
 
     def index_done(self) -> None:
-        """Ends the time that counts as indexing."""
+        """Ends the indexing time."""
         self.map_completed = self.clock.monotonic()
 
     def all_done(self) -> None:
@@ -336,7 +336,7 @@ class CleanerStats(RoundCounts):
         return self.ended - self.started
 
     def reasons(self) -> dict[str, int]:
-        """How many records and batches were kept and dropped, by reason, in a fixed order."""
+        """Returns the numbers of records and batches kept and dropped, by reason, in a fixed order."""
         f = filter_slots
         kept = self.records_written - self.tombstones_kept - self._counter(f.CONTROL_RECORDS_KEPT)
         return {
@@ -357,9 +357,9 @@ class CleanerStats(RoundCounts):
 
 @dataclass(frozen=True)
 class CleaningResult:
-    """A round's outcome, predicted (`dry_run`) or done.
+    """The outcome of a round, predicted (`dry_run`) or real.
 
-    `segments_before` are (base offset, bytes) of the segments rewritten, `segments_after` what they became.
+    `segments_before` are (base offset, bytes) of the rewritten segments, `segments_after` the segments they became.
     `limit_reason` says why nothing past `end_offset` was cleaned.
     """
 
@@ -391,7 +391,7 @@ class CleaningResult:
 
     @property
     def buffer_utilization(self) -> float:
-        """How full the dedupe buffer became, as a share of the entries that Kafka's map has in it."""
+        """The largest fill of the dedupe buffer, as a fraction of the entries that Kafka's map has in it."""
         return self.stats.most_map_entries / max(self.map_slots, 1)
 
     @property
@@ -400,8 +400,8 @@ class CleaningResult:
         return sum(segment.size for segment in self.segments_after)
 
     def text(self, thread: int = 0) -> str:
-        """The block that a broker logs after a round (Kafka: LogCleaner.recordStats, specification §12.10), to the
-        letter; of a dry run it says what would have been done.
+        """Returns the exact block that a broker logs after a round (Kafka: LogCleaner.recordStats, specification
+        §12.10). For a dry run it says what would have been done.
         """
         stats = self.stats
         read, written = stats.bytes_read / MEBIBYTE, stats.bytes_written / MEBIBYTE
@@ -426,7 +426,7 @@ class CleaningResult:
         return "\n" + "".join(f"\t{line}\n" for line in lines)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of type `cleaning` in the command line's JSON."""
+        """Returns the object of type `cleaning` in the command line's JSON."""
         stats = self.stats
         return {
             "type": "cleaning",
@@ -455,7 +455,7 @@ class CleaningResult:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """As Java divides doubles: x/0 is infinite, 0/0 not a number."""
+    """Divides as Java divides doubles: x/0 is infinite, 0/0 is NaN."""
     if whole == 0:
         return math.nan if part == 0 else math.copysign(math.inf, part)
     return part / whole

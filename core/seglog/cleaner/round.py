@@ -43,20 +43,20 @@ from seglog.log.segments import LogSegments, collect_aborted
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
-# Kafka: SkimpyOffsetMap.bytesPerEntry, an MD5 digest and an offset. Buffers are counted in these entries.
+# Kafka: SkimpyOffsetMap.bytesPerEntry, an MD5 digest and an offset. The dedupe buffer is measured in these entries.
 KAFKA_BYTES_PER_ENTRY = 24
 DEFAULT_DEDUPE_BUFFER_BYTES = 134_217_728
 DEFAULT_LOAD_FACTOR = 0.9
-# What is done once a chunk is Python's, a tenth of a millisecond; what a chunk brings is better in a core's cache. Of
-# 126 MB a round takes 131 ms of the CPU with chunks of 1 MiB, 110 with 4 MiB, 120 with 8 MiB.
+# Each chunk costs a tenth of a millisecond in Python, and a chunk should fit a core's cache. A round over 126 MB takes
+# 131 ms of CPU with chunks of 1 MiB, 110 with 4 MiB, 120 with 8 MiB.
 CHUNK_BYTES = 4 << 20
-PACKED_CHUNK_BYTES = 1 << 20  # where records are compressed, and a chunk opened is many times as large
-# Of one chunk of each thread together: more threads make chunks smaller, not memory larger.
+PACKED_CHUNK_BYTES = 1 << 20  # for compressed records, where a decompressed chunk is many times as large
+# For one chunk of each thread together: more threads make chunks smaller, not memory larger.
 _CHUNKS_BYTES = 9 << 20
 
 
 class StrategyKind(IntEnum):
-    """How versions compare; the values are the offset map's."""
+    """How the versions of a key compare. The values are those of the offset map kernel."""
 
     OFFSET = 0
     TIMESTAMP = 1
@@ -65,14 +65,14 @@ class StrategyKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A compaction strategy; `header` is the name of the header that holds the version."""
+    """A compaction strategy. `header` names the header that holds the version."""
 
     kind: StrategyKind
     header: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Strategy:
-        """`offset`, `timestamp` or `header:NAME`; ConfigError for anything else."""
+        """Parses `offset`, `timestamp` or `header:NAME`. Raises ConfigError for anything else."""
         name, colon, header = text.partition(":")
         if name == "header" and header:
             return cls(StrategyKind.HEADER, header)
@@ -93,10 +93,11 @@ class CleanerOptions:
 
     `dedupe_buffer_bytes` and `load_factor` bound the keys of one index pass as they bound Kafka's map
     (log.cleaner.dedupe.buffer.size, log.cleaner.io.buffer.load.factor). `jobs` threads decompress, filter and
-    compress. `roll` cleans the active segment too, rolling it first; `expire` removes tombstones and markers whose
-    delete.retention.ms ended by their batch's own timestamp. `first_dirty_offset` and `first_uncleanable_offset`
-    replace what checkpoint, transactions and lag say. `most_log_bytes` bounds a `.log` that is written; that of Kafka's
-    positions is the largest. `hash_mask` weakens the hash of keys, for tests alone.
+    compress. `roll` first rolls the active segment, so that it is cleaned too. `expire` removes tombstones and markers
+    whose delete.retention.ms has ended, by their batch's own timestamp. `first_dirty_offset` and
+    `first_uncleanable_offset` override the range that checkpoint, transactions and lag give. `most_log_bytes` bounds a
+    `.log` that is written; the default is the largest that Kafka's positions allow. Tests weaken the hash of keys with
+    `hash_mask`.
     """
 
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
@@ -127,44 +128,46 @@ class CleanerOptions:
 
     @property
     def entry_limit(self) -> int:
-        """Most keys of one index pass: those after which Kafka calls its map full."""
+        """The most keys of one index pass: the number at which Kafka calls its map full."""
         return int(self.map_slots * self.load_factor)
 
     @property
     def chunks_ahead(self) -> int:
-        """Chunks that are worked on at once, where there are several threads."""
+        """Chunks in work at once when there are several threads."""
         return self.jobs + 2
 
     @property
     def most_chunk_bytes(self) -> int:
-        """Largest chunk for so many threads."""
+        """Size of the largest chunk for this number of threads."""
         return max(_CHUNKS_BYTES // self.jobs, 64 << 10)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentBounds:
-    """What one segment can hold: bytes of its `.log` (FileRecords counts them in 31 bits), bytes of each index
-    (segment.index.bytes), offsets relative to its base in 31 bits."""
+    """The capacity of a segment: bytes of its `.log` (FileRecords counts them in 31 bits) and of each index
+    (segment.index.bytes). Offsets relative to its base must also fit 31 bits."""
 
     log_bytes: int
     index_bytes: int
     index_interval_bytes: int
 
     def fitting(self, batches: np.ndarray, base_offset: int, size: int, state: np.ndarray) -> int:
-        """How many of `batches` (layout.BATCH, ascending) a segment of `size` bytes still takes, from the first on.
+        """Returns how many of `batches` (layout.BATCH, ascending), from the first on, a segment of `size` bytes takes.
 
-        `state` is that of its index rule (`kernels.indexing`), and stays as it is.
+        `state` is the segment's state of the index rule (`kernels.indexing`) and is not changed.
         """
         by_bytes = np.searchsorted(np.cumsum(batches["size"], dtype=np.int64), self.log_bytes - size, side="right")
         by_offset = np.searchsorted(batches["last_offset"] - base_offset, layout.INT32_MAX, side="right")
         count = int(min(by_bytes, by_offset))
         most_entries = max(int(state[indexing.OFFSET_ENTRIES]), int(state[indexing.TIME_ENTRIES])) + count
-        if most_entries < self.index_bytes // layout.TIME_INDEX_ENTRY.itemsize:  # its entries are the larger ones
+        if most_entries < self.index_bytes // layout.TIME_INDEX_ENTRY.itemsize:  # the larger entries
             return count
         return self._indexable(batches[:count], state.copy())
 
     def _indexable(self, batches: np.ndarray, state: np.ndarray) -> int:
-        """Kafka: OffsetIndex.append and TimeIndex.maybeAppend refuse a full index; a time index keeps a last entry."""
+        """Returns how many batches fit the indexes. Kafka's OffsetIndex.append and TimeIndex.maybeAppend refuse a full
+        index, and a time index keeps room for a last entry.
+        """
         most_offsets = self.index_bytes // layout.OFFSET_INDEX_ENTRY.itemsize
         most_times = self.index_bytes // layout.TIME_INDEX_ENTRY.itemsize - 1
         for i in range(len(batches)):
@@ -182,7 +185,8 @@ class SegmentBounds:
 class LastRecords:
     """The last batch of every active producer, by ascending id (Kafka: lastRecordsOfActiveProducers).
 
-    Offset of the last data batch, -1 where none is known: then control batches of the epoch count.
+    Offsets are those of the last data batch. If none is known, the offset is -1, and control batches of the epoch count
+    instead.
     """
 
     producer_ids: np.ndarray
@@ -198,11 +202,11 @@ class LastRecords:
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """A round over [log start, `first_uncleanable_offset`) of which the part from `first_dirty_offset` on is dirty.
+    """A round over [log start, `first_uncleanable_offset`); the part from `first_dirty_offset` on is dirty.
 
-    `bases` are the base offsets of all segments of the log, `groups` the ranges of them to rewrite, each of which
-    becomes one segment or more, and `sizes` the bytes of those, in order. `limit_reason` says why the range ends where
-    it does; `bounds` are those of each segment written. Times are epoch milliseconds.
+    `bases` are the base offsets of all segments of the log. `groups` are the ranges of `bases` to rewrite, each of
+    which becomes one or more segments, and `sizes` the bytes of the segments in them, in order. `limit_reason` says why
+    the range ends where it does. `bounds` limit each segment that is written. Times are epoch milliseconds.
     """
 
     directory: Path
@@ -223,32 +227,33 @@ class RoundPlan:
 
     @property
     def end_offset(self) -> int:
-        """The next first dirty offset: the whole range is cleaned in one round."""
+        """The next first dirty offset. One round always cleans the whole range."""
         return self.first_uncleanable_offset
 
     @property
     def new_horizon_ms(self) -> int:
-        """The delete horizon that this round writes. Past 2^63-1 it comes out below 0, which is none: Kafka's sum
-        wraps, and a tombstone that nothing will ever let go needs no horizon.
+        """The delete horizon that this round writes. Beyond 2^63-1 it wraps below 0, as Kafka's sum does, and counts as
+        none: a tombstone that is never removed needs no horizon.
         """
         horizon_ms = self.now_ms + self.delete_retention_ms
         return horizon_ms if horizon_ms <= layout.INT64_MAX else horizon_ms - (1 << 64)
 
     @property
     def first_mapped_offset(self) -> int:
-        """Where indexing begins. By offset, a dirty record always beats a clean one; otherwise either may win, so
-        the clean section is indexed too."""
+        """The offset where indexing begins. By offset, a dirty record always beats a clean one. Under other strategies
+        either may win, so the clean section is indexed too."""
         if self.options.strategy.kind is StrategyKind.OFFSET:
             return self.first_dirty_offset
         return min(self.first_dirty_offset, self.bases[0])
 
     @property
     def always_kept_offset(self) -> int:
-        """KIP-280: the last record of the range stays under strategies that would let it go; -1 for none."""
+        """The offset of the last record of the range, which strategies other than offset must keep (KIP-280); -1 for
+        none."""
         return -1 if self.options.strategy.kind is StrategyKind.OFFSET else self.first_uncleanable_offset - 1
 
     def end_of(self, segment: LogSegment) -> int:
-        """The base offset of the segment after a source."""
+        """Returns the base offset of the segment after a source segment."""
         return self.bases[bisect_right(self.bases, segment.base_offset)]
 
     @property
@@ -264,7 +269,7 @@ class RoundPlan:
 
 @dataclass(frozen=True)
 class CleaningRound:
-    """A plan with the segments open that it names: a log's own, or its files in a task."""
+    """A plan with its segments open: those of a log, or their files in a Spark task."""
 
     plan: RoundPlan
     fs: FileSystem
@@ -273,16 +278,17 @@ class CleaningRound:
 
     @property
     def options(self) -> CleanerOptions:
+        """The plan's options."""
         return self.plan.options
 
     @cached_property
     def groups(self) -> tuple[tuple[LogSegment, ...], ...]:
-        """The segments to rewrite, in their new arrangement."""
+        """The segments to rewrite, in their new groups."""
         return tuple(self.segments[begin:end] for begin, end in self.plan.groups)
 
     @cached_property
     def sources(self) -> tuple[LogSegment, ...]:
-        """The segments that are rewritten, in order."""
+        """The segments to rewrite, in order."""
         return tuple(segment for group in self.groups for segment in group)
 
     @cached_property
@@ -295,27 +301,30 @@ class CleaningRound:
 
     @cached_property
     def _aborting(self) -> tuple[LogSegment, ...]:
-        """The segments with entries in their transaction indexes: few, or none, of thousands."""
+        """The segments with entries in their transaction indexes: few or none among thousands."""
         return tuple(segment for segment in self.segments if segment.transaction_index.entries)
 
     def aborted_from(self, segment: LogSegment, upper_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions that a read up to `upper_offset` must know of, from the indexes of `segment` and those
-        after it (`collect_aborted`). CorruptIndexError for an index that cannot be read.
+        """Returns the aborted transactions that a read of `segment` up to `upper_offset` must know (`collect_aborted`).
+
+        They come from the transaction indexes of `segment` and those after it. Raises CorruptIndexError for an index
+        that cannot be read.
         """
         first = bisect_left(self._aborting, segment.base_offset, key=lambda each: each.base_offset)
         return collect_aborted(self._aborting, first, self.plan.log_start_offset, upper_offset)
 
     @property
     def segments_before_dirty(self) -> tuple[LogSegment, ...]:
-        """The segments that may hold records in front of the first mapped offset."""
+        """The segments that may hold records before the first mapped offset."""
         return tuple(segment for segment in self.sources if segment.base_offset < self.plan.first_mapped_offset)
 
 
 def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> RoundPlan:
-    """The round that is due for `log` now; reads indexes and headers only.
+    """Plans the round that is due for `log` now. Reads only indexes and headers.
 
-    `checkpoint` is the partition's entry in cleaner-offset-checkpoint. With `options.roll` the active segment counts
-    as rolled: before the round is run, it must be. RefusedError when it cannot be (`require_rollable`).
+    `checkpoint` is the partition's entry in cleaner-offset-checkpoint. With `options.roll` the plan counts the active
+    segment as rolled; it must be rolled before the round runs. Raises RefusedError if it cannot be
+    (`require_rollable`).
     """
     now_ms = clock.now_ms()
     config = log.config
@@ -331,11 +340,13 @@ def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int 
     sources = segments.between(0, upper) if upper > 0 else ()
     before = segments.between(0, first) if first > 0 else ()
     bases = tuple(segment.base_offset for segment in segments)
+    numbers = {base: number for number, base in enumerate(bases)}
+    groups = group_segments(sources, config.segment_bytes, config.segment_index_bytes, upper)
     return RoundPlan(
         directory=log.directory,
         topic_partition=log.topic_partition,
         bases=bases,
-        groups=_ranges(bases, group_segments(sources, config.segment_bytes, config.segment_index_bytes, upper)),
+        groups=tuple((numbers[group[0].base_offset], numbers[group[-1].base_offset] + 1) for group in groups),
         sizes=tuple(segment.size for segment in sources),
         first_dirty_offset=first,
         first_uncleanable_offset=upper,
@@ -350,16 +361,11 @@ def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int 
     )
 
 
-def _ranges(bases: tuple[int, ...], groups: Sequence[Sequence[LogSegment]]) -> tuple[tuple[int, int], ...]:
-    numbers = {base: number for number, base in enumerate(bases)}
-    return tuple((numbers[group[0].base_offset], numbers[group[-1].base_offset] + 1) for group in groups)
-
-
 def require_rollable(log: Log) -> None:
-    """RefusedError when the active segment's offsets do not belong where it lies.
+    """Raises RefusedError if the offsets of the active segment do not fit its place, so that it cannot be rolled.
 
-    Offsets at or above the log end would lie, once it is rolled, in a segment that ends below them, where no reader
-    looks for them. When the log ends at or below the segment's base, no segment can begin there.
+    After a roll, offsets at or above the log end would be in a segment that ends below them, where no reader looks for
+    them. If the log ends at or below the segment's base, no new segment can begin at its end.
     """
     active = log.segments.active
     if active.size and log.log_end_offset <= active.base_offset:
@@ -379,7 +385,7 @@ def require_rollable(log: Log) -> None:
 
 
 def rolled_segments(log: Log) -> LogSegments:
-    """The segments as they will be when the active one, if it holds anything, is rolled."""
+    """Returns the segments as they will be once the active one is rolled, if it holds anything."""
     if not log.segments.active.size:
         return log.segments
     return LogSegments([*log.segments, LogSegment(log.fs, log.directory, log.log_end_offset)])
@@ -392,8 +398,8 @@ def rolled_segments(log: Log) -> LogSegments:
 class CleanableOffsets:
     """The range [`first_dirty_offset`, `first_uncleanable_offset`) of a round.
 
-    `checkpoint_reset` says that the checkpoint was outside the log and is to be rewritten; `reason` why the range
-    ends where it does, "" where the log does.
+    `checkpoint_reset` is True if the checkpoint was outside the log and must be rewritten. `reason` says why the range
+    ends where it does; it is "" if the log ends there.
     """
 
     first_dirty_offset: int
@@ -403,50 +409,42 @@ class CleanableOffsets:
 
 
 def cleanable_offsets(log: Log, segments: LogSegments, checkpoint: int | None, now_ms: int) -> CleanableOffsets:
-    """The range that a broker would clean now, where `log` has these segments; the end is not rounded yet."""
+    """Returns the range that a broker would clean now if `log` had these segments. The end is not rounded yet."""
     first = log.log_start_offset if checkpoint is None else checkpoint
     reset = not log.log_start_offset <= first <= log.log_end_offset
     if reset:
         first = log.log_start_offset
     active = segments.active.base_offset
-    is_last = active >= log.log_end_offset  # it is empty: nothing is left to be cleaned
+    is_last = active >= log.log_end_offset  # it is empty: nothing is left to clean
     limits = [(active, "" if is_last else f"the active segment begins at offset {active} and is not cleaned")]
     if log.last_stable_offset < active:
         limits.append((log.last_stable_offset, "a transaction is open (last stable offset)"))
-    young = _first_young(segments, first, log.config.min_compaction_lag_ms, now_ms)
-    if young is not None:
-        limits.append((young.base_offset, "younger than min.compaction.lag.ms"))
+    lag_ms = log.config.min_compaction_lag_ms
+    for segment in segments.from_floor(first) if lag_ms > 0 else ():
+        if segment is not segments.active and segment.largest_timestamp() > now_ms - lag_ms:
+            limits.append((segment.base_offset, "younger than min.compaction.lag.ms"))
+            break
     end, reason = min(limits)
     return CleanableOffsets(first, max(first, end), reset, reason)
 
 
-def _first_young(segments: LogSegments, first: int, lag_ms: int, now_ms: int) -> LogSegment | None:
-    if lag_ms <= 0:
-        return None
-    inactive = (s for s in segments.from_floor(first) if s is not segments.active)
-    return next((s for s in inactive if s.largest_timestamp() > now_ms - lag_ms), None)
-
-
 def round_down(segments: LogSegments, offset: int) -> int:
-    """The base of the first inactive segment at or after the floor of `offset`, else the active segment's base."""
-    for segment in segments.from_floor(offset):
-        if segment is not segments.active:
-            return segment.base_offset
-    return segments.active.base_offset
+    """Returns the base of the segment that holds `offset`, or of the first segment if all bases are above it."""
+    return segments.from_floor(offset)[0].base_offset
 
 
 def group_segments(
     segments: Sequence[LogSegment], segment_bytes: int, index_bytes: int, first_uncleanable_offset: int
 ) -> tuple[tuple[LogSegment, ...], ...]:
-    """Which neighbouring segments become one (Kafka: Cleaner.groupSegmentsBySize): groups of `segments`, in order.
+    """Groups neighbouring segments that become one (Kafka: Cleaner.groupSegmentsBySize). Returns groups in order.
 
-    Greedy from the left, by the sizes before cleaning. The next segment joins when the sum of the logs stays within
-    `segment_bytes`, the sum of each kind of index within `index_bytes`, and its last possible offset, relative to the
-    group's base, within 31 bits; an empty segment always fits the last rule. What a group leaves may still be larger
-    than a segment can be, as messages of magic 0 and 1 grow when they become batches; it then becomes several segments
-    (`output.GroupOutput`). Kafka's round fails there.
+    The grouping is greedy from the left, by the sizes before cleaning. The next segment joins if the sum of the logs
+    stays within `segment_bytes`, the sum of each kind of index within `index_bytes` (segment.index.bytes), and its last
+    possible offset, relative to the group's base, within 31 bits. An empty segment always satisfies the last rule.
+    `first_uncleanable_offset` bounds the last segment's offsets.
 
-    `index_bytes` is segment.index.bytes; `first_uncleanable_offset` bounds the last segment's offsets.
+    The output of a group may still exceed a segment, because messages of magic 0 and 1 grow when they become batches.
+    It then becomes several segments (`output.GroupOutput`), where Kafka's round fails.
     """
     groups: list[list[LogSegment]] = []
     log_bytes = offset_bytes = time_bytes = 0

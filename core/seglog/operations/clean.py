@@ -26,7 +26,7 @@ from seglog.cleaner.cleaner import (
     clean_log,
     foresee_round,
     has_ample_room,
-    untold,
+    ignore_step,
 )
 from seglog.cleaner.manager import CleanerManager, LogToClean, log_to_clean
 from seglog.cleaner.output import CleaningResult
@@ -160,7 +160,7 @@ def clean(
     options: CleanerOptions,
     *,
     dry_run: bool = False,
-    begin: Begin = untold,
+    begin: Begin = ignore_step,
 ) -> Iterator[Outcome]:
     """Cleans the partition directories and log directories in `targets`, each partition once.
 
