@@ -1,8 +1,8 @@
-"""Reading segments for the cleaner: chunks of whole batches, checked, and their payloads laid open.
+"""Reads segments for the cleaner: checked chunks of whole batches, with their payloads decompressed ("opened").
 
-A cleaner never passes on what it does not understand: trailing bytes, an unknown magic or a wrong checksum end the
-round before anything was changed (Kafka gives such a batch a new, valid checksum: specification §15, gap 1). So do
-offsets that do not ascend: no checksum covers a base offset, and which record of a key is the latest, nobody can tell.
+The cleaner never passes on bytes that it does not understand. Trailing bytes, an unknown magic or a wrong checksum end
+the round before anything is changed (Kafka gives such a batch a new, valid checksum: specification §15, gap 1). So do
+offsets that do not ascend: no checksum covers a base offset, and the latest record of a key is then unknown.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from seglog.scan.segment_scan import Chunk, EndReason, ScanMemory, SegmentScan
 from seglog.storage.filesystem import File
 
 ADVICE = "; nothing was changed, see `seglog verify --repair`"
-# The largest batch whose bytes are held. Larger ones are worked on one after the other, smaller ones by all threads.
+# The largest batch whose bytes are held. Larger ones are processed one at a time, smaller ones by all threads.
 HELD_BYTES = 16 << 20
 _ARENA_BYTES = 4 << 20
-_UNWANTED = np.int8(-1)  # no status of a batch that was read
+_UNWANTED = np.int8(-1)  # unlike any status of a batch that was read
 
 
 def _nothing() -> None:
@@ -49,11 +49,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class OpenPart:
-    """Batches [`first`, `last`) of a chunk with their records laid open.
+    """Batches [`first`, `last`) of a chunk with their payloads opened.
 
-    Magic 2: batch i of the part has the payload `arena[starts[i]:ends[i]]`. Magic 0 and 1: `records` has them decoded.
-    A part may be some of the records of one batch alone: then `window` is its row with their number. A part that is
-    `spacious` is one batch in memory of its own, with MOST_GROWTH bytes free in front of it for each record.
+    For magic 2, batch i of the part has the payload `arena[starts[i]:ends[i]]`. For magic 0 and 1, `records` has the
+    decoded records. A part may hold only some records of one batch: then `window` is its row with their number. A
+    `spacious` part is one batch in its own memory, with MOST_GROWTH bytes free before it for each record.
     """
 
     first: int
@@ -66,7 +66,7 @@ class OpenPart:
     spacious: bool = False
 
     def batches(self, chunk: Chunk) -> np.ndarray:
-        """The rows (layout.BATCH) that `starts` and `ends` belong to."""
+        """Returns the rows (layout.BATCH) that `starts` and `ends` refer to."""
         return chunk.batches[self.first : self.last] if self.window is None else self.window
 
 
@@ -81,11 +81,11 @@ def read_chunks(
     stop: int | None = None,
     again: bool = False,
 ) -> Iterator[Chunk]:
-    """The chunks of a segment from byte `start` to `stop` (None: to its end), valid as those of a SegmentScan; the next
-    segment begins at `end_offset`. `again`: as for `File.advise_wanted`.
+    """Yields the chunks of a segment from byte `start` to `stop` (None: to its end), each valid as in a SegmentScan.
 
-    A batch larger than HELD_BYTES comes without its bytes, which are read from the file until the next step.
-    CorruptRecordError where they break off or offsets do not ascend, UnsupportedError for a batch beyond WHOLE_LIMIT.
+    `end_offset` is the base offset of the next segment. `again` is as for `File.advise_wanted`. A batch larger than
+    HELD_BYTES comes without its bytes, which can be read from the file until the next step. Raises CorruptRecordError
+    if batches break off or offsets do not ascend, UnsupportedError for a batch larger than WHOLE_LIMIT.
     """
     position = start
     last_offset = None
@@ -120,12 +120,14 @@ def read_chunks(
 
 
 def _require_order(chunk: Chunk, reached: int, end_offset: int) -> None:
-    """CorruptRecordError for the first batch that begins at or below the end of the one before it (`reached` for the
-    first one), or reaches `end_offset`. A wrong checksum in the chunk is named instead.
+    """Raises CorruptRecordError for the first batch that does not begin after the one before it, or reaches
+    `end_offset`.
+
+    `reached` is the last offset before the chunk. If the chunk has a wrong checksum, the error names that instead.
     """
     batches = chunk.batches
     last = batches["last_offset"]
-    # where a compressed message set of magic 0 or 1 begins, only its contents say
+    # only the contents of a compressed message set of magic 0 or 1 tell where it begins
     first = np.where(batches["magic"] < 2, last, batches["base_offset"])
     before = np.concatenate(([reached], last[:-1]))
     wrong = (first <= before) | (last < first) | (last >= end_offset)
@@ -145,7 +147,7 @@ def _require_order(chunk: Chunk, reached: int, end_offset: int) -> None:
 
 
 def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
-    """The largest chunk for a segment that goes on like its batch at `start`: expanded ones are to stay small too."""
+    """Returns the chunk size for a segment that goes on like its batch at `start`: small if it is compressed."""
     header = file.read_at(start, layout.RECORD_BATCH_OVERHEAD)
     plain = (
         len(header) == layout.RECORD_BATCH_OVERHEAD
@@ -158,24 +160,24 @@ def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
 
 
 def attributes_met(batches: np.ndarray) -> int:
-    """All bits of the attributes of some batches together: what none of them has need not be looked for one by one."""
+    """Returns the attribute bits of all batches or-ed together, to skip checks that no batch needs."""
     return int(np.bitwise_or.reduce(batches["attributes"]))
 
 
 def held_by(chunk: Chunk) -> int:
-    """What a chunk counts in an account. Beside one that is still read from its file, no other may be read."""
+    """Returns the bytes that a chunk counts in an account. While one is read from its file, no other may be read."""
     if not chunk.complete:
         return WHOLE_LIMIT
     return len(chunk.data) if is_large(chunk.data) else 0
 
 
 def is_large(data: np.ndarray) -> bool:
-    """Whether these bytes, of a chunk or a part, are more than ordinary ones: then they count in an account."""
+    """True if the bytes of a chunk or a part are more than ordinary, so that they count in an account."""
     return len(data) > CHUNK_BYTES
 
 
 def check_chunk(chunk: Chunk) -> Chunk:
-    """The chunk itself. CorruptRecordError for the first batch with a wrong checksum or an unknown magic."""
+    """Returns the chunk. Raises CorruptRecordError for the first batch with a wrong checksum or an unknown magic."""
     magic = chunk.batches["magic"]
     bad = np.flatnonzero((magic > 2) | (magic < 0) | ~chunk.checksums_valid())
     if len(bad):
@@ -189,7 +191,7 @@ def check_chunk(chunk: Chunk) -> Chunk:
 
 
 def invalid_records(path: Path, row: np.void, status: int) -> InvalidRecordError:
-    """The error for a batch whose records cannot be read."""
+    """Returns the error for a batch whose records cannot be read."""
     reason = STATUS_REASONS.get(status, "the records cannot be read")
     return InvalidRecordError(
         path, reason + ADVICE, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
@@ -205,12 +207,12 @@ def open_parts(
     in_windows: bool = False,
     make_room: Callable[[], None] = _nothing,
 ) -> Iterator[OpenPart]:
-    """The chunk's batches in order, in parts of about 4 MiB of records.
+    """Yields the chunk's batches in order, in parts of about 4 MiB of records.
 
-    Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload, or their own. A large part counts
-    in `account` until the next step. Payloads that `opened` has are taken from there, and others kept there while it
-    takes them. `in_windows` lets a batch that is larger than a part come as several; else it is one, and `make_room`
-    is called before. InvalidRecordError for a batch that cannot be decompressed.
+    Batches of magic 2 that are not `wanted` (bool per batch) get an empty payload, or their own. A large part counts in
+    `account` until the next step. Payloads come from `opened` if it has them, and others are kept there while it has
+    room. With `in_windows`, a batch larger than a part comes in several; otherwise it comes whole, after a call of
+    `make_room`. Raises InvalidRecordError for a batch that cannot be decompressed.
     """
     batches = chunk.batches
     legacy = batches["magic"] < 2
@@ -249,7 +251,7 @@ def _legacy(chunk: Chunk, first: int, last: int, whole: _Whole) -> Iterator[Open
         waiting.append(found)
         if found.rows_after and not whole.in_windows:
             whole.make_room()
-            continue  # a wrapper in parts is written anew as a whole
+            continue  # a wrapper in parts is rewritten as a whole
         records = joined(waiting)
         waiting.clear()
         begin = first + records.first_batch
@@ -303,7 +305,7 @@ def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, wh
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """How a batch is opened that does not fit an arena: `in_windows`, or by itself."""
+    """How to open a batch that does not fit an arena: `in_windows`, or alone."""
 
     account: Account
     in_windows: bool
@@ -311,7 +313,7 @@ class _Whole:
     opened: OpenedPayloads | None
 
     def from_file(self, chunk: Chunk, is_wanted: bool) -> Iterator[OpenPart]:
-        """The only batch of a chunk without bytes."""
+        """Opens the only batch of a chunk without bytes."""
         if not is_wanted or not chunk.batches[0]["count"]:
             nothing = np.zeros(1, dtype=np.int64)
             yield OpenPart(0, 1, np.empty(0, dtype=np.uint8), nothing, nothing)
@@ -323,11 +325,11 @@ class _Whole:
             yield from self.part(chunk, 0, partial(_from_file, chunk.file, position, size))
 
     def part(self, chunk: Chunk, i: int, open_into: Callable[[int, np.ndarray], int]) -> Iterator[OpenPart]:
-        """Batch `i` by itself; `open_into(codec, out)` lays its payload open and says how large it is."""
+        """Opens batch `i` alone. `open_into(codec, out)` decompresses its payload and returns the size."""
         self.make_room()
-        self.account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
+        self.account.take(WHOLE_LIMIT)  # its real size is known afterwards
         alone, start, end = _alone(chunk, chunk.batches[i], open_into)
-        given = [alone]  # the taker's alone
+        given = [alone]  # only the consumer will hold it
         if self.opened is not None and is_large(alone):
             self.opened.give_way()
         del alone
@@ -341,12 +343,12 @@ def _from_memory(piece: np.ndarray, codec: int, out: np.ndarray) -> int:
 
 
 def _from_file(file: File, position: int, size: int, codec: int, out: np.ndarray) -> int:
-    """Read piece by piece, so that the packed payload is nowhere as a whole."""
+    """Decompresses piece by piece, so that the compressed payload is never in memory as a whole."""
     return expanded(codec, FilePayload(file, position, size), magic=2).read_into(byte_view(out))
 
 
 def _windows(chunk: Chunk, i: int, payload: Callable[[], Payload], account: Account) -> Iterator[OpenPart]:
-    """The same a few megabytes at a time."""
+    """Opens batch `i` a few megabytes at a time."""
     row = chunk.batches[i : i + 1]
     batch = LargeBatch(row, payload, limit=WHOLE_LIMIT, account=account)
     try:
@@ -364,7 +366,7 @@ def _windows(chunk: Chunk, i: int, payload: Callable[[], Payload], account: Acco
 def _laid_open(
     chunk: Chunk, packed: _Packed, first: int, opened: OpenedPayloads | None
 ) -> tuple[int, np.ndarray, np.ndarray]:
-    """(batch after those that fit an arena, from `first` on, the arena, where the payloads in it begin and end)."""
+    """Opens the batches from `first` on that fit an arena. Returns (the batch after them, arena, payload bounds)."""
     space = None if opened is None else opened.space(_ARENA_BYTES)
     arena = np.empty(_ARENA_BYTES, dtype=np.uint8) if space is None else space.arena
     bounds = np.zeros(len(packed.rows) - first + 1, dtype=np.int64)
@@ -378,7 +380,7 @@ def _laid_open(
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Batches to lay open: payloads `data[starts[i]:ends[i]]`. `status` is _UNWANTED for those that are passed over."""
+    """Batches to open: payloads `data[starts[i]:ends[i]]`. `status` is _UNWANTED for those to skip."""
 
     data: np.ndarray
     rows: np.ndarray
@@ -388,7 +390,7 @@ class _Packed:
     status: np.ndarray
 
     def lay_open(self, first: int, arena: np.ndarray, bounds: np.ndarray) -> tuple[int, int]:
-        """Fills the arena from batch `first` on; returns (first batch that does not fit or is damaged, bytes used).
+        """Fills the arena from batch `first` on. Returns (first batch that does not fit or is damaged, bytes used).
 
         Batch i ends in the arena at `bounds[i - first + 1]`.
         """
@@ -410,7 +412,7 @@ class _Packed:
         return i, used
 
     def _run(self, i: int, arena: np.ndarray, used: int, ends: np.ndarray) -> tuple[int, int]:
-        """The same for the run of batches from `i` on that one kernel can do; they end at `ends`."""
+        """Does the same for the run of batches from `i` on that one kernel call can do. Sets their ends in `ends`."""
         stop, after = decompress_run(
             self.data,
             self.starts[i:],
@@ -420,7 +422,7 @@ class _Packed:
             len(self.rows) - i,
             self.status[i:],
             DECOMPRESSION_FAILED,
-            zstd_slots(),  # of the thread that is here now
+            zstd_slots(),  # those of the current thread
             arena,
             used,
             len(arena),
@@ -435,12 +437,12 @@ class _Packed:
 
 
 def _in_runs(codec: int) -> bool:
-    """Whether one kernel decompresses batch after batch of this codec."""
+    """True if a kernel decompresses runs of batches with this codec."""
     return codec == Compression.LZ4 or (codec == Compression.ZSTD and bool(zstd_slots()[DECOMPRESS]))
 
 
 def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | None:
-    """Lays a payload into the arena; None when it does not fit there or cannot be decompressed at all."""
+    """Decompresses a payload into the arena. Returns its size, or None if it does not fit or is damaged."""
     try:
         return decompress_into(codec, byte_view(piece), arena, used)
     except DecompressionError:
@@ -448,9 +450,9 @@ def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | N
 
 
 def _alone(chunk: Chunk, row: np.void, open_into: Callable[[int, np.ndarray], int]) -> tuple[np.ndarray, int, int]:
-    """The payload of one batch in its own memory, where it begins and ends there: see `OpenPart.spacious`."""
+    """Opens one batch in its own memory (`OpenPart.spacious`). Returns the memory and the payload's bounds in it."""
     codec = int(row["attributes"]) & layout.CODEC_MASK if row["count"] else Compression.NONE
-    # what a count claims is believed as far as the bytes could hold it; what is not written takes no memory
+    # the claimed count is trusted as far as the bytes could hold it; pages that are not written take no memory
     count = min(max(int(row["count"]), 0), WHOLE_LIMIT // LEAST_RECORD_SIZE)
     start = layout.RECORD_BATCH_OVERHEAD + count * MOST_GROWTH
     arena = np.empty(start + WHOLE_LIMIT + 1, dtype=np.uint8)
@@ -464,7 +466,7 @@ def _alone(chunk: Chunk, row: np.void, open_into: Callable[[int, np.ndarray], in
 
 
 def _not_opened(chunk: Chunk, row: np.void, error: DecompressionError) -> SeglogError:
-    """What a batch that cannot be decompressed raises."""
+    """Returns the error for a batch that cannot be decompressed."""
     if error.too_large:
         return too_large_to_rewrite(chunk.path, row)
     codec = int(row["attributes"]) & layout.CODEC_MASK

@@ -1,11 +1,9 @@
-"""The offset map: tables of keys out of the parts of a chunk, and the memory that they are put into.
-
-That memory is slots, key store and bits; this decides what to do when one of them is full.
+"""The offset map: reads keys from chunks into tables, puts the tables into the map, and finds dead chunks.
 
 Mirrors SkimpyOffsetMap, with two differences that `kernels.offset_map` explains: keys are compared by their bytes, and
-a full map ends an index pass, not the round. Three eighths of the dedupe buffer are slots, five eighths
-hold keys; KEY_STORE_BYTES on top of it hold the rest of the keys. Slots grow from few, so that a log of few keys
-neither touches the whole buffer nor leaves the processor's cache.
+a full map ends an index pass, not the round. The map's memory is slots, a key store and a bit per record. Three eighths
+of the dedupe buffer are slots and five eighths hold keys; another KEY_STORE_BYTES hold the rest of the keys. The slots
+start small and grow, so a log of few keys neither touches the whole buffer nor leaves the processor's cache.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ KEY_STORE_BYTES = 64 << 20
 DECIDED_ELSEWHERE = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK  # not by a batch's records alone
 _FIRST_SLOTS = 1 << 14
 _GROWTH = 4
-_SLOTS_A_KEY = 4  # expected: few keys are then met on the way to another
+_SLOTS_A_KEY = 4  # expected slots per key: so many that a lookup rarely meets other keys
 _LOAD_WHILE_GROWING = 0.6
 _HIGHEST_LOAD = 0.95
 _NO_BITS = np.zeros(1, dtype=np.uint8)
-# Enough rows that a call costs nothing beside them (twice as many as 8192 take 0.97 of the CPU), and few enough that a
-# table stays in a core's cache.
+# Rows of a key table: enough to make the cost of a call negligible (with 16384 rows instead of 8192, a round takes 0.97
+# of the CPU time), and few enough for a core's cache.
 _ROWS = 16384
 _KEY_BYTES = _ROWS * 24
 _SPARE_TABLES = 12
@@ -47,9 +45,9 @@ _SPARE_TABLES = 12
 
 @dataclass(slots=True)
 class KeyTable:
-    """Keys with hashes and ordinals, as `kernels.key_tables` lays them out; `records` ordinals are used up.
+    """Keys with hashes and ordinals, in the layout of `kernels.key_tables`. The table uses up `records` ordinals.
 
-    `without_key` counts records without key in batches that are dirty as a whole.
+    `without_key` counts the records without a key in fully dirty batches.
     """
 
     columns: key_tables.Columns
@@ -87,8 +85,8 @@ class KeyTable:
 class KeyReader:
     """Reads the keys of the records at or after `first_dirty_offset`, for several threads at once.
 
-    `seeds` and `hash_mask` are those of the offset map that will take the tables. Tables that are given back are
-    filled again: fresh memory costs as much as filling it.
+    `seeds` and `hash_mask` are those of the offset map that takes the tables. Tables that are given back are reused:
+    fresh memory costs as much as filling it.
     """
 
     def __init__(self, first_dirty_offset: int, strategy: Strategy, seeds: np.ndarray, hash_mask: int) -> None:
@@ -108,16 +106,17 @@ class KeyReader:
         account: Account | None = None,
         opened: OpenedPayloads | None = None,
     ) -> Iterator[KeyTable]:
-        """The tables of a chunk's batches that are not `skipped` (bool), in order; a large part counts in `account`.
+        """Yields the tables of a chunk's batches that are not `skipped` (bool), in order.
 
-        `opened` as in `open_parts`. InvalidRecordError for a batch whose records cannot be read.
+        `account` and `opened` are as for `open_parts`. Raises InvalidRecordError for a batch whose records cannot be
+        read.
         """
         for part in open_parts(chunk, ~skipped, account, opened, in_windows=True):
             passed_over = skipped[part.first : part.last]
             if part.records is None:
                 yield from self._of_batches(chunk, part, passed_over)
                 continue
-            # skipped entries, all in front of the first mapped offset, come first
+            # skipped entries come first, all before the first mapped offset
             first = int(np.count_nonzero(passed_over))
             rows = part.records.rows
             yield from self.tables_of_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
@@ -145,7 +144,7 @@ class KeyReader:
         return self._filled(fill)
 
     def tables_of_rows(self, arena: np.ndarray, rows: np.ndarray) -> Iterator[KeyTable]:
-        """The tables of decoded records (layout.RECORD, spans in `arena`); their headers are not looked at."""
+        """Yields the tables of decoded records (layout.RECORD, spans in `arena`). Ignores their headers."""
 
         def fill(cursor: np.ndarray, columns: key_tables.Columns) -> int:
             return key_tables.gather_rows(arena, rows, cursor, self._settings, self._seeds, columns)
@@ -170,13 +169,13 @@ class KeyReader:
         return KeyTable.empty(self._versioned, max(key_bytes, _KEY_BYTES))
 
     def give_back(self, table: KeyTable) -> None:
-        """Takes a table whose keys are in the map."""
+        """Takes back a table whose keys are in the map."""
         if len(self._spare) < _SPARE_TABLES and len(table.keys) == _KEY_BYTES:
             self._spare.append(table)
 
 
 def _store(size: int) -> np.ndarray:
-    """Room for the bytes of keys; its pages take memory when they are written. ConfigError where it cannot be had."""
+    """Allocates the key store; its pages take memory only once written. Raises ConfigError if that is impossible."""
     try:
         return np.empty(size, dtype=np.uint8)
     except (MemoryError, ValueError) as error:
@@ -187,7 +186,7 @@ def _store(size: int) -> np.ndarray:
 
 
 class OffsetMap:
-    """One round's map over at most `most_records` records; `KeyReader` fills the tables that it takes."""
+    """One round's map over at most `most_records` records. `KeyReader` fills the tables that it takes."""
 
     def __init__(self, options: CleanerOptions, most_records: int = layout.INT64_MAX) -> None:
         self._most_slots = max(options.dedupe_buffer_bytes * 3 // 8 // offset_map.SLOT_BYTES, 8)
@@ -210,8 +209,6 @@ class OffsetMap:
         self._settings[offset_map.ENTRY_LIMIT] = self._limit
         self._allocate(min(_FIRST_SLOTS, self._most_slots))
 
-    # --- what a round reads --------------------------------------------------------------------------------
-
     @property
     def entries(self) -> int:
         """Keys in the map."""
@@ -219,7 +216,7 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether a record of this pass was left for another one."""
+        """True if a record of this pass was left for another pass."""
         return bool(self._state[offset_map.FULL])
 
     @property
@@ -229,30 +226,30 @@ class OffsetMap:
 
     @property
     def slot_count(self) -> int:
-        """Slots that the map has now."""
+        """The current number of slots."""
         return int(self._settings[offset_map.SLOTS])
 
     @property
     def key_overhead(self) -> int:
-        """Bytes in front of each key in the store."""
+        """Bytes before each key in the store."""
         return offset_map.VERSIONED_OVERHEAD if self._settings[offset_map.VERSION] else offset_map.OVERHEAD
 
-    # --- filling -------------------------------------------------------------------------------------------
+    # --- filling
 
     def begin_pass(self, ordinal: int) -> None:
-        """Forgets the keys and starts over at the record with this ordinal; what is settled stays so."""
+        """Forgets the keys and starts over at the record with this ordinal. Settled records stay settled."""
         self._first_pass = False
         self._state[:] = 0
         self.next_ordinal = self._first_ordinal = ordinal
         self.slots[:] = 0
 
     def release(self) -> None:
-        """Gives the memory of slots and keys back: from here on only the bits are asked."""
+        """Frees the slots and the key store. From then on only the bits are used."""
         self.slots, self.store = np.zeros(offset_map.SLOT_BYTES, dtype=np.uint8), np.zeros(1, dtype=np.uint8)
         self._settings[offset_map.SLOTS] = self._state[offset_map.STORE_USED] = 0
 
     def put(self, table: KeyTable) -> None:
-        """Puts the records of a table, which are the next ones."""
+        """Puts the next records, those of a table."""
         self._reserve(table.records)
         self._state[[offset_map.ROW, offset_map.KEY_POSITION]] = 0
         while True:
@@ -285,7 +282,7 @@ class OffsetMap:
             self._begin_tracking(self.next_ordinal + int(table.ordinals[row]))
 
     def _begin_tracking(self, ordinal: int) -> None:
-        """From here on `settled` tells which need no other pass: records in front of this one, which found no room."""
+        """Marks all records before this ordinal as settled, because this one found no room, and tracks the rest."""
         self._settled = np.zeros(len(self.survivors), dtype=np.uint8)
         self._settled[: ordinal // 8] = 0xFF
         self._settled[ordinal // 8] = (1 << ordinal % 8) - 1
@@ -300,10 +297,10 @@ class OffsetMap:
             more = np.zeros(len(self.survivors) - len(self._settled), dtype=np.uint8)
             self._settled = np.concatenate((self._settled, more))
 
-    # --- slots ---------------------------------------------------------------------------------------------
+    # --- slots
 
     def _allocate(self, count: int) -> None:
-        # not np.zeros: memory of np.empty may lie in huge pages, which random access needs
+        # np.empty, not np.zeros: it may get huge pages, which random access needs
         self.slots = np.empty(count * offset_map.SLOT_BYTES, dtype=np.uint8)
         self.slots[:] = 0
         self._settings[offset_map.SLOTS] = count
@@ -311,7 +308,7 @@ class OffsetMap:
         self._settings[offset_map.GROW_AT] = self._limit if largest else int(count * _LOAD_WHILE_GROWING)
 
     def _grow(self, records: int) -> None:
-        """Makes room for more keys; `records` of this pass have been put."""
+        """Allocates more slots, after `records` of this pass have been put."""
         slots, count = self.slots, self.slot_count
         wanted = max(count * _GROWTH, int(self._expected_keys(records) * _SLOTS_A_KEY))
         self._allocate(min(wanted, self._most_slots))
@@ -320,9 +317,9 @@ class OffsetMap:
         )
 
     def _expected_keys(self, records: int) -> float:
-        """How many keys there will be, by how rarely one has come twice so far (the birthday problem).
+        """Estimates the number of keys from how rarely one has come twice so far (the birthday problem).
 
-        Under keys of unequal weight it is too few, and the slots grow again.
+        For unevenly distributed keys the estimate is too low, and the slots grow again.
         """
         twice = records - self.entries
         return min(records * records / (2 * max(twice, 1)), self._most_records)
@@ -333,7 +330,7 @@ class OffsetMap:
 
 @dataclass(frozen=True, slots=True)
 class DeadStretch:
-    """Whole batches [`position`, `end`) of a segment, in bytes of its file, with the records that they have."""
+    """Whole batches in the bytes [`position`, `end`) of a segment's file, with the number of their records."""
 
     position: int
     end: int
@@ -346,13 +343,13 @@ class DeadStretch:
 
 
 class IndexedChunks:
-    """The chunks that the index has met, for the copy to ask which of them are dead.
+    """The chunks that the index has met, so that the copy can find the dead ones: every record has a later version.
 
-    Their bits say that each of their records has a later one. A topic of few keys, as `__consumer_offsets` is, consists
-    of such stretches nearly everywhere, and its round reads the log once in place of twice. Kafka reads it twice.
+    A topic of few keys, such as `__consumer_offsets`, consists almost entirely of dead chunks, and its round reads the
+    log once instead of twice. Kafka reads it twice.
 
-    What decides on a batch besides its records keeps a chunk out: transactions and markers, messages of magic 0 and 1,
-    a batch that stays as a header (the last one of a producer, or of the round).
+    A chunk is left out if more than its records decides about a batch: transactions and markers, messages of magic 0
+    and 1, a batch that stays as a header (the last one of a producer or of the round).
     """
 
     def __init__(self, plan: RoundPlan) -> None:
@@ -361,7 +358,7 @@ class IndexedChunks:
         self._columns: dict[int, array[int]] = {}
 
     def by_records_alone(self, chunk: Chunk) -> bool:
-        """Whether nothing but its records says what stays of a chunk, all of which were indexed."""
+        """True if only its records decide what stays of a chunk, and all of them are indexed."""
         batches = chunk.batches
         first, last = int(batches["base_offset"][0]), int(batches["last_offset"][-1])
         if (batches["magic"] < 2).any() or attributes_met(batches) & DECIDED_ELSEWHERE:
@@ -372,15 +369,17 @@ class IndexedChunks:
         return bool(before == until)
 
     def note(self, base_offset: int, chunk: Chunk, batches: int, ordinal: int, records: int) -> None:
-        """Takes a chunk of the segment at `base_offset`, in log order, that is decided on by its records alone.
+        """Notes a chunk of the segment at `base_offset`, in log order, of which only its records decide what stays.
 
-        `ordinal` is that of its first record. Of the chunk only place and size are looked at.
+        `ordinal` is that of its first record. Uses only the chunk's position and size.
         """
         columns = self._columns.setdefault(base_offset, array("q"))
         columns.extend((chunk.position, chunk.size, batches, ordinal, records))
 
     def dead(self, base_offset: int, survivors: np.ndarray) -> Iterator[DeadStretch]:
-        """The stretches of the segment at `base_offset` without a bit in `survivors` (uint8), in order and apart."""
+        """Yields the stretches of the segment at `base_offset` without a bit in `survivors` (uint8), in order, merged
+        where they adjoin.
+        """
         found: DeadStretch | None = None
         columns = self._columns.get(base_offset, array("q"))
         for i in range(0, len(columns), 5):
