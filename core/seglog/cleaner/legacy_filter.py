@@ -1,8 +1,8 @@
-"""Messages of magic 0 and 1, filtered and turned into batches of magic 2 (Kafka: MemoryRecords.filterTo).
+"""Filters messages of magic 0 and 1 and turns them into batches of magic 2 (Kafka: MemoryRecords.filterTo).
 
-Each log entry, a plain message or a compressed wrapper, becomes a batch of its own: base and last offset are those of
-the first and last record kept, the codec and the kind of timestamp stay. Kafka fails when nothing is left of the
-last entry of the range, which must stay; here an empty batch of magic 2 keeps its offset (specification §15, gap 3).
+Each log entry, a plain message or a compressed wrapper, becomes its own batch. Its base and last offset are those of
+the first and last record kept; codec and timestamp type stay. The last entry of the range must stay. Kafka fails if
+none of its records is left; here an empty batch of magic 2 keeps its offset (specification §15, gap 3).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def filter_legacy(
     place: Place,
     counters: np.ndarray,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows (layout.BATCH) and bytes of what is left of `batches`. `ordinals` move on."""
+    """Returns the rows (layout.BATCH) and bytes of the remaining batches. Advances `ordinals`."""
     keep = np.empty(len(records.rows), dtype=np.uint8)
     kinds = flags & (filter_slots.DIRTY | filter_slots.EXPIRED)
     borders = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), len(batches)]
@@ -111,7 +111,7 @@ def _rebuilt(
 
 
 def _stamped(payload: np.ndarray, table: np.ndarray, horizon_ms: int) -> np.ndarray:
-    """The records relative to a delete horizon, because a tombstone is among them; their row in `table` follows."""
+    """Returns the payload rewritten relative to a delete horizon, for its tombstones. Updates its row in `table`."""
     source = table.copy()
     count = int(source["count"][0])
     table["base_timestamp"] = horizon_ms

@@ -1,13 +1,13 @@
-"""Which log to clean next, and what became of those that were (Kafka: LogCleanerManager, LogToClean).
+"""Chooses the log to clean next, and keeps the outcome of each round (Kafka: LogCleanerManager, LogToClean).
 
-1. Of every log that is neither being cleaned nor uncleanable, work out the dirty section's share (`log_to_clean`).
-2. A log qualifies when that share is above `min.cleanable.dirty.ratio`, or when a dirty record is older than
-   `max.compaction.lag.ms`; the one with the largest share is the filthiest. Asked anew each time.
-3. After the round, its end becomes the checkpoint. A log whose round failed is *uncleanable*, with the reason, until
-   one of its files changes (Kafka: until the broker is started again).
+1. For every log that is neither being cleaned nor uncleanable, compute the dirty ratio (`log_to_clean`).
+2. A log is eligible if its ratio exceeds `min.cleanable.dirty.ratio`, or if a dirty record is older than
+   `max.compaction.lag.ms`. The log with the largest ratio is the filthiest. This is computed anew each time.
+3. After a round, its end becomes the checkpoint. A log whose round failed is *uncleanable*, with the reason, until one
+   of its files changes (in Kafka, until the broker restarts).
 
-Checkpoints outside the log are set back to the log start. Damaged ones are refused before anything is opened
-(`log.checkpoints.check_checkpoints`): cleaning would have to overwrite what they say of other partitions.
+Checkpoints outside the log are reset to the log start. Damaged checkpoint files are refused before anything is opened
+(`log.checkpoints.check_checkpoints`), because cleaning would overwrite their entries for other partitions.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """How dirty a log is. Offsets as in a round; sizes in bytes of `.log` files.
+    """How dirty a log is. Offsets are as in a round; sizes are bytes of `.log` files.
 
-    A segment that is clean in part counts in `clean_bytes` and in `cleanable_bytes`, as in Kafka. `delay_ms` is by how
-    much max.compaction.lag.ms is exceeded, 0 if it is not. `limit_reason` says why the dirty section ends there.
-    `closed_bytes` lie before the active segment, whose base is `active_base_offset`.
+    A partly clean segment counts in both `clean_bytes` and `cleanable_bytes`, as in Kafka. `delay_ms` is the excess
+    over max.compaction.lag.ms, or 0. `limit_reason` says why the dirty section ends where it does. `closed_bytes` is
+    the size of the segments before the active one, whose base is `active_base_offset`.
     """
 
     topic_partition: TopicPartition
@@ -57,18 +57,18 @@ class LogToClean:
 
     @property
     def cleanable_ratio(self) -> float:
-        """Share of what is to be cleaned; 0 of an empty log (Kafka does not ask)."""
+        """The dirty fraction of the bytes to clean; 0 for an empty log, which Kafka never asks about."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
     def eligible(self) -> bool:
-        """Whether a broker's cleaner would take it."""
+        """True if a broker's cleaner would take the log."""
         overdue = self.delay_ms > 0 and self.cleanable_bytes > 0
         return overdue or self.cleanable_ratio > self.min_cleanable_ratio
 
     @property
     def why(self) -> str:
-        """Why it is, or is not, taken; one clause."""
+        """The reason why the log is taken or not, in one clause."""
         ratio = f"{100 * self.cleanable_ratio:.1f}% of its bytes are dirty"
         if not self.closed_bytes:
             return "it holds nothing outside the active segment"
@@ -85,7 +85,7 @@ class LogToClean:
 
 @dataclass(frozen=True, slots=True)
 class Uncleanable:
-    """A partition whose round failed. `fingerprint` is that of its files then; None asks for another try each time."""
+    """A partition whose round failed. `fingerprint` is that of its files then; None means that it is always retried."""
 
     topic_partition: TopicPartition
     reason: str
@@ -94,9 +94,9 @@ class Uncleanable:
 
 
 def log_to_clean(log: Log, checkpoint: int | None, now_ms: int, *, rolled: bool = False) -> LogToClean:
-    """How dirty `log` is at `now_ms`; reads no more than indexes and the first batches of dirty segments.
+    """Computes how dirty `log` is at `now_ms`. Reads only indexes and the first batches of dirty segments.
 
-    With `rolled`, as if the active segment had been rolled.
+    With `rolled`, counts the active segment as rolled.
     """
     segments, config = rolled_segments(log) if rolled else log.segments, log.config
     found = cleanable_offsets(log, segments, checkpoint, now_ms)
@@ -117,7 +117,7 @@ def log_to_clean(log: Log, checkpoint: int | None, now_ms: int, *, rolled: bool 
 
 
 def _delay_ms(segments: LogSegments, lag: int, first_dirty_offset: int, now_ms: int) -> int:
-    """By how much the oldest dirty record is older than max.compaction.lag.ms (by its segment's first batch)."""
+    """Returns by how much the oldest dirty record exceeds max.compaction.lag.ms, by its segment's first batch."""
     if lag >= LONG_MAX:
         return 0
     inactive = (s for s in segments.from_floor(first_dirty_offset) if s is not segments.active)
@@ -126,9 +126,9 @@ def _delay_ms(segments: LogSegments, lag: int, first_dirty_offset: int, now_ms: 
 
 
 def fingerprint_of(fs: FileSystem, directory: Path) -> Fingerprint:
-    """Names, sizes, times and inodes of the files that a round reads: equal as long as none was changed.
+    """Returns names, sizes, times and inodes of the files that a round reads; it changes if any of them changes.
 
-    Indexes and snapshots are left out: opening and closing a log may renew them.
+    Indexes and snapshots are left out, because opening and closing a log may rewrite them.
     """
     found = []
     for name in fs.list(directory):
@@ -141,9 +141,9 @@ def fingerprint_of(fs: FileSystem, directory: Path) -> Fingerprint:
 class CleanerManager:
     """Hands out the logs of one directory to cleaner threads, the filthiest first.
 
-    `logs` are the compacted ones, open; `checkpoints` gives first dirty offsets and is asked anew each time;
-    `write_checkpoint` makes one durable. `uncleanable` lives longer than the manager, so that reasons are kept.
-    With `rolled`, logs are judged as if their active segments had been rolled, which the round then does.
+    `logs` are the open compacted logs. `checkpoints` returns the first dirty offsets and is called anew each time;
+    `write_checkpoint` makes one durable. `uncleanable` outlives the manager, which keeps the reasons. With `rolled`,
+    logs are judged as if their active segments were rolled, which the round then does.
     """
 
     def __init__(
@@ -165,11 +165,11 @@ class CleanerManager:
 
     @property
     def topic_partitions(self) -> tuple[TopicPartition, ...]:
-        """The logs that are handed out."""
+        """The logs that the manager hands out."""
         return tuple(self._logs)
 
     def candidates(self) -> list[LogToClean]:
-        """Every log that nobody works on and that is not uncleanable, the filthiest first; eligible or not."""
+        """Returns every log that is neither in progress nor uncleanable, eligible or not, the filthiest first."""
         now_ms, checkpoints = self._clock.now_ms(), self._checkpoints()
         free = [
             log for key, log in self._logs.items() if key not in self._in_progress and not self._is_uncleanable(log)
@@ -178,10 +178,10 @@ class CleanerManager:
         return sorted(found, key=lambda log: (-log.cleanable_ratio, log.topic_partition))
 
     def take_filthiest(self) -> tuple[Log, LogToClean] | None:
-        """The filthiest eligible log, in progress from now on; None when there is none.
+        """Returns the filthiest eligible log, in progress from now on, or None.
 
-        A log is handed out once in a manager's life unless its round moved on: what cannot get cleaner is not tried in
-        a circle.
+        A log is handed out again only if its last round advanced the checkpoint, so a log that cannot get cleaner is
+        not tried forever.
         """
         with self._lock:
             for found in self.candidates():
@@ -194,7 +194,7 @@ class CleanerManager:
             return None
 
     def take(self, topic_partition: TopicPartition) -> Log | None:
-        """A log for retention, in progress from now on; None while it is being cleaned or is uncleanable."""
+        """Returns a log for retention, in progress from now on, or None if it is in progress or uncleanable."""
         with self._lock:
             log = self._logs[topic_partition]
             if topic_partition in self._in_progress or self._is_uncleanable(log):
@@ -203,7 +203,7 @@ class CleanerManager:
             return log
 
     def done(self, cleaned: LogToClean, end_offset: int) -> None:
-        """The round ended at `end_offset`, which becomes the checkpoint."""
+        """Ends a round at `end_offset`, which becomes the checkpoint."""
         with self._lock:
             key = cleaned.topic_partition
             self._write_checkpoint(key, end_offset)
@@ -212,14 +212,14 @@ class CleanerManager:
                 self._tried.add(key)
 
     def release(self, topic_partition: TopicPartition) -> None:
-        """The work on a log ended without a result (retention, or a stop)."""
+        """Ends the work on a log without a result (after retention, or a stop)."""
         with self._lock:
             self._in_progress.discard(topic_partition)
 
     def failed(self, topic_partition: TopicPartition, error: Exception) -> Uncleanable:
-        """The work failed: no more of it for this log until its files change.
+        """Ends failed work: the log is uncleanable until its files change.
 
-        For want of room (RefusedError) it is tried again by the next manager.
+        After a RefusedError (no room) the next manager tries again.
         """
         with self._lock:
             log = self._logs[topic_partition]

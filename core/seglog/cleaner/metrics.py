@@ -1,7 +1,8 @@
-"""The cleaner's gauges under the broker's names, as a text file for Prometheus (node_exporter's textfile collector).
+"""Writes the cleaner's gauges under the broker's names as a text file for Prometheus (node_exporter's textfile
+collector).
 
-Kafka's metrics of `kafka.log:type=LogCleaner` and `type=LogCleanerManager` become `kafka_log_logcleaner_…` as the usual
-JMX exporter rules name them: lower case, dashes as underscores. Written whole through a temporary file, so that a
+Kafka's metrics of `kafka.log:type=LogCleaner` and `type=LogCleanerManager` become `kafka_log_logcleaner_…`, as the
+usual JMX exporter rules name them: lower case, dashes as underscores. The file is replaced atomically, so that a
 collector never reads half of it.
 """
 
@@ -18,7 +19,7 @@ from seglog.storage.filesystem import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class CleanerGauges:
-    """One directory's state. Shares as fractions, times in milliseconds; `rounds` are those of the last pass."""
+    """The state of one log directory. Ratios are fractions, times milliseconds; `rounds` are those of the last pass."""
 
     directory: str
     rounds: tuple[Mapping[str, Any], ...]
@@ -42,7 +43,7 @@ _HELP = {
 
 
 def values_of(gauges: CleanerGauges) -> dict[str, float]:
-    """The value of each gauge, by its Prometheus name."""
+    """Returns the value of each gauge by its Prometheus name."""
     rounds = gauges.rounds
     read = sum(round_["bytes_read"] for round_ in rounds)
     written = sum(round_["bytes_written"] for round_ in rounds)
@@ -62,7 +63,7 @@ def values_of(gauges: CleanerGauges) -> dict[str, float]:
 
 
 def prometheus_text(all_gauges: Iterable[CleanerGauges]) -> str:
-    """The exposition text, one sample a directory for every gauge, and one for each uncleanable partition."""
+    """Returns the exposition text: a sample per gauge and directory, and one per uncleanable partition."""
     found = [(gauges, values_of(gauges)) for gauges in all_gauges]
     lines: list[str] = []
     for name, help_text in _HELP.items():
@@ -82,7 +83,7 @@ def prometheus_text(all_gauges: Iterable[CleanerGauges]) -> str:
 
 
 def write_prometheus(fs: FileSystem, path: Path, all_gauges: Iterable[CleanerGauges]) -> None:
-    """Replaces the text file at `path`. OSError when it cannot be written."""
+    """Replaces the text file at `path`. Raises OSError if it cannot be written."""
     write_atomically(fs, path, prometheus_text(all_gauges).encode("utf-8", "replace"))
 
 

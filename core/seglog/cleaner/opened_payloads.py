@@ -1,7 +1,7 @@
-"""Payloads that the index has laid open, kept for the copy, which else would decompress them a second time.
+"""Keeps payloads that the index has decompressed ("opened"), so that the copy need not decompress them again.
 
-They lie in what the offset map leaves of the dedupe buffer: as many as fit, from the beginning of the dirty section on.
-Where the map grows, the last ones go.
+They use the part of the dedupe buffer that the offset map leaves free: as many as fit, from the start of the dirty
+section on. When the map grows, the newest ones are dropped.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import numpy as np
 from seglog.scan.segment_scan import Chunk
 
 _SLAB_BYTES = 32 << 20
-_BYTES_A_BATCH = 40  # of `_Run`'s columns
+_BYTES_A_BATCH = 40  # in the columns of a `_Run`
 
 _first_position = attrgetter("first_position")
 
 
 @dataclass(slots=True, eq=False)
 class _Slab:
-    """Memory that is handed out from its beginning; what was not written takes none."""
+    """A block of memory, handed out from its start. Pages that were never written take no memory."""
 
     memory: np.ndarray
     used: int = 0
-    counted: int = 0  # bytes that it has in the limit
+    counted: int = 0  # bytes that count against the limit
     runs: list[tuple[Path, _Run]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Room for payloads: `arena` of a slab that is nobody else's until it comes back."""
+    """Room for payloads: an `arena` in a slab, which nobody else uses until it comes back."""
 
     arena: np.ndarray
     slab: _Slab
@@ -44,7 +44,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """Neighbouring batches: batch i has the payload `arena[bounds[i]:bounds[i + 1]]`, where `is_open[i]`."""
+    """Neighbouring batches. Batch i has the payload `arena[bounds[i]:bounds[i + 1]]` if `is_open[i]`."""
 
     first_position: int
     positions: np.ndarray
@@ -55,7 +55,7 @@ class _Run:
     bounds: np.ndarray
 
     def same(self, rows: np.ndarray, at: int) -> np.ndarray:
-        """Which of `rows` (layout.BATCH) are the batches from `at` on, and have their payload here (bool)."""
+        """Returns True (bool) for each of `rows` (layout.BATCH) that is the batch from `at` on and has its payload."""
         stop = at + len(rows)
         found = np.zeros(len(rows), dtype=bool)
         if stop <= len(self.positions):
@@ -68,8 +68,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Batches [`first`, `last`) of a chunk; where `arena` is there, batch i has `arena[bounds[i]:bounds[i + 1]]`,
-    counted from `first`."""
+    """Batches [`first`, `last`) of a chunk; with an `arena`, batch `first + i` has `arena[bounds[i]:bounds[i + 1]]`."""
 
     first: int
     last: int
@@ -78,20 +77,20 @@ class Stretch:
 
 
 class OpenedPayloads:
-    """Payloads of at most `limit` bytes, by the batches' places; for several threads at once."""
+    """Payloads of at most `limit` bytes in total, found by batch position. Safe for several threads."""
 
     def __init__(self, limit: int) -> None:
         self._lock = threading.Lock()
         self._limit, self._counted = limit, 0
         self._slabs: list[_Slab] = []
-        self._spare: list[_Slab] = []  # with room for more, and nobody at work in them
+        self._spare: list[_Slab] = []  # have room for more and are not in use
         self._runs: dict[Path, list[_Run]] = {}
         self._ended = False
 
-    # --- keeping -------------------------------------------------------------------------------------------
+    # --- keeping
 
     def space(self, size: int) -> Space | None:
-        """Room for `size` bytes, to be given back by `keep`; None where there is none."""
+        """Returns room for `size` bytes, to be given back to `keep`, or None if there is none."""
         with self._lock:
             if self._ended or self._counted + size > self._limit:
                 return None
@@ -106,15 +105,15 @@ class OpenedPayloads:
             return Space(slab.memory[slab.used : slab.used + size], slab)
 
     def keep(self, space: Space, path: Path, rows: np.ndarray, is_open: np.ndarray, bounds: np.ndarray) -> None:
-        """Keeps the payloads of `rows` (layout.BATCH of the file `path`) that `is_open` says lie in the space.
+        """Keeps the payloads of those `rows` (layout.BATCH of the file `path`) for which `is_open` is True.
 
-        Batch i has `space.arena[bounds[i]:bounds[i + 1]]`. What the space has left goes back.
+        Batch i has `space.arena[bounds[i]:bounds[i + 1]]`. The rest of the space becomes free again.
         """
         used = int(bounds[-1])
         slab = space.slab
         with self._lock:
             if slab not in self._slabs:
-                return  # it had to go meanwhile
+                return  # dropped in the meantime
             more = used + len(rows) * _BYTES_A_BATCH - len(space.arena)
             slab.counted += more
             self._counted += more
@@ -134,18 +133,18 @@ class OpenedPayloads:
                 slab.runs.append((path, run))
 
     def shrink(self, limit: int) -> None:
-        """Lets the payloads go that came last, until what is left is within `limit`, which counts from now on."""
+        """Sets a new limit and drops the newest payloads until the rest is within it."""
         with self._lock:
             self._limit = limit
             self._let_go(limit)
 
     def end(self) -> None:
-        """From here on nothing more is kept."""
+        """Stops keeping more payloads."""
         with self._lock:
             self._ended = True
 
     def give_way(self) -> None:
-        """Lets all go, for good: a batch that is worked on by itself takes as much memory as all others."""
+        """Drops everything for good: a batch that is processed alone takes as much memory as all payloads here."""
         with self._lock:
             self._ended = True
             self._let_go(0)
@@ -159,10 +158,10 @@ class OpenedPayloads:
             for path, run in slab.runs:
                 self._runs[path].remove(run)
 
-    # --- finding -------------------------------------------------------------------------------------------
+    # --- finding
 
     def stretches(self, chunk: Chunk, first: int, last: int) -> Iterator[Stretch]:
-        """Batches [`first`, `last`) of a chunk in order: those whose payloads are kept, and the others."""
+        """Yields batches [`first`, `last`) of a chunk in order, as stretches with and without kept payloads."""
         positions = chunk.batches["position"][first:last]
         begin = first
         for run in self._overlapping(chunk.path, int(positions[0]), int(positions[-1])):
@@ -183,7 +182,7 @@ class OpenedPayloads:
             yield Stretch(begin, last)
 
     def _overlapping(self, path: Path, first: int, last: int) -> list[_Run]:
-        """The runs with batches between two positions."""
+        """Returns the runs with batches between two positions."""
         with self._lock:
             runs = self._runs.get(path, [])
             low = max(bisect_right(runs, first, key=_first_position) - 1, 0)

@@ -1,9 +1,9 @@
-"""The copy's half of a round: what stays of each batch (Kafka: Cleaner.cleanInto, CleanedTransactionMetadata).
+"""Filters the batches of a round and rebuilds those that lose records (Kafka: Cleaner.cleanInto).
 
-1. In log order, one chunk after the other: transactions and producers decide which batches may go, and which stay as
-   empty ones (`RecordFilter.tasks`). Each chunk learns the ordinals at which it begins.
-2. In any order, under threads: records are chosen and batches rebuilt (`filter_chunk`); compressed ones are compressed
-   again with their codec's default level; messages of magic 0 and 1 become batches of magic 2.
+1. In log order, one chunk after the other, transactions and producers decide which batches may go and which stay as
+   empty ones (`RecordFilter.tasks`). Each chunk gets the ordinals at which it begins.
+2. In any order, on several threads, records are chosen and batches rebuilt (`filter_chunk`). Compressed batches are
+   compressed again at their codec's default level. Messages of magic 0 and 1 become batches of magic 2.
 """
 
 from __future__ import annotations
@@ -60,20 +60,23 @@ FilteredPiece = tuple[np.ndarray, np.ndarray]  # rows (layout.BATCH, positions w
 
 @dataclass(slots=True)
 class FilteredChunk:
-    """What is left of a chunk, in order, and the counts of `kernels.filtering`. Dead bytes are `bytes_unread`, too."""
+    """The remaining pieces of a chunk, in order, and the counts of `kernels.filtering`.
+
+    A dead stretch counts in `bytes_read` and in `bytes_unread`.
+    """
 
     bytes_read: int
     pieces: list[FilteredPiece] = field(default_factory=list)
     counters: np.ndarray = field(default_factory=lambda: np.zeros(filter_slots.COUNTER_SLOTS, dtype=np.int64))
-    held_bytes: int = 0  # in the account that it was made with
-    memory: list[np.ndarray] = field(default_factory=list)  # in which the pieces lie
+    held_bytes: int = 0  # in the account of its task
+    memory: list[np.ndarray] = field(default_factory=list)  # holds the pieces
     aborted: list[AbortedTransaction] = field(default_factory=list)
     bytes_unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
-    """A chunk with its batches' flags and the ordinals at which it begins."""
+    """A chunk with the flags of its batches and the ordinals at which it begins."""
 
     chunk: Chunk
     flags: np.ndarray
@@ -83,7 +86,7 @@ class ChunkTask:
 
 @dataclass(frozen=True, slots=True)
 class _ChosenPiece:
-    """Rows of what is left, their batches in the part, what was done with them, and their bytes: `out[:used]`."""
+    """Remaining batches: their rows, their source batches in the part, the actions taken, and bytes `out[:used]`."""
 
     targets: np.ndarray
     sources: np.ndarray
@@ -94,8 +97,10 @@ class _ChosenPiece:
 
 @dataclass(slots=True)
 class _Chosen:
-    """What is left of a part. The bytes of compressed batches are payloads, still to be packed; so are those of a batch
-    that was rebuilt `in_place`. `taken` counts in the account until they are there.
+    """The remaining pieces of a part.
+
+    The bytes of batches that are `compressed`, or were rebuilt `in_place`, are payloads that still must be packed.
+    `taken` bytes count in the account until they are.
     """
 
     compressed: bool
@@ -105,14 +110,14 @@ class _Chosen:
 
 
 def held_by(task: ChunkTask | FilteredChunk) -> int:
-    """The bytes that a task holds, where they are many: `held` of `in_order`."""
+    """Returns the bytes of large data that a task holds: the `held` of `in_order`."""
     if isinstance(task, FilteredChunk):
         return sum(len(data) for _, data in task.pieces if is_large(data))
     return chunks.held_by(task.chunk)
 
 
 def _bytes_of(chunk: Chunk) -> np.ndarray:
-    """A batch that is left as it is, from its file. CorruptRecordError where that ends within it."""
+    """Reads an unchanged batch from its file. Raises CorruptRecordError if the file ends within it."""
     data = np.empty(chunk.size, dtype=np.uint8)
     if chunk.file.read_into(chunk.position, byte_view(data)) < len(data):
         raise CorruptRecordError(chunk.path, "the file was cut while it was read; nothing was changed", chunk.position)
@@ -120,13 +125,13 @@ def _bytes_of(chunk: Chunk) -> np.ndarray:
 
 
 def _is_plain_rebuilt(piece: _ChosenPiece) -> bool:
-    """Whether its first batch was rebuilt, and is not to be compressed."""
+    """True if the first batch of the piece was rebuilt and is uncompressed."""
     is_plain = not int(piece.targets[0]["attributes"]) & layout.CODEC_MASK
     return is_plain and bool(piece.actions[0] == rebuilding.REBUILT)
 
 
 def _sealed_in_place(piece: _ChosenPiece) -> FilteredPiece:
-    """The batch of a piece that was rebuilt in place: a header fits in front of its records."""
+    """Completes the batch of a piece that was rebuilt in place: its header fits before its records."""
     target = piece.targets[0]
     start, size = int(target["position"]) - _OVERHEAD, int(target["size"]) + _OVERHEAD
     target["size"] = size
@@ -136,7 +141,11 @@ def _sealed_in_place(piece: _ChosenPiece) -> FilteredPiece:
 
 
 class RecordFilter:
-    """Filters the groups of a round, in order. `tracker` is for one that begins in the middle, or has `remains`."""
+    """Filters the groups of a round, in order. `tracker` is for a filter that starts at a later group, or expires
+    markers.
+
+    Without `recompress`, rebuilt batches stay uncompressed.
+    """
 
     def __init__(
         self,
@@ -153,14 +162,14 @@ class RecordFilter:
         self._spare: deque[np.ndarray] = deque()
         self.ordinals = np.zeros(2, dtype=np.int64)
 
-    # --- in log order --------------------------------------------------------------------------------------
+    # --- in log order
 
     def tasks(
         self, group: tuple[LogSegment, ...], account: Account | None = None
     ) -> Iterator[ChunkTask | FilteredChunk]:
-        """The chunks of a group, decided on; a large one counts in `account` until the next step.
+        """Yields the chunks of a group with their decisions; a large one counts in `account` until the next step.
 
-        Of a stretch that is dead comes what there is to count, and nothing is read.
+        A dead stretch is not read: it yields only its counts.
         """
         for i, segment in enumerate(group):
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
@@ -196,7 +205,7 @@ class RecordFilter:
         flags = self._flags(chunk, modified_ms)
         aborted = self._tracker.take_kept_aborted()
         if (batches["magic"] < 2).any():
-            # how many records a wrapper has, only decoding tells, and the next chunk begins after them
+            # only decoding tells the number of records in a wrapper, which the next chunk's ordinals need
             return self.filter_chunk(ChunkTask(chunk, flags, self.ordinals, aborted), account or unlimited())
         counted = (batches["attributes"] & layout.CONTROL_MASK == 0) & (flags & KEEP_ALL == 0)
         counts = np.where(counted, np.maximum(batches["count"], 0), 0).astype(np.int64)
@@ -205,7 +214,7 @@ class RecordFilter:
         return ChunkTask(chunk, flags, ordinals, aborted)
 
     def _flags(self, chunk: Chunk, modified_ms: int) -> np.ndarray:
-        """Flags (uint8) of each batch: the table of specification §12.6."""
+        """Returns the flags (uint8) of each batch: the table of specification §12.6."""
         batches, round_ = chunk.batches, self._round
         dirty = batches["last_offset"] >= round_.plan.first_mapped_offset
         flags = dirty.astype(np.uint8)
@@ -220,7 +229,7 @@ class RecordFilter:
         return flags
 
     def _flag_special(self, chunk: Chunk, modified_ms: int, dirty: np.ndarray, flags: np.ndarray) -> None:
-        """Adds what transactions, markers, tombstones' horizons and messages of magic 0 and 1 decide."""
+        """Adds flags for transactions, markers, delete horizons and messages of magic 0 and 1."""
         batches = chunk.batches
         modern = batches["magic"] >= 2
         control = modern & (batches["attributes"] & layout.CONTROL_MASK != 0)
@@ -235,7 +244,10 @@ class RecordFilter:
             flags[dirty & modern & ~control & np.isin(batches["base_offset"], self._unmapped)] |= KEEP_ALL
 
     def _past_horizon(self, batches: np.ndarray, modern: np.ndarray, modified_ms: int) -> np.ndarray:
-        """Which batches' tombstones and markers are past their delete horizon (KIP-534; legacy: by segment)."""
+        """Returns True (bool) per batch if its tombstones and marker are past their delete horizon (KIP-534).
+
+        For messages of magic 0 and 1, the segment's modification time decides.
+        """
         round_ = self._round
         stamped = modern & (batches["attributes"] & layout.DELETE_HORIZON_MASK != 0)
         past = stamped & (batches["base_timestamp"] <= round_.plan.now_ms)
@@ -248,11 +260,12 @@ class RecordFilter:
         answer: np.ndarray = past
         return answer
 
-    # --- under threads -------------------------------------------------------------------------------------
+    # --- on several threads
 
     def filter_chunk(self, task: ChunkTask | FilteredChunk, account: Account) -> FilteredChunk:
-        """What is left of a chunk; where that is much, it counts in `account`. InvalidRecordError or
-        CorruptRecordError for a batch that cannot be read.
+        """Filters a chunk. Large output counts in `account`.
+
+        Raises InvalidRecordError or CorruptRecordError for a batch that cannot be read.
         """
         if isinstance(task, FilteredChunk):
             return task
@@ -282,7 +295,7 @@ class RecordFilter:
                     )
             else:
                 chosen = self._filter_part(task, part, batches, flags, filtered, account)
-                del part  # a large payload is gone before what is left of it is compressed
+                del part  # frees a large payload before its remaining records are compressed
                 self._add(task.chunk, batches, chosen, filtered, account)
                 del chosen
 
@@ -296,10 +309,10 @@ class RecordFilter:
         account: Account,
     ) -> _Chosen:
         chunk = task.chunk
-        # one in memory of its own gets its header only where it is packed
+        # a batch in its own memory gets its header only when it is packed
         compressed = part.spacious or bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
         place = place_of(self._round, self._indexing, compressed, in_place=part.spacious)
-        # what a count claims is believed as far as the bytes could hold it
+        # a claimed count is trusted as far as the bytes could hold it
         most_records = max(int(np.minimum(batches["count"], (part.ends - part.starts) // LEAST_RECORD_SIZE).max()), 0)
         kept_bytes, first = (most_records + 1) * rebuilding.KEPT_ROW_BYTES, 0
         room = 0 if part.spacious else len(part.arena) + _SLACK_BYTES
@@ -344,12 +357,12 @@ class RecordFilter:
     def _add(
         self, chunk: Chunk, batches: np.ndarray, chosen: _Chosen, filtered: FilteredChunk, account: Account
     ) -> None:
-        """Adds what was chosen of a part to what is left of its chunk."""
+        """Adds the remaining pieces of a part to those of its chunk."""
         while chosen.pieces:
             piece = chosen.pieces.pop(0)
             if not chunk.complete and piece.actions[0] == rebuilding.VERBATIM:
                 targets = piece.targets
-                del piece  # the payload is gone before the batch is read
+                del piece  # frees the payload before the batch is read
                 filtered.pieces.append((targets, _bytes_of(chunk)))
             elif chosen.in_place and _is_plain_rebuilt(piece):
                 filtered.pieces.append(_sealed_in_place(piece))
@@ -365,12 +378,10 @@ class RecordFilter:
         else:
             filtered.held_bytes += chosen.taken
 
-    # --- memory --------------------------------------------------------------------------------------------
+    # --- memory
 
     def give_back(self, filtered: FilteredChunk) -> None:
-        """Takes the memory of a chunk whose pieces were written; it is filled again, as fresh memory costs as much as
-        filling it.
-        """
+        """Takes back the memory of a written chunk for reuse: fresh memory costs as much as filling it."""
         filtered.pieces.clear()
         while filtered.memory:
             self._keep(filtered.memory.pop())
@@ -380,7 +391,7 @@ class RecordFilter:
             self._spare.append(memory)
 
     def _memory(self, size: int) -> np.ndarray:
-        """At least `size` bytes."""
+        """Returns memory of at least `size` bytes."""
         with suppress(IndexError):  # none to spare
             memory = self._spare.pop()
             if len(memory) >= size:
@@ -388,7 +399,7 @@ class RecordFilter:
         return np.empty(size, dtype=np.uint8)
 
     def _packed(self, chunk: Chunk, batches: np.ndarray, piece: _ChosenPiece) -> FilteredPiece:
-        """Puts verbatim, empty and rebuilt batches together, compressing the rebuilt ones."""
+        """Joins verbatim, empty and rebuilt batches, and compresses the rebuilt ones."""
         targets, sources, actions, payloads = piece.targets, piece.sources, piece.actions, piece.out
         if not self._recompress:
             targets["attributes"][actions == rebuilding.REBUILT] &= 0xFF ^ layout.CODEC_MASK
@@ -409,7 +420,7 @@ class RecordFilter:
                 out,
                 used,
             )
-            if row < len(targets):  # a codec that no kernel has
+            if row < len(targets):  # a codec without a kernel
                 at, size = int(targets[row]["position"]), int(targets[row]["size"])
                 codec = int(targets[row]["attributes"]) & layout.CODEC_MASK
                 stop = used + _OVERHEAD
