@@ -289,7 +289,7 @@ class RoundCopy(Generic[OutputT]):
             with self._stats.phase("fsync"):
                 copied.append((output, output.finish(group[-1].modified_ms, flusher)))
                 _wait_for_few(copied)
-        check_complete(self._round, self._indexing, int(filter_.ordinals[0]))
+        check_complete(self._round, self._indexing, int(filter_.ordinals[filter_slots.DIRTY_ORDINAL]))
         return copied
 
     def _group_by_group(self, flusher: Executor) -> _Copied[OutputT]:
@@ -333,7 +333,7 @@ class RoundCopy(Generic[OutputT]):
             copy_group(round_, group, filter_, output, stats, None, account)
             with stats.phase("fsync"):
                 summaries = output.finish(group[-1].modified_ms, flusher)
-            return _CopiedGroup(output, summaries, int(filter_.ordinals[0]) - first[0], stats)
+            return _CopiedGroup(output, summaries, int(filter_.ordinals[filter_slots.DIRTY_ORDINAL]) - first[0], stats)
 
 
 @dataclass(frozen=True, slots=True)

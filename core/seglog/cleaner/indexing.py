@@ -307,7 +307,7 @@ def _mark_clean_section(round_: CleaningRound, indexing: OffsetIndexing) -> None
     ordinals = np.zeros(2, dtype=np.int64)
     settings = _filter_settings(round_, indexing)
     for segment in round_.segments_before_dirty:
-        _note_start(indexing.clean_starts, segment, int(ordinals[1]))
+        _note_start(indexing.clean_starts, segment, int(ordinals[filter_slots.CLEAN_ORDINAL]))
         for chunk in read_chunks(segment, 0, round_.plan.end_of(segment), round_.options, again=True):
             check_chunk(chunk)
             last_offset = int(chunk.batches[-1]["last_offset"])
@@ -324,7 +324,7 @@ def _mark_chunk(chunk: Chunk, indexing: OffsetIndexing, ordinals: np.ndarray, se
         assert bits is not None
         batches, records = part.batches(chunk), part.records
         count = len(records.rows) if records else int(rows_needed(batches, part.starts, part.ends))
-        missing = (int(ordinals[1]) + count) // 8 + 1 - len(bits)
+        missing = (int(ordinals[filter_slots.CLEAN_ORDINAL]) + count) // 8 + 1 - len(bits)
         if missing > 0:
             bits = np.concatenate((bits, np.zeros(max(missing, len(bits)), dtype=np.uint8)))
             indexing.superseded = bits

@@ -261,7 +261,11 @@ def encode_columns(
             out = np.empty(_room_needed(rows, first, options, len(out)), dtype=np.uint8)
             continue
         first = last
-        yield _finished(out[:size], table[:count], options, pool, sealed)
+        data, batches = out[:size], table[:count]
+        if options.codec != Compression.NONE:
+            yield _compressed(data, batches, options, pool)
+        else:
+            yield EncodedBatches(data if sealed else _with_checksums(data, batches), batches)
 
 
 def encode_all(records: Records, base_offset: int, options: BatchOptions, *, keep_offsets: bool = False) -> bytes:
@@ -285,16 +289,6 @@ def _refuse(status: int, row: int, rows: np.ndarray, batch: np.void) -> None:
     if status == kernels.OFFSET_INVALID:
         raise AppendError(f"record {bad}: offset {int(rows['offset'][bad])} does not follow the one before it")
     raise AppendError(f"record {bad}: its key, value or headers lie outside their buffer")
-
-
-def _finished(
-    data: np.ndarray, batches: np.ndarray, options: BatchOptions, pool: Executor | None, sealed: bool
-) -> EncodedBatches:
-    if sealed:
-        return EncodedBatches(data, batches)
-    if options.codec == Compression.NONE:
-        return EncodedBatches(_with_checksums(data, batches), batches)
-    return _compressed(data, batches, options, pool)
 
 
 def _with_checksums(data: np.ndarray, batches: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ NO_BROKER_EPOCH = -1
 
 _NATURAL_LINES = re.compile(r"\r\n|\r|\n")
 _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
-_SURROGATES = re.compile("[\\ud800-\\udfff]")  # what Python makes of names that are not UTF-8
+_UNFIT_FOR_A_LINE = re.compile("[ \t\n\x0b\f\r\\ud800-\\udfff]")  # surrogates stand for bytes that are not UTF-8
 _METADATA_SEPARATOR = re.compile(r":[ \t\n\x0b\f\r]+")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
 
@@ -105,8 +105,8 @@ def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     Leaves out topics that do not fit a line because they are empty, contain a blank or are not UTF-8: a broker would
     not read the rest of the file.
     """
-    offsets = {key: offset for key, offset in offsets.items() if _fits_a_line(key.topic)}
-    return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
+    fitting = (key for key in sorted(offsets) if key.topic and not _UNFIT_FOR_A_LINE.search(key.topic))
+    return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in fitting)
 
 
 def parse_leader_epochs(data: bytes, path: Path | str) -> tuple[EpochEntry, ...]:
@@ -125,10 +125,6 @@ def format_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
 def _checkpoint(lines: Iterable[str]) -> bytes:
     body = list(lines)
     return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(body), *body)).encode("utf-8")
-
-
-def _fits_a_line(topic: str) -> bool:
-    return bool(topic) and not _BLANKS.search(topic) and not _SURROGATES.search(topic)
 
 
 def _entries(data: bytes, path: Path | str, parse: Callable[[list[str]], T | None]) -> list[T]:

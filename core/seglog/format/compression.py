@@ -93,7 +93,9 @@ def decompress_into(
         if codec == Compression.GZIP:
             return _gzip_into(view, room)
     except cramjam.DecompressionError as error:
-        raise _translated(codec, error, len(room)) from error
+        if str(error) == _OUTPUT_FULL:
+            raise _too_large(len(room)) from error
+        raise DecompressionError(f"{Compression(codec).label}: {error}") from error
     except _DoesNotFitError:
         raise _too_large(len(room)) from None
     if codec != Compression.NONE:
@@ -149,12 +151,6 @@ def compressed_pieces(codec: int, data: ByteSource, *, magic: int = 2, level: in
 
 def _too_large(limit: int) -> DecompressionError:
     return DecompressionError(f"the decompressed data is larger than {limit} bytes", too_large=True)
-
-
-def _translated(codec: int, error: Exception, room: int) -> DecompressionError:
-    if str(error) == _OUTPUT_FULL:
-        return _too_large(room)
-    return DecompressionError(f"{Compression(codec).label}: {error}")
 
 
 # --- gzip -----------------------------------------------------------------------------------------------

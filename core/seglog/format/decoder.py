@@ -215,7 +215,8 @@ class _Run:
     def _arena(self, first: int) -> tuple[np.ndarray, np.ndarray]:
         """Expands batches from `first` on, until the arena is full or one does not fit: (arena, payload ends)."""
         last = len(self.batches)
-        arena = self._empty(self._expected_bytes(first, last))
+        compressed = int((self.ends[first:last] - self.starts[first:last]).sum())
+        arena = self._empty(min(max(4096, 4 * compressed), self.arena_bytes))
         bounds = np.zeros(last, dtype=np.int64)  # where each batch's payload ends in the arena
         until, end = first, 0
         while until < last and (until == first or end < self.arena_bytes):
@@ -254,10 +255,6 @@ class _Run:
             self.arena_bytes,
             bounds,
         )
-
-    def _expected_bytes(self, first: int, last: int) -> int:
-        compressed = int((self.ends[first:last] - self.starts[first:last]).sum())
-        return min(max(4096, 4 * compressed), self.arena_bytes)
 
     def _expand(self, i: int, arena: np.ndarray, position: int) -> tuple[bool, np.ndarray, int]:
         """Expands the payload of batch `i` at `position` of the arena and sets its status.

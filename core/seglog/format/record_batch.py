@@ -130,11 +130,6 @@ class RecordBatchHeader:
         return bool(self.attributes & layout.CONTROL_MASK)
 
     @property
-    def delete_horizon_ms(self) -> int | None:
-        """The time from which the cleaner may drop the batch's tombstones and markers (KIP-534), or None if not set."""
-        return self.base_timestamp if self.attributes & layout.DELETE_HORIZON_MASK else None
-
-    @property
     def last_sequence(self) -> int:
         """The sequence of the last record, which wraps from 2147483647 to 0; -1 without a producer."""
         return last_sequence(self.base_sequence, self.last_offset_delta)

@@ -252,8 +252,10 @@ class Reader:
 
     def _value(self, kind: str | tuple[Field, ...], name: str, field: Field | None) -> Any:
         if isinstance(kind, tuple):
-            if field is not None and field.has_null_marker(self._version) and self._is_null(field):
-                return None
+            if field is not None and field.has_null_marker(self._version):
+                is_null = self.take(1)[0] > 0x7F if field.tag is None else self.signed_varint() <= 0
+                if is_null:
+                    return None
             return self.structure(kind)
         if kind == "uuid":
             return format_uuid(UUID(bytes=self.take(16)))
@@ -268,9 +270,6 @@ class Reader:
             return java_text(self._array(size))
         fixed = _FIXED[kind]
         return fixed.unpack(self.take(fixed.size))[0]
-
-    def _is_null(self, field: Field) -> bool:
-        return self.take(1)[0] > 0x7F if field.tag is None else self.signed_varint() <= 0
 
     def _length(self, prefix: struct.Struct) -> int:
         if self._flexible:

@@ -232,7 +232,7 @@ class _Gathering:
             np.zeros(sketch.BUCKETS, dtype=np.int64) for _ in range(4)
         )
         self.registers = np.zeros(sketch.REGISTERS, dtype=np.uint8)
-        self.votes = np.zeros((sketch.SLOTS, 3), dtype=np.int64)
+        self.votes = np.zeros((sketch.SLOTS, sketch.VOTE_COLUMNS), dtype=np.int64)
         self.keys = np.zeros(sketch.SLOTS * sketch.SLOT_KEY_BYTES, dtype=np.uint8)
         self.seeds = sketch.new_seeds()
         self.damaged = self.batches = self.control = self.transactional = 0
@@ -275,13 +275,14 @@ class _Gathering:
 
     def _add_votes(self, other: _Gathering) -> None:
         """Merges each slot's candidates: equal keys add their votes; otherwise the stronger keeps the difference."""
-        slots = np.flatnonzero(other.votes[:, 1] > 0)
+        slots = np.flatnonzero(other.votes[:, sketch.VOTE_COUNT] > 0)
         mine, its = self.votes[slots], other.votes[slots]
-        same = (mine[:, 1] > 0) & (mine[:, 0] == its[:, 0])
-        stronger = ~same & (its[:, 1] > mine[:, 1])
-        left = np.where(same, mine[:, 1] + its[:, 1], np.abs(mine[:, 1] - its[:, 1]))
+        my_count, its_count = mine[:, sketch.VOTE_COUNT], its[:, sketch.VOTE_COUNT]
+        same = (my_count > 0) & (mine[:, sketch.VOTE_HASH] == its[:, sketch.VOTE_HASH])
+        stronger = ~same & (its_count > my_count)
+        left = np.where(same, my_count + its_count, np.abs(my_count - its_count))
         self.votes[slots] = np.where(stronger[:, None], its, mine)
-        self.votes[slots, 1] = left
+        self.votes[slots, sketch.VOTE_COUNT] = left
         replaced, width = slots[stronger], sketch.SLOT_KEY_BYTES
         self.keys.reshape(-1, width)[replaced] = other.keys.reshape(-1, width)[replaced]
 
@@ -370,8 +371,8 @@ class _Gathering:
 
     def _frequent(self) -> tuple[FrequentKey, ...]:
         found = []
-        for slot in np.argsort(-self.votes[:, 1], kind="stable")[:_MOST_FREQUENT].tolist():
-            count, size = int(self.votes[slot, 1]), int(self.votes[slot, 2])
+        for slot in np.argsort(-self.votes[:, sketch.VOTE_COUNT], kind="stable")[:_MOST_FREQUENT].tolist():
+            count, size = int(self.votes[slot, sketch.VOTE_COUNT]), int(self.votes[slot, sketch.VOTE_KEY_SIZE])
             if count > 1:
                 start = slot * sketch.SLOT_KEY_BYTES
                 key = self.keys[start : start + min(size, sketch.SLOT_KEY_BYTES)].tobytes()

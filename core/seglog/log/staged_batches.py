@@ -181,8 +181,8 @@ def _moved(chunk: Chunk, by: int, leader_epoch: int) -> PlacedChunk:
     positions = tuple(position - chunk.position for position in chunk.batches["position"].tolist())
     epoch = np.frombuffer(leader_epoch.to_bytes(4, "big"), dtype=np.uint8)
     for at, base in zip(positions, chunk.batches["base_offset"].tolist(), strict=True):
-        data[at : at + 8] = np.frombuffer((base + by).to_bytes(8, "big"), dtype=np.uint8)
-        data[at + 12 : at + 16] = epoch
+        data[at : at + layout.LENGTH_OFFSET] = np.frombuffer((base + by).to_bytes(8, "big"), dtype=np.uint8)
+        data[at + layout.PARTITION_LEADER_EPOCH_OFFSET : at + layout.MAGIC_OFFSET] = epoch
     first, last = int(chunk.batches["base_offset"][0]), int(chunk.batches["last_offset"][-1])
     return PlacedChunk(data, positions, first + by, last + by + 1)
 

@@ -230,7 +230,7 @@ def _check_inner_checksums(records: Records, compressed: bool) -> None:
         return
     view = byte_view(records.arena)
     for position, size in zip(records.rows["position"].tolist(), records.rows["size"].tolist(), strict=True):
-        stored = int.from_bytes(view[position + 12 : position + 16], "big")
+        stored = int.from_bytes(view[position + layout.MESSAGE_CRC_OFFSET : position + layout.MAGIC_OFFSET], "big")
         if zlib.crc32(view[position + layout.MESSAGE_MAGIC_OFFSET : position + size]) != stored:
             raise CorruptRecordError(_WHERE, "the checksum of a message inside a wrapper is wrong")
 

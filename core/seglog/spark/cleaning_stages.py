@@ -248,7 +248,7 @@ def _rewritten(
     stats = CleanerStats(SystemClock())
     filter_ = RecordFilter(round_, indexing, stats, tracker=tracker)
     staged = _write_groups(fs, spec, round_, filter_, stats, index.number, attempt)
-    if int(filter_.ordinals[0]) != index.dirty_records:
+    if int(filter_.ordinals[filter_slots.DIRTY_ORDINAL]) != index.dirty_records:
         raise IncompleteError(
             f"{round_.groups[0][0].path}: the log changed while it was cleaned ({index.dirty_records} records were"
             f" indexed, {int(filter_.ordinals[0])} copied); nothing was changed"

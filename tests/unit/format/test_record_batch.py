@@ -30,7 +30,7 @@ def test_the_header_tells_kind_codec_and_last_offset_of_its_batch() -> None:
     header = RecordBatchHeader.read(BATCH)
     assert (header.last_offset, header.last_sequence, header.codec) == (1003, 1, 0)
     assert header.timestamp_type == TimestampType.LOG_APPEND_TIME
-    assert (header.is_transactional, header.is_control, header.delete_horizon_ms) == (True, False, None)
+    assert (header.is_transactional, header.is_control) == (True, False)
 
 
 def test_a_row_of_the_batch_table_gives_the_same_header() -> None:
