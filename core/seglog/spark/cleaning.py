@@ -262,7 +262,12 @@ class SparkTasks:
     watch: Watch | None = None
 
     def rewrite(self, specs: Sequence[RoundSpec]) -> list[list[TaskOutcome]]:
-        """Returns the outcomes of each round's tasks. Raises the first error of a task."""
+        """Returns the outcomes of each round's tasks.
+
+        Raises the first error of a task, and UnsupportedError for an impossible placement.
+        """
+        for spec in specs:
+            self.placement.check(spec.plan.options)
         found: dict[int, list[TaskOutcome]] = {}
         for i, outcomes in _rewritten(self.spark, specs, self.placement, self.watch):
             found[i] = []

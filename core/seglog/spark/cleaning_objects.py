@@ -146,13 +146,20 @@ def clean_into(
                     outcomes.append(found)
                 else:
                     work.append(found)
-    _require_one_of_each(work)
+    directories: dict[TopicPartition, Path] = {}
+    for one in work:
+        other = directories.setdefault(one.key, one.directory)
+        if other != one.directory:
+            raise RefusedError(f"{other} and {one.directory} are both {one.key}: clean them into separate prefixes")
     due = [one for one in work if one.spec.group_count]
     rewritten = dict(zip(map(id, due), tasks.rewrite([one.spec for one in due]), strict=True))
     for one in due:
         one.cleaned, one.result = _collected(one, rewritten[id(one)], clock)
     _copy(tasks, files, work)
-    _require_unchanged(work)
+    for one in work:
+        source_files = one.delivery.files()
+        for base, known in one.identities.items():
+            check_unchanged(source_files, one.directory / segment_file_name(base), known)
     if work:
         commit(files, to.output, None, [_described(files, one) for one in work], clock)
     for one in work:
@@ -262,14 +269,6 @@ def _is_changed(fs: FileSystem, overlay: OverlayFileSystem, path: Path) -> bool:
     return not is_front and (stored.size > _COMPARED_BYTES or overlay.read_bytes(path) != fs.read_bytes(path))
 
 
-def _require_one_of_each(work: Sequence[_Work]) -> None:
-    seen: dict[TopicPartition, Path] = {}
-    for one in work:
-        other = seen.setdefault(one.key, one.directory)
-        if other != one.directory:
-            raise RefusedError(f"{other} and {one.directory} are both {one.key}: clean them into separate prefixes")
-
-
 # --- the tasks' results ---------------------------------------------------------------------------------------
 
 
@@ -317,11 +316,3 @@ def _described(store: ObjectFiles, work: _Work) -> ManifestPartition:
     cleaned = work.plan.end_offset if work.plan.groups else work.checkpoint
     epochs, topic_id = epochs_in(work.overlay, work.directory), topic_id_in(work.overlay, work.directory)
     return ManifestPartition(work.key, topic_id, work.log_start_offset, cleaned, epochs, tuple(segments))
-
-
-def _require_unchanged(work: Sequence[_Work]) -> None:
-    """Raises RefusedError if a source has changed since the rounds were planned."""
-    for one in work:
-        fs = one.delivery.files()
-        for base, known in one.identities.items():
-            check_unchanged(fs, one.directory / segment_file_name(base), known)

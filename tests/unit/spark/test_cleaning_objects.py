@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner.round import CleanerOptions
-from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError
+from seglog.cleaner.round import CleanerOptions, Strategy
+from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.operations import clean as requested
 from seglog.operations.clean import Cleaned, Outcome, Skipped
@@ -21,7 +21,8 @@ from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import resolve_paths
 from seglog.spark import cleaning_objects
-from seglog.spark.cleaning_objects import Destination, clean_into
+from seglog.spark.cleaning import Placement, SparkTasks
+from seglog.spark.cleaning_objects import Destination, Tasks, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
 from seglog.spark.files import files_of
@@ -83,7 +84,7 @@ def _sent(value: Any) -> Any:
 
 
 def cleaned_into(
-    tasks: Inline, sources: Sequence[Path], output: Path, topics: Topics = TOPICS, **options: object
+    tasks: Tasks, sources: Sequence[Path], output: Path, topics: Topics = TOPICS, **options: object
 ) -> list[Outcome]:
     to = Destination(sources, output, StoreSettings())
     return clean_into(tasks, to, lambda _: topics, CLOCK, CleanerOptions(**options))  # type: ignore[arg-type]
@@ -264,6 +265,14 @@ def test_a_group_that_no_task_has_brought_commits_nothing(source: Path, tmp_path
 
     with pytest.raises(IncompleteError, match="groups of segments were not cleaned; nothing was committed"):
         cleaned_into(Forgetful(tmp_path, 2), [source / "a-0"], tmp_path / "out")
+    assert nothing_was_committed(tmp_path / "out")
+
+
+@pytest.mark.parametrize("options", [{"strategy": Strategy.parse("timestamp")}, {"expire": True}], ids=str)
+def test_a_round_that_one_task_must_do_is_not_split(source: Path, tmp_path: Path, options: dict[str, object]) -> None:
+    no_spark: Any = None
+    with pytest.raises(UnsupportedError, match="run in one task each"):
+        cleaned_into(SparkTasks(no_spark, Placement("shuffle")), [source / "a-0"], tmp_path / "out", **options)
     assert nothing_was_committed(tmp_path / "out")
 
 
