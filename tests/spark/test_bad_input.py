@@ -1,4 +1,4 @@
-"""What is wrong is said in one sentence, with the place: by streams, by the sink, and by the commands."""
+"""Streams, the sink and the commands report an error in one sentence, with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleaning on Spark: whatever the plan, the files of `seglog clean`; failed tasks and damage harm nothing."""
+"""Cleaning on Spark gives the files of `seglog clean` by every plan; failed tasks and damage do no harm."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tree(path: Path) -> dict[str, bytes]:
 def cleaned_alike(
     spark: SparkSession, source: Path, names: list[str], tmp_path: Path, placement: Placement, **options: object
 ) -> None:
-    """Cleans two copies, one on Spark, and compares everything that lies there afterwards."""
+    """Cleans two copies, one on Spark, and compares all files afterwards."""
     single, spread = tmp_path / "single", tmp_path / "spread"
     shutil.copytree(source, single)
     shutil.copytree(source, spread)
@@ -62,7 +62,7 @@ def cleaned_alike(
 
 
 def told(outcome: requested.Outcome) -> tuple[object, ...]:
-    """What an outcome says of a partition."""
+    """Returns the facts of an outcome."""
     if isinstance(outcome, requested.Cleaned):
         result = outcome.result
         return (

@@ -1,4 +1,4 @@
-"""A cluster whose workers share nothing with the driver: logs in an object store give what the files gave."""
+"""A cluster whose workers share nothing with the driver: logs in an object store give the same results as files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FS = LocalFileSystem()
 
 
 def of_files(logs: Path) -> dict[str, Any]:
-    """What `spark_cluster.results` gives, by the functions of one machine."""
+    """Returns the results of `spark_cluster.results`, by the functions of one machine."""
     targets = resolve_paths(FS, [logs])
     verified = Verification(FS, targets, VerifyOptions(level=Level.SEMANTIC, jobs=1), SystemClock())
     findings = sorted(map(repr, verified))
@@ -69,7 +69,7 @@ def rows_of(logs: Path, **given: str) -> list[tuple[Any, ...]]:
 
 
 def records_in(partition: Path) -> list[tuple[Any, ...]]:
-    """Every record of a partition. Bytes of two rounds differ: tombstones carry the time of the round."""
+    """Returns every record of a partition. Bytes of two rounds differ, as tombstones carry the time of the round."""
     with seglog.open_log(partition) as log:
         return [(one.offset, one.timestamp, one.key, one.value) for one in log.records()]
 

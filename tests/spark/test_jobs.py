@@ -1,4 +1,4 @@
-"""Jobs over many logs give what their one-machine sisters give; so do the commands."""
+"""Jobs over many logs, and their commands, give the results of the one-machine functions."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def committed(server: ObjectServer) -> CommittedLogs | None:
 
 
 def fetched(server: ObjectServer, name: str, home: Path) -> Path:
-    """A partition directory of what was committed; the verifier has no finding about it."""
+    """Fetches a committed partition, and checks that the verifier has no findings."""
     store, target = files_of(StoreSettings.of(server.environment)), home / "fetched" / name
     fs, (seen,) = see_tiers(store, [parse_location(f"{URL}/{name}")])
     fetch(fs, seen, FS, target)
@@ -62,7 +62,7 @@ def fetched(server: ObjectServer, name: str, home: Path) -> Path:
 
 
 def orders(spark: SparkSession, count: int) -> DataFrame:
-    """Rows of two partitions, in as many tasks as Spark likes."""
+    """Returns rows of two partitions, in as many tasks as Spark chooses."""
     return spark.sql(
         f"""select cast(concat('key-', id % 7) as binary) key, cast(concat('value-', id) as binary) value,
             'orders' topic, cast(id % 2 as int) partition from range(0, {count}, 1, 3)"""

@@ -1,6 +1,6 @@
-"""The reason why our reader does not override `pushFilters`: Spark 4.3 caches the pushed reader.
+"""Why the reader does not override `pushFilters`: Spark 4.3 caches the pushed reader.
 
-When a later Spark mends this, the watch fails and tells us; then offset, timestamp, topic and partition can be pushed.
+Once a later Spark fixes this, this test fails; then offset, timestamp, topic and partition can be pushed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`spark.read.format("seglog")`: columns, options, projections, snapshots and errors as a user meets them."""
+"""`spark.read.format("seglog")`: columns, options, projections, snapshots and errors, as a user sees them."""
 
 from __future__ import annotations
 

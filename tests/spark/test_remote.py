@@ -1,4 +1,4 @@
-"""Logs in an object store, with credentials that only options carry: the rows and findings of the same files."""
+"""Logs in an object store, with credentials only in options, give the rows and findings of the same files."""
 
 from __future__ import annotations
 

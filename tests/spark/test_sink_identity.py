@@ -1,4 +1,4 @@
-"""The stream sink beside crashes, other writers, and checkpoints that are new, moved or set back."""
+"""The stream sink with crashes, other writers, and checkpoints that are new, moved or set back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pipe:
         query.trigger(availableNow=True).start(str(self.logs)).awaitTermination()
 
     def held(self) -> Counter[str]:
-        """The values in the logs, and how often each is there."""
+        """Returns how often each value is in the logs."""
         found: Counter[str] = Counter()
         with opened(self.logs, writable=False) as directory:
             for name in directory.topic_partitions:
@@ -67,7 +67,7 @@ def job(pipe: Pipe, count: int) -> Counter[str]:
 
 
 def appended(pipe: Pipe, count: int) -> Counter[str]:
-    """What `seglog append` does."""
+    """Appends as `seglog append` does."""
     with opened(pipe.logs) as directory:
         directory.log(TopicPartition("t", 1), create=True).append([Record(b"app %d" % n, b"k") for n in range(count)])
     return Counter(f"app {n}" for n in range(count))
@@ -137,7 +137,7 @@ def test_one_query_may_write_to_two_places_and_two_queries_to_one(pipe: Pipe) ->
 
 
 def forget_last_commit(checkpoint: Path) -> None:
-    """As after a crash between the append and Spark's own note of it: the batch comes again."""
+    """Restores the state after a crash between the append and Spark's own record of it: the batch comes again."""
     latest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     for path in (latest, latest.with_name(f".{latest.name}.crc")):
         path.unlink(missing_ok=True)

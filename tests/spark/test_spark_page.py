@@ -1,4 +1,4 @@
-"""The Python of core/SPARK.md runs as it stands there, but for its two directories."""
+"""The Python in core/SPARK.md runs as it is, except for its two directories."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Topic:
 
 
 class Follower:
-    """Runs the stream with AvailableNow from one checkpoint, and gives what each run delivered."""
+    """Runs the stream with AvailableNow from one checkpoint. Returns what each run delivered."""
 
     def __init__(self, spark, topic: Topic, home: Path) -> None:
         self.spark, self.topic, self.home = spark, topic, home

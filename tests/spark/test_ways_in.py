@@ -1,4 +1,4 @@
-"""Other ways in: discovery without registering, spark-submit with a zip and with the command, Connect; or none."""
+"""Other ways to run: discovery without registering, spark-submit with a zip and with the command, Connect."""
 
 from __future__ import annotations
 

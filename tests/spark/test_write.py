@@ -1,4 +1,4 @@
-"""Writing: what a table holds comes back out of the log, and nothing half-written is ever visible."""
+"""Writing: a table's rows come back out of the log, and half-written data is never visible."""
 
 from __future__ import annotations
 

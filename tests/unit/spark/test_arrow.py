@@ -1,4 +1,4 @@
-"""Splits as Arrow batches: the rows that Kafka lists, whatever the cuts, and damage by the options."""
+"""Splits become Arrow batches with the rows that Kafka lists, however they are cut; the options decide about damage."""
 
 from __future__ import annotations
 

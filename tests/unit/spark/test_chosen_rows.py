@@ -1,4 +1,4 @@
-"""A selection over rows of the records view, as `spark export` writes them."""
+"""A selection chooses rows of the view `records`, as `spark export` writes them."""
 
 from __future__ import annotations
 

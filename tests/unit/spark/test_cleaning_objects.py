@@ -1,4 +1,4 @@
-"""Cleaning into new objects, without Spark: what is committed is what `seglog clean` leaves, or nothing is."""
+"""Cleaning into new objects, without Spark: either the files of `seglog clean` are committed, or nothing is."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ TOPICS = Topics(cleanup_policy="compact", segment_bytes=2000)
 
 @dataclass
 class Inline:
-    """The tasks in this process; what goes in and out is pickled. Each is tried `attempts` times, and the last counts.
+    """Runs tasks in this process, with pickled inputs and outputs. Each is tried `attempts` times; the last one counts.
 
-    With `reducers` a round is split, as a giant one is. `meddle` is called before the copies begin.
+    With `reducers` a round is split like a giant one. `meddle` is called before the copies begin.
     """
 
     disk: Path
@@ -91,7 +91,7 @@ def cleaned_into(
 
 
 def cleaned_here(source: Path, work: Path, names: Sequence[str], **options: object) -> dict[str, dict[str, bytes]]:
-    """The files of partitions after `seglog clean` of a copy of their log directory."""
+    """Returns the files of partitions after `seglog clean` of a copy of their log directory."""
     shutil.copytree(source, work)
     targets = resolve_paths(FS, [work / name for name in names])
     found = list(requested.clean(FS, targets, lambda _: TOPICS, CLOCK, CleanerOptions(**options)))  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def cleaned_here(source: Path, work: Path, names: Sequence[str], **options: obje
 
 
 def kept(partition: Path) -> list[Path]:
-    """The files of a partition that a manifest knows: of snapshots those at the end of a segment."""
+    """Returns the files of a partition that a manifest names; of snapshots, only those at the end of a segment."""
     found = {path: parse_file_name(path.name) for path in partition.iterdir()}
     logs = sorted(one.offset for one in found.values() if one is not None and one.kind is FileKind.LOG)
     snapshots = {one.offset: path for path, one in found.items() if one and one.kind is FileKind.PRODUCER_SNAPSHOT}
@@ -277,7 +277,7 @@ def test_a_round_that_one_task_must_do_is_not_split(source: Path, tmp_path: Path
 
 
 def unclean(path: Path) -> Path:
-    """A log with transactions that its broker did not close; returns a transaction index with entries."""
+    """Makes a log with transactions that its broker did not close. Returns a transaction index with entries."""
     log = transactional(path)
     log.close()
     (path / "meta.properties").write_text("version=1\ncluster.id=test\nnode.id=1\n")

@@ -30,7 +30,7 @@ DAY_MS = 86_400_000
 
 
 def copy_of(log: Log, target: Path, **options: object) -> Log:
-    """A second log with the same files."""
+    """Returns a second log with the same files."""
     log.flush()
     shutil.copytree(log.directory, target / "t-0")
     return compacted_log(target, **options)
@@ -44,7 +44,7 @@ def spec_of(log: Log, at: int, checkpoint: int | None, **options: object) -> Rou
 def by_stages(
     spec: RoundSpec, reducers: int = 3, attempts: int = 1, space: MergeSpace | None = None
 ) -> list[TaskOutcome | SeglogError]:
-    """What Spark does, in one process. More attempts stand for tasks that were tried again."""
+    """Runs in one process what Spark would run. Several attempts stand for retried tasks."""
     space = space or MergeSpace(FS, spec.plan.directory.parent)
     to_reducers: list[list[bytes]] = [[] for _ in range(reducers)]
     for number in range(spec.group_count):
@@ -234,7 +234,7 @@ def test_a_group_without_an_outcome_is_never_swapped(tmp_path: Path) -> None:
 
 
 class StragglingFileSystem(LocalFileSystem):
-    """An attempt that was given up still writes while its directory is removed."""
+    """An abandoned attempt still writes while its directory is removed."""
 
     def __init__(self) -> None:
         self.written: list[Path] = []

@@ -1,4 +1,4 @@
-"""The source reads logs that a manifest has committed as it reads a partition directory; tasks find the objects."""
+"""The source reads committed logs like partition directories, and tasks find the objects."""
 
 from __future__ import annotations
 

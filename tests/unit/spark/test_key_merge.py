@@ -1,4 +1,4 @@
-"""The reducer's memory is bounded: what is more goes to files, and the answers are those of one table."""
+"""A reducer's memory is bounded: further keys go to files, and the answers equal those of one table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEED = np.arange(1, 5, dtype=np.int64)
 
 
 class RecordingFileSystem(LocalFileSystem):
-    """Notes the names of the files that it makes."""
+    """Records the names of the files that it makes."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -46,7 +46,7 @@ def levels(fs: RecordingFileSystem) -> set[str]:
 
 
 def cleaned_in_little_memory(log: Log, twin: Log, memory: int, home: Path, at: int, checkpoint: int | None) -> set[str]:
-    """Cleans both, the twin with reducers of so little memory, and compares; gives the levels that were spilled to."""
+    """Cleans both logs, the twin with little memory per reducer, and compares. Returns the levels of spilled files."""
     log.roll()
     twin.roll()
     clean(log, at=at, checkpoint=checkpoint)
@@ -106,7 +106,7 @@ def test_reducers_are_as_many_as_hold_the_keys(spec: RoundSpec) -> None:
 
 
 def blobs_of(kind: int, group: int, numbers: np.ndarray) -> Iterator[Blob]:
-    """Keys of 16 bytes, with their places as ordinals."""
+    """Yields keys of 16 bytes, with their places as ordinals."""
     keys = np.zeros((len(numbers), 2), dtype=np.int64)
     keys[:, 0] = numbers
     sizes = np.full(len(numbers), 16, dtype=np.int64)
@@ -135,7 +135,7 @@ def spec(tmp_path: Path) -> RoundSpec:
 
 
 def peak_and_answers(spec: RoundSpec, space: MergeSpace, count: int) -> tuple[int, dict[tuple[int, int], set[int]]]:
-    """The peak of memory (bytes), and the ordinals by (kind, group), of groups with the same keys in other orders."""
+    """Returns peak memory (bytes) and the ordinals by (kind, group), for groups with the same keys in other orders."""
     chance = np.random.default_rng(3)
     answers: dict[tuple[int, int], set[int]] = {}
     tracemalloc.start()
@@ -167,7 +167,7 @@ def test_the_memory_of_a_reducer_stays_bounded_whatever_comes(spec: RoundSpec, t
 
 
 class FullFileSystem(LocalFileSystem):
-    """Has no room for what is spilled."""
+    """Has no room for spilled keys."""
 
     def open(self, path: Path, mode: OpenMode) -> File:  # type: ignore[override]
         if path.suffix in (".entries", ".clean"):

@@ -1,4 +1,4 @@
-"""`latest` without Spark: its three steps, run one after the other, find what a plain dictionary finds."""
+"""`latest` without Spark: its three steps, run in order, find the same as a plain dictionary."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Between = Callable[[], None]
 def found_by(
     plan: LatestPlan, work: list[SplitShares], space: MergeSpace, between: Between = lambda: None
 ) -> list[tuple[object, ...]]:
-    """The rows of all splits, by way of the messages that Spark would carry. `between` is called between the reads."""
+    """Returns the rows of all splits, passing messages as Spark would. `between` is called between the reads."""
     to_reducers: dict[int, list[bytes]] = {}
     to_splits: dict[int, list[bytes]] = {one.split: [object_blob(one)] for one in work}
     for one in work:
@@ -151,7 +151,7 @@ def test_a_newest_record_that_is_gone_at_the_second_read_is_data_loss(
     compacted: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def overtake() -> None:
-        """A newer record of a key, after what was planned, lets the cleaner take away the one that was found."""
+        """Appends a newer record of a key, so that the cleaner removes the one that was found."""
         with opened(compacted) as directory:
             log = directory.log(TopicPartition("t", 0))
             log.append([Record(b"newer", b"k5", START_MS)])

@@ -1,4 +1,4 @@
-"""What a plan or a trigger costs the file system: it is bound by what is wanted, not by what lies beside it."""
+"""The file-system cost of a plan or a trigger depends on the wanted data, not on the data next to it."""
 
 from __future__ import annotations
 

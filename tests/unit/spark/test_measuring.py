@@ -35,7 +35,7 @@ PAYMENTS = KAFKA / "4.3.0" / "clean" / "payments-0"
 
 @pytest.fixture(autouse=True)
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
-    """The items of each run of tasks. They run in this process; what goes in and out is pickled. 3 KB are a stretch."""
+    """The items of each run of tasks, which run in this process with pickled inputs and outputs. A stretch has 3 KB."""
     kept: list[list[Any]] = []
 
     def run(
@@ -54,7 +54,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
 
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The logs that were read, in order."""
+    """The logs read, in order."""
     kept: list[Path] = []
     walk = statistics.LogWalk
 

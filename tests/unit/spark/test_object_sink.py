@@ -57,7 +57,7 @@ def options(server: ObjectServer, **given: str) -> WriteOptions:
 
 
 def rows(values: Sequence[str], partition: int = 0, first: int | None = None) -> pa.RecordBatch:
-    """Rows of the topic t, with offsets from `first` on."""
+    """Returns rows of the topic t, with offsets from `first` on."""
     columns: dict[str, pa.Array] = {
         "value": pa.array([value.encode() for value in values], pa.binary()),
         "topic": pa.array(["t"] * len(values), pa.string()),
@@ -86,7 +86,7 @@ def partition(chosen: WriteOptions, name: TopicPartition = T0) -> ManifestPartit
 
 
 def values(chosen: WriteOptions, home: Path, name: TopicPartition = T0) -> list[tuple[int | None, str]]:
-    """What a partition holds that `fetch` makes; the verifier has no finding about it."""
+    """Returns the records of the fetched partition, after checking that the verifier has no findings."""
     target = home / "fetched" / str(name)
     if target.parent.exists():
         shutil.rmtree(target.parent)
@@ -99,7 +99,7 @@ def values(chosen: WriteOptions, home: Path, name: TopicPartition = T0) -> list[
 
 
 def left_behind(chosen: WriteOptions) -> list[str]:
-    """What the manifest does not name."""
+    """Returns the objects that the manifest does not name."""
     logs = committed(chosen)
     assert logs is not None
     return [str(remark.path) for remark in orphans(files_of(chosen.store), logs)]
@@ -152,7 +152,7 @@ def test_segments_are_rolled_by_their_size_and_small_ones_are_joined(tmp_path: P
 
 
 def test_segments_are_not_rolled_by_the_time_of_their_records(tmp_path: Path) -> None:
-    """Or else a joined segment would be cut where its parts were, and all of them written again with each append."""
+    """Otherwise a joined segment would be cut where its parts were, and each append would rewrite all of them."""
     sink = ObjectSink(parse_write_options({"path": str(tmp_path / "prefix"), "topic": "t"}))
     for week in (1, 3):
         times = pa.array([week * 604_800_000_000], pa.timestamp("us", "UTC"))
@@ -203,7 +203,7 @@ def test_of_two_writers_one_gets_an_error_and_its_rows_are_not_there(server: Obj
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
 def test_other_clouds_are_written_as_amazons_is(scheme: str, server: ObjectServer, tmp_path: Path) -> None:
-    """New objects, the manifest where there is none of its number, and what was staged is removed."""
+    """Covers new objects, a manifest created only if its number is free, and the removal of staged objects."""
     given = {"path": URL.replace("s3", scheme), "SEGLOG_REMOTE_RETRIES": "0", **server.environments[scheme]}
     chosen = parse_write_options(given)
     sink = ObjectSink(chosen)
@@ -230,7 +230,7 @@ def test_other_clouds_are_written_as_amazons_is(scheme: str, server: ObjectServe
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
 def test_other_clouds_that_would_replace_an_object_are_found_out(scheme: str, server: ObjectServer) -> None:
-    """A store that passes over the condition would let two writers commit the same manifest."""
+    """A store that ignores the condition would let two writers commit the same manifest."""
     chosen = parse_write_options({"path": URL.replace("s3", scheme), **server.environments[scheme]})
     server.keeps_conditions = False
     with pytest.raises(UnsupportedError, match="bkt/logs"):
@@ -239,7 +239,7 @@ def test_other_clouds_that_would_replace_an_object_are_found_out(scheme: str, se
 
 
 def failing(method: str, nth: int) -> Fault:
-    """How a request fails: it is refused, or its answer is lost. Nobody here sends it again."""
+    """The ways a request fails: it is refused, or its answer is lost. It is not retried here."""
     return Fault(reset=True) if nth % 2 else Fault(500 if method in ("GET", "HEAD") else 403, "AccessDenied")
 
 

@@ -1,4 +1,4 @@
-"""Files that may not be read. Those that change or vanish: `test_replaced`."""
+"""Files without read permission. `test_replaced` covers those that change or vanish."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCHES, RECORDS = 4, 10
 
 
 class ForbiddingFileSystem(LocalFileSystem):
-    """Some files may not be opened, some directories not be listed (root may do either, whatever their modes)."""
+    """Forbids opening some files and listing some directories; root ignores file modes."""
 
     def __init__(self, forbidden: str) -> None:
         self.forbidden = forbidden

@@ -1,4 +1,4 @@
-"""Plans and tasks over an object store: splits and rows as of files, and no request that the plan has spared."""
+"""Plans and tasks over an object store: splits and rows equal those of files, with no needless request."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_plan_of_one_topic_lists_that_topic_alone(server: ObjectServer, given:
 
 
 class HurryingClock(ManualClock):
-    """Between any two looks at it more than a minute goes by."""
+    """More than a minute passes between any two readings."""
 
     def monotonic(self) -> float:
         self.advance(61_000)

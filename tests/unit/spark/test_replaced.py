@@ -1,6 +1,6 @@
-"""Segments that are cleaned, merged, split, cut or deleted between the plan of a query and its reading, or under it.
+"""Segments are cleaned, merged, split, cut or deleted between planning and reading a query, or during either.
 
-What still exists is read, once; only offsets that no segment holds any more are data loss.
+Records that still exist are read exactly once; only offsets that no segment holds any more are data loss.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def held(logs: Path) -> dict[int, bytes | None]:
-    """The records by offset, as any reader finds them."""
+    """Returns the records by offset, as any reader finds them."""
     with opened(logs, writable=False) as directory:
         return {int(record.offset or 0): record.value for record in directory.log(NAME).records()}
 
@@ -80,7 +80,7 @@ def planned(chosen: ReadOptions) -> list[SegmentPiece]:
 
 
 def read(pieces: list[SegmentPiece], chosen: ReadOptions) -> dict[int, bytes | None]:
-    """The records by offset; none may come twice."""
+    """Returns the records by offset, after checking that none came twice."""
     found: dict[int, bytes | None] = {}
     for piece in pieces:
         for offset, value in rows(walk_piece(FS, piece, chosen), chosen):
@@ -103,7 +103,7 @@ def rows(steps: Iterator[Batches | Damage], chosen: ReadOptions) -> Iterator[tup
 
 
 def clean(logs: Path) -> None:
-    """Merges the closed segments: the key space is small."""
+    """Merges the closed segments, as the key space is small."""
     with opened(logs) as directory:
         log = directory.log(NAME)
         before = len(log.segments)
@@ -121,7 +121,7 @@ def clean_twice(logs: Path) -> None:
 
 
 def clean_in_place(logs: Path) -> None:
-    """Cleans so that the new files get the inodes of the old ones, as file systems give them out again."""
+    """Cleans so that the new files reuse the old ones' inodes, as file systems may."""
     cleaned = logs.parent / "cleaned"
     shutil.copytree(logs, cleaned)
     clean(cleaned)
@@ -135,7 +135,7 @@ def clean_in_place(logs: Path) -> None:
 
 
 def merge(logs: Path) -> None:
-    """Puts segments together, every record kept, as a cleaner does where nothing is superseded."""
+    """Merges segments and keeps every record, as a cleaner does if nothing is superseded."""
     paths = sorted((logs / "t-0").glob("*.log"))[1:4]
     data = b"".join(path.read_bytes() for path in paths)
     swap = paths[0].with_suffix(".swap")
@@ -148,7 +148,7 @@ def merge(logs: Path) -> None:
 
 
 def split(logs: Path) -> None:
-    """Makes two segments of one, as a broker does whose offsets do not fit."""
+    """Splits a segment in two, as a broker does if offsets do not fit."""
     path = sorted((logs / "t-0").glob("*.log"))[2]
     with opened(logs, writable=False) as directory:
         batches = directory.log(NAME).read(2 * RECORDS, 1 << 20).batches
@@ -174,7 +174,7 @@ def roll_and_clean(logs: Path) -> None:
 
 
 def delete_records(logs: Path) -> None:
-    """Moves the log start within a segment: its records still are there."""
+    """Moves the log start within a segment, whose records still exist."""
     with opened(logs) as directory:
         directory.log(NAME).increment_log_start_offset(RECORDS // 2)
 
@@ -205,12 +205,12 @@ def recover(logs: Path) -> None:
 
 
 def remove_one(logs: Path) -> None:
-    """Somebody removes a segment in the middle."""
+    """Removes a segment in the middle."""
     sorted((logs / "t-0").glob("*.log"))[2].unlink()
 
 
 def cut_one(logs: Path) -> None:
-    """Somebody cuts a segment in the middle."""
+    """Cuts a segment in the middle."""
     with opened(logs, writable=False) as directory:
         at = int(directory.log(NAME).read(2 * RECORDS, 1 << 20).batches["position"][2])
     with sorted((logs / "t-0").glob("*.log"))[2].open("r+b") as file:
@@ -379,7 +379,7 @@ def test_a_partition_that_never_rests_is_given_up(logs: Path, monkeypatch: pytes
 
 
 def swap_slowly(logs: Path) -> Iterator[None]:
-    """A cleaner's swap, a step at a time: the old segments have lost their names before the new one has its own."""
+    """Swaps one step at a time: the old segments lose their names before the new one gets its own."""
     directory = logs / "t-0"
     paths = sorted(directory.glob("*.log"))[:3]
     target = paths[0]

@@ -1,4 +1,4 @@
-"""The session helper's configuration, what it says without Java, and what the discovery shim imports."""
+"""The session's configuration, its message without Java, and the imports of the discovery shim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of options in core/SPARK.md is that of the code, and so are the values that it calls usual."""
+"""The table of options in core/SPARK.md matches the code, including the default values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODE = re.compile(r"`([^`]*)`")
 
 
 def rows(side: str) -> list[tuple[str, str]]:
-    """(name, its values) of the options of the source (S), the stream (T) or the sink (W)."""
+    """Returns (name, its values) for the options of the source (S), the stream (T) or the sink (W)."""
     section = PAGE[PAGE.index("## Options") : PAGE.index("## Which route prunes")]
     return [(name, values) for name, sides, values in ROW.findall(section) if side in sides.split()]
 
@@ -31,7 +31,7 @@ def listed(side: str) -> list[str]:
 
 
 def usual_values(side: str) -> dict[str, str]:
-    """What the table says an option is where it is not given; `x (S), y (T)` gives each side its own."""
+    """Returns the table's default values; `x (S), y (T)` gives each side its own."""
     found: dict[str, str] = {}
     for name, values in rows(side):
         bare = CODE.sub(

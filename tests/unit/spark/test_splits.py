@@ -1,4 +1,4 @@
-"""Planning: which bytes become which split, and what is refused before anything is read."""
+"""Planning: the bytes of each split, and the queries that are refused before anything is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure parts of the stream: how a limit is shared, and how the followed log's end is found."""
+"""The pure parts of the stream: sharing a limit, and finding the followed log's end."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_offsets_that_were_cut_off_after_they_were_planned_are_data_loss(directo
 
 
 def test_what_a_write_has_not_finished_is_waited_for(directory, caplog):
-    """Nobody may read what may be taken back."""
+    """Records that may be taken back must not be read."""
     fs, name = LocalFileSystem(), KEYS[0]
     path, log = directory / f"{0:020}.log", followed(directory)
     path.write_bytes(batch(0) + batch(10))
@@ -174,7 +174,7 @@ def test_segments_that_are_merged_while_a_trigger_looks_are_looked_for_again(dir
     first, second, third = (directory / f"{base:020}.log" for base in (0, 10, 20))
 
     def merge() -> None:
-        """The last segment is full, and a cleaner puts it into the one before; a new one has begun."""
+        """A cleaner merges the full last segment into the one before it; a new one has begun."""
         third.write_bytes(batch(20))
         first.write_bytes(batch(0) + batch(10))
         second.unlink()
@@ -195,7 +195,7 @@ def test_segments_that_are_merged_while_a_trigger_looks_are_looked_for_again(dir
 
 
 class _RunThatBegins(LocalFileSystem):
-    """A run begins as soon as a partition was listed."""
+    """A run begins as soon as a partition is listed."""
 
     def list(self, directory: Path) -> list[str]:
         names = super().list(directory)

@@ -1,4 +1,4 @@
-"""What Spark raises for a failed task becomes the task's own error, where that is known, else one sentence."""
+"""Spark's error for a failed task becomes the task's own error if that is known, else one sentence."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_files_of_a_task_go_to_one_of_sparks_own_directories(monkeypatch: pytest
 
 
 class NoSpark:
-    """Stands for a session: keeps what it is given, and runs functions over rows as Spark's tasks do."""
+    """Replaces a session: keeps the rows, and runs functions over them as Spark's tasks do."""
 
     def __init__(self) -> None:
         self.sent: dict[int, int] = {}  # bytes, by task
@@ -150,7 +150,7 @@ def test_an_error_of_an_item_that_shares_a_task_is_raised_as_itself(monkeypatch:
 
 
 class OtherProcesses(NoSpark):
-    """The same, where what tasks count stays in processes of their own."""
+    """The same, but the tasks' counts stay in processes of their own."""
 
     def mapInArrow(self, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: str) -> NoSpark:
         before = replace(OF_PROCESS)

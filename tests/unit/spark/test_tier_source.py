@@ -1,4 +1,4 @@
-"""The source reads a broker's tiered storage, in each layout, as it reads the partition; tasks are sent objects."""
+"""The source reads a broker's tiered storage in each layout like the partition itself, and tasks are sent objects."""
 
 from __future__ import annotations
 

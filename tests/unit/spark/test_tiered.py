@@ -1,4 +1,4 @@
-"""Jobs over logs that a manifest has committed and over tiers: what one machine tells, and no task lists them again."""
+"""Jobs over committed logs and tiers give the results of one machine, and no task lists them again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OPTIONS = VerifyOptions(level=Level.SEMANTIC, jobs=1)
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The tasks run in this process; what goes in and out is pickled, and kept."""
+    """Runs the tasks in this process, with pickled inputs and outputs, which it keeps."""
     kept: list[bytes] = []
 
     def run(

@@ -27,7 +27,7 @@ DIRECTORIES = sorted({path.parent.parent for path in KAFKA.rglob("*.log")})
 
 @pytest.fixture(autouse=True)
 def tasks_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many each run has. They run in this process; what goes in and out is pickled. 3 KB are a task's share."""
+    """The number of tasks of each run, in this process with pickled inputs and outputs. A task's share is 3 KB."""
     counted: list[int] = []
 
     def run(

@@ -1,4 +1,4 @@
-"""The option `where`: what it means, what it leaves out before anything is read, and what it says of nonsense."""
+"""The option `where`: its meaning, the data it prunes before reading, and its error messages."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def options(path: Path, **given: str) -> WriteOptions:
 
 
 def staged(home: Path, partition: int, first: int, count: int, owner: str = "job") -> list[StagedFile]:
-    """A task's rows with offsets of their own."""
+    """Stages a task's rows with offsets of their own."""
     rows = {
         "value": pa.array([b"v%d" % (first + i) for i in range(count)], pa.binary()),
         "topic": pa.array(["t"] * count, pa.string()),
@@ -50,7 +50,7 @@ def staged(home: Path, partition: int, first: int, count: int, owner: str = "job
 
 
 def numbered(home: Path, count: int, owner: str = "job") -> list[StagedFile]:
-    """A task's rows for t-0 without offsets."""
+    """Stages a task's rows for t-0 without offsets."""
     rows = {"value": pa.array([b"v"] * count, pa.binary())}
     chosen = options(home / "logs", topic="t")
     return stage_rows(FS, staging_of(chosen.path, owner), chosen, [pa.record_batch(rows)])
@@ -70,7 +70,7 @@ def offsets(home: Path, partition: int) -> list[int | None]:
 
 
 def left_behind(home: Path) -> list[str]:
-    """What a write must not leave: staged files and journals."""
+    """Returns what a write must not leave: staged files and journals."""
     return [path.name for path in [*home.iterdir(), *(home / "logs").iterdir()] if path.name.startswith(".seglog-")]
 
 
