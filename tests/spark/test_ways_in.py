@@ -91,7 +91,7 @@ def test_connect_reads_writes_and_runs_jobs(logs, tmp_path):
         "from seglog.scan.listing import resolve_paths",
         "from seglog.spark import jobs",
         "from seglog.spark.source import SeglogDataSource",
-        "from seglog.storage.filesystem import LocalFileSystem",
+        "from seglog.storage.local import LocalFileSystem",
         'spark = SparkSession.builder.remote("local[1]").getOrCreate()',
         "spark.dataSource.register(SeglogDataSource)",
         COUNT,
