@@ -50,7 +50,7 @@ def test_an_offset_outside_of_the_log_and_a_time_are_refused(logs: Path) -> None
     beyond = ended("read", "--from-offset", "10901", logs / GENUINE)
     assert beyond.code == 2 and b"the next offset to be written is 10900" in beyond.stderr
     timed = ended("read", "--since", "2011-10-01T00:00:00Z", logs / GENUINE)
-    assert timed.code == 2 and b"nothing else to choose by" in timed.stderr
+    assert timed.code == 2 and b"only an offset and a value to choose by" in timed.stderr
 
 
 def test_damage_ends_a_read_with_its_place(logs: Path) -> None:

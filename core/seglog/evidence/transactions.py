@@ -266,8 +266,8 @@ def _judged(
             known.state in _UNDER_WAY and place in known.partitions and known.producer_epoch <= one.producer_epoch + 1
         )
         committed = not under_way and known.had_committed(one, place)
-        said = known.describe() + (", which had decided to commit it" if committed else "")
-        return replace(one, hanging=not under_way, coordinator=said, is_decided=committed)
+        coordinator = known.describe() + (", which had decided to commit it" if committed else "")
+        return replace(one, hanging=not under_way, coordinator=coordinator, is_decided=committed)
     age_ms = now_ms - one.last_timestamp
     return replace(one, hanging=True if one.source == "snapshot" or age_ms > max_timeout_ms else None)
 

@@ -63,10 +63,10 @@ class _User:
         listed = (group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem)
         return frozenset({self.group, entry.pw_gid, *listed})
 
-    def may(self, status: FileStatus, wanted: int) -> bool:
-        """True if the mode of a file grants the user the access `wanted`."""
+    def may(self, status: FileStatus, needed: int) -> bool:
+        """True if the mode of a file grants the user the access `needed`."""
         shift = 6 if status.owner == self.number else 3 if status.group in self.groups else 0
-        return (status.mode >> shift) & wanted == wanted
+        return (status.mode >> shift) & needed == needed
 
     def chown_command(self, paths: Sequence[Path]) -> str:
         """Returns the command that gives paths to the user."""
@@ -116,16 +116,17 @@ def _denied_in(fs: FileSystem, directory: Path, user: _User, *, is_partition: bo
     entries = [(directory, own, _READ | _WRITE | _SEARCH)] if own is not None else []
     try:
         entries += [
-            (directory / name, status, _wanted(name, status, is_partition)) for name, status in fs.entries(directory)
+            (directory / name, status, _needed_access(name, status, is_partition))
+            for name, status in fs.entries(directory)
         ]
     except FileNotFoundError:  # a running broker deletes topics
         return []
     return [
-        (path, status) for path, status, wanted in entries if not user.may(status, wanted) and not has_access_list(path)
+        (path, status) for path, status, needed in entries if not user.may(status, needed) and not has_access_list(path)
     ]
 
 
-def _wanted(name: str, status: FileStatus, is_partition: bool) -> int:
+def _needed_access(name: str, status: FileStatus, is_partition: bool) -> int:
     """Returns the access that a broker needs to a file; 0 if the name means nothing to it."""
     if status.is_directory or status.is_link:
         return 0
