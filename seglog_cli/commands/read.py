@@ -126,7 +126,7 @@ def _read_07(
     base64: bool,
 ) -> None:
     from seglog.dump.files import json_line, text_line
-    from seglog.operations.read_07 import read_07
+    from seglog.operations.read import read_07
 
     line = json_line if session.as_json else text_line
     for fields in read_07(session.fs, listing, offset, limit, max_bytes, base64):

@@ -76,7 +76,7 @@ def recover_path(
 
     Returns two values: whether anything but indexes and snapshots changed, and whether something else stops a broker.
     """
-    from seglog.log.obstacles import directory_obstacles
+    from seglog.log.checkpoints import directory_obstacles
     from seglog.operations.keeping import Keeper
     from seglog.operations.recover import RecoveryOptions, recover
     from seglog.scan.listing import log_directory_of, resolve_path

@@ -50,7 +50,7 @@ class ObstacleWarnings:
 
     def tell(self, log_directory: Path, topic_partition: TopicPartition) -> None:
         """Checks a partition, and once its log directory: the checkpoints there name thousands of partitions."""
-        from seglog.log.obstacles import directory_obstacles, partition_obstacles
+        from seglog.log.checkpoints import directory_obstacles, partition_obstacles
 
         console, fs = self._session.console, self._session.fs
         if log_directory not in self._directories:

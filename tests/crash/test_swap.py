@@ -20,8 +20,14 @@ from seglog.log.loader import LoadOptions, load_log
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
-from seglog.log.split import split_overflowed
-from seglog.log.swap import Replacement, Settled, replace_segments, runs_of_neighbours, settle_leftovers
+from seglog.log.swap import (
+    Replacement,
+    Settled,
+    replace_segments,
+    runs_of_neighbours,
+    settle_leftovers,
+    split_overflowed,
+)
 from seglog.storage.filesystem import File, FileSystem, OpenMode
 from seglog.storage.local import LocalFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut

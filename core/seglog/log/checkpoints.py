@@ -1,4 +1,5 @@
-"""A log directory's checkpoints and clean-shutdown marker, and the evidence in a partition's files without them.
+"""A log directory's checkpoints and clean-shutdown marker, the evidence in a partition's files without them, and the
+small files that stop a broker.
 
 Kafka: OffsetCheckpointFile, CleanShutdownFileHandler. An update changes the entries of the partitions worked on and
 keeps all others: the file is read again each time, under the directory's lock, and replaced as a whole.
@@ -7,19 +8,24 @@ keeps all others: the file is read again each time, under the directory's lock, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.errors import CorruptCheckpointError
+from seglog.errors import CorruptCheckpointError, CorruptionError, RefusedError
+from seglog.format import filenames
 from seglog.format.checkpoint import (
+    CheckpointEndsError,
     CheckpointNumberError,
     format_clean_shutdown,
     format_offset_checkpoint,
     offset_entries,
+    parse_meta_properties,
     parse_offset_checkpoint,
+    parse_partition_metadata,
 )
-from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
+from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.scan.listing import OFFSET_CHECKPOINTS, PartitionListing, SegmentFiles
@@ -27,6 +33,9 @@ from seglog.storage.files import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
+
+NAMED_BY_OFFSET = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".cleaned", ".swap")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
@@ -89,7 +98,7 @@ class CleanShutdownMarker:
     """`.kafka_cleanshutdown`, which exists while every log of the directory is closed properly."""
 
     def __init__(self, fs: FileSystem, log_directory: Path) -> None:
-        self.path = log_directory / CLEAN_SHUTDOWN_FILE
+        self.path = log_directory / filenames.CLEAN_SHUTDOWN_FILE
         self._fs = fs
         self.found = fs.status(self.path) is not None
         self._contents = fs.read_bytes(self.path) if self.found else format_clean_shutdown()
@@ -163,3 +172,60 @@ def _unfinished_index(fs: FileSystem, files: SegmentFiles, end: int) -> str:
     if times.entries and times.last_entry[1] >= end:
         return f"{times.path.name} has entries beyond the end of its segment"
     return ""
+
+
+# --- obstacles ---------------------------------------------------------------------------------------------
+#
+# They stop a broker from opening a partition or a log directory although its logs are whole: unreadable small files,
+# and names without the offset that they should have. Recovering, cleaning and deleting do not need most of these files,
+# so they report what a starting broker would (Kafka: LogManager.loadLog, LogLoader.loadSegmentFiles,
+# PartitionMetadataFile, LeaderEpochCheckpointFile, MetaPropertiesEnsemble).
+
+
+def is_offset(text: str) -> bool:
+    """True if Java would parse the text as a long."""
+    return _NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def partition_obstacles(fs: FileSystem, directory: Path) -> Iterator[str]:
+    """Yields why a broker would not open the partition in `directory`, as sentences; nothing for a missing one."""
+    found = fs.status(directory)
+    if found is None or not found.is_directory:
+        return
+    metadata = directory / filenames.PARTITION_METADATA
+    yield from _unreadable(fs, metadata, lambda path: parse_partition_metadata(fs.read_bytes(path), path))
+    epochs = directory / filenames.LEADER_EPOCH_CHECKPOINT
+    yield from _unreadable(fs, epochs, lambda path: LeaderEpochCache(fs, path.parent))
+    for name, status in fs.entries(directory):
+        if not status.is_directory and name.endswith(NAMED_BY_OFFSET) and not is_offset(name.partition(".")[0]):
+            yield f"{directory / name}: the name is not an offset"
+
+
+def directory_obstacles(fs: FileSystem, log_directory: Path) -> Iterator[str]:
+    """Yields why a broker would not open the log directory, as sentences."""
+    properties = log_directory / filenames.META_PROPERTIES
+    yield from _unreadable(fs, properties, lambda path: parse_meta_properties(fs.read_bytes(path), path))
+    for name in OFFSET_CHECKPOINTS:
+        yield from _unreadable(fs, log_directory / name, lambda path: _read_checkpoint(fs, path))
+
+
+def _read_checkpoint(fs: FileSystem, path: Path) -> None:
+    try:
+        parse_offset_checkpoint(fs.read_bytes(path), path)
+    except CheckpointEndsError:
+        return  # counts as empty for a broker
+    except CheckpointNumberError as error:
+        if path.name in (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT):
+            return  # and this one too
+        raise error
+
+
+def _unreadable(fs: FileSystem, path: Path, read: Callable[[Path], object]) -> Iterator[str]:
+    if fs.status(path) is None:
+        return
+    try:
+        read(path)
+    except (CorruptionError, RefusedError) as error:
+        yield str(error)
+    except OSError as error:
+        yield f"{path}: {error.strerror or error}"

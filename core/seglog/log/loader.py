@@ -40,8 +40,15 @@ from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError, RecoveredSegment
 from seglog.log.segments import LogSegments, rebuild_producer_state
-from seglog.log.split import is_overflowed, split_overflowed
-from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_snapshots, settle_leftovers
+from seglog.log.swap import (
+    BeforeLoss,
+    ReplacedLog,
+    is_overflowed,
+    retire_segments,
+    retire_snapshots,
+    settle_leftovers,
+    split_overflowed,
+)
 from seglog.scan.listing import require_batches, require_directory, reread
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem, RoomTaken
@@ -96,7 +103,7 @@ class RecoveryReport:
     `recovered` lists every recovered segment, also those that lost nothing; `deleted_segments` the base offsets of the
     deleted segments, `deleted_bytes` their size; `replaced` the logs replaced by `.swap` files that do not hold all of
     their data. `run` is the folder with the lost data, if it was kept. `events` are sentences for an operator;
-    `obstacles` name what still stops a broker (`log.obstacles`; only after `recover`). `room` is the disk space that
+    `obstacles` name what still stops a broker (`log.checkpoints`; only after `recover`). `room` is the disk space that
     the writes would take, for plans and trials.
     """
 
@@ -256,7 +263,10 @@ class _Loader:
         self._segments.clear()
         names = [name for name, found in self._fs.entries(self._directory) if not found.is_directory]
         logs = {p.offset for name in names if (p := parse_file_name(name)) is not None and _is_live_log(name)}
-        self._recovers_from = self._first_to_recover(logs)
+        self._recovers_from = None  # the base offset of the first segment that step 3 will recover
+        if logs and self._recovers and not self._options.keeps_holes:
+            below = (base for base in logs if base <= self._options.recovery_point)
+            self._recovers_from = max(below, default=min(logs))
         for name in names:
             parsed = parse_file_name(name)
             if parsed is None:
@@ -269,12 +279,6 @@ class _Loader:
                 self._remove(self._directory / name, "an index without its log")
             elif _is_live_log(name):
                 self._segments.add(self._load_segment(parsed.offset))
-
-    def _first_to_recover(self, bases: set[int]) -> int | None:
-        """The base offset of the first segment that step 3 will recover, or None."""
-        if not bases or not self._recovers or self._options.keeps_holes:
-            return None
-        return max((base for base in bases if base <= self._options.recovery_point), default=min(bases))
 
     def _load_segment(self, base_offset: int) -> LogSegment:
         segment = self._segment(base_offset)

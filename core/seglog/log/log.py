@@ -313,17 +313,12 @@ class Log:
             if offset >= self.log_end_offset:
                 self.leader_epochs.truncate_from_end(self.log_end_offset)
             else:
-                self._truncated(truncation.truncate_to(self._target(), offset, self.log_start_offset))
+                self._truncated(truncation.truncate_to(self, offset))
 
     def truncate_fully(self, offset: int) -> None:
         """Drops everything; the log is empty and starts at `offset` (Kafka: truncateFullyAndStartAt)."""
         with self._changing():
-            self._truncated(truncation.truncate_fully(self._target(), offset))
-
-    def _target(self) -> truncation.TruncationTarget:
-        return truncation.TruncationTarget(
-            self.fs, self.directory, self.segments, self.producers, self.leader_epochs, self.clock
-        )
+            self._truncated(truncation.truncate_fully(self, offset))
 
     def _truncated(self, done: truncation.Truncation) -> None:
         self._recovery_point = min(self.recovery_point, done.offset)
@@ -352,7 +347,9 @@ class Log:
         with self._changing():
             if not segments:
                 return []
-            swap.require_oldest(self.segments, segments)
+            oldest = self.segments.snapshot()[: len(segments)]
+            if [segment.base_offset for segment in oldest] != [segment.base_offset for segment in segments]:
+                raise RefusedError(f"{self.directory}: only the oldest segments can be deleted")
             if len(segments) == len(self.segments):
                 self._appender.writer.roll_to(self.log_end_offset)
             pending = swap.retire_oldest(self.segments, segments, self.producers, reasons)

@@ -13,7 +13,7 @@ names; of two attempts that began with the same manifest, the second one to reac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,9 +74,11 @@ class ObjectAppend:
         if before is None:
             require_new(self._store, self._prefix)
         streams = {} if before is None else dict(before.manifest.streams)
-        if stream is not None and was_appended(self._prefix, _last_batch(streams, stream.query), stream):
-            return 0
         if stream is not None:
+            last = streams.get(stream.query)
+            known = None if last is None else StreamBatch(stream.query, last.batch, last.entry)
+            if was_appended(self._prefix, known, stream):
+                return 0
             streams.pop(stream.query, None)
             streams[stream.query] = StreamEntry(stream.number, stream.entry)
         kept = dict(list(streams.items())[-MOST_STREAMS:])
@@ -135,11 +137,6 @@ class ObjectAppend:
     def _put(self, directory: Path, growth: Growth) -> list[ManifestSegment]:
         place, fs = new_place(self._prefix, growth.topic_partition), self._at.scratch_fs
         return [put_segment(fs, self._store, place, one) for one in new_segments(fs, directory, growth)]
-
-
-def _last_batch(streams: Mapping[str, StreamEntry], query: str) -> StreamBatch | None:
-    known = streams.get(query)
-    return None if known is None else StreamBatch(query, known.batch, known.entry)
 
 
 @dataclass(frozen=True, slots=True)

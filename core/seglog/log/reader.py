@@ -252,7 +252,7 @@ def fetch(
         if found is not None:
             return _span(view, index, found, offset, limit, max_bytes, isolation, min_one_message)
         index += 1
-    return _result(view, offset, isolation, None, 0, 0, 0)
+    return FetchResult(view, offset, None, view.segments[0].base_offset, 0, 0, isolation)
 
 
 def fetch_on(view: LogView, last: FetchResult, limit: int, max_bytes: int) -> FetchResult:
@@ -268,7 +268,7 @@ def fetch_on(view: LogView, last: FetchResult, limit: int, max_bytes: int) -> Fe
         if position < end:
             return _span_at(view, index, position, end, last, max_bytes)
         index, position = index + 1, 0
-    return _result(view, last.offset, last.isolation, None, len(view.segments) - 1, 0, 0)
+    return FetchResult(view, last.offset, None, view.segments[-1].base_offset, 0, 0, last.isolation)
 
 
 def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResult, max_bytes: int) -> FetchResult:
@@ -283,7 +283,7 @@ def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResu
     aborted: tuple[AbortedTransaction, ...] = ()
     if whole and last.isolation == Isolation.READ_COMMITTED:
         aborted = _aborted_transactions(view, index, base, position, wanted)
-    span = _result(view, last.offset, last.isolation, file, index, position, wanted, False, aborted)
+    span = FetchResult(view, last.offset, file, segment.base_offset, position, wanted, last.isolation, False, aborted)
     if not whole or not len(span.batches):
         before = last.batches["last_offset"]
         follows = int(before.max()) + 1 if len(before) else last.offset
@@ -362,7 +362,8 @@ def _span(
     if isolation == Isolation.READ_COMMITTED and size:
         aborted = _aborted_transactions(view, index, offset, position, size)
     file = segment.fs.open(segment.path, "r") if size else None
-    return _result(view, offset, isolation, file, index, position, size, wanted < first_size, aborted)
+    incomplete = wanted < first_size
+    return FetchResult(view, offset, file, segment.base_offset, position, size, isolation, incomplete, aborted)
 
 
 def _aborted_transactions(
@@ -374,30 +375,6 @@ def _aborted_transactions(
         following = view.segments[index + 1 : index + 2]
         upper = following[0].base_offset if following else view.log_end_offset
     return tuple(collect_aborted(view.segments, index, offset, upper))
-
-
-def _result(
-    view: LogView,
-    offset: int,
-    isolation: Isolation | None,
-    file: File | None,
-    index: int,
-    position: int,
-    size: int,
-    incomplete: bool = False,
-    aborted: tuple[AbortedTransaction, ...] = (),
-) -> FetchResult:
-    return FetchResult(
-        view=view,
-        offset=offset,
-        file=file,
-        segment_base_offset=view.segments[index].base_offset,
-        position=position,
-        size=size,
-        isolation=isolation,
-        first_batch_incomplete=incomplete,
-        aborted_transactions=aborted,
-    )
 
 
 def _size(max_bytes: int) -> int:

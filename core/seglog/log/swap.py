@@ -25,6 +25,11 @@ Finishing after a crash (`settle_leftovers`):
 
 The directory is fsynced after each of these steps: no rename may reach the disk before those of the previous step. If a
 replacement has several segments, it is fsynced after each of their renames in step 2, too.
+
+Splitting (Kafka: LocalLog.splitOverflowedSegment): old brokers' cleaners could merge segments too far, so that offsets
+do not fit 31 bits relative to the base. Whole batches are copied into new segments; when a batch does not fit, a new
+one begins at that batch's base offset. Then these replace the old segment. Bytes that are not a batch stay after the
+last one, for recovery to judge.
 """
 
 from __future__ import annotations
@@ -38,13 +43,13 @@ from typing import Literal
 import numpy as np
 
 from seglog import layout
-from seglog.errors import RefusedError
+from seglog.errors import SegmentOffsetOverflowError
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
-from seglog.scan.segment_scan import EndReason
-from seglog.storage.files import TEMPORARY_SUFFIX
+from seglog.scan.segment_scan import Chunk, EndReason
+from seglog.storage.files import TEMPORARY_SUFFIX, copy_range
 from seglog.storage.filesystem import FileSystem
 
 BeforeLoss = Callable[[Path, str], None]
@@ -162,13 +167,6 @@ def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"
     if old and first is None:
         old[0].fs.sync_directory(old[0].directory)
     return deleted
-
-
-def require_oldest(segments: LogSegments, wanted: Sequence[LogSegment]) -> None:
-    """Raises RefusedError unless `wanted` are the oldest of `segments`."""
-    oldest = segments.snapshot()[: len(wanted)]
-    if [found.base_offset for found in oldest] != [segment.base_offset for segment in wanted]:
-        raise RefusedError(f"{wanted[0].directory}: only the oldest segments can be deleted")
 
 
 def retire_oldest(
@@ -331,3 +329,74 @@ def _remove(fs: FileSystem, path: Path, settled: Settled) -> None:
     if status is None or not status.is_directory:
         fs.remove(path)
         settled.removed.append(path)
+
+
+# --- splitting ---------------------------------------------------------------------------------------------
+
+
+def is_overflowed(segment: LogSegment) -> bool:
+    """True if the segment's last offset does not fit it, so that splitting helps."""
+    last = segment.read_next_offset()[0] - 1
+    return last >= segment.base_offset and not segment.fits(last)
+
+
+def split_overflowed(segments: LogSegments, segment: LogSegment) -> tuple[list[LogSegment], list[Path]]:
+    """Replaces an overflowed segment by several; returns them and the `.deleted` files to remove."""
+    modified_ms = segment.modified_ms
+    new = _copied(segment)
+    tail = segment.size - sum(part.size for part in new)
+    if tail:
+        with segment.fs.open(segment.path, "r") as source, segment.fs.open(new[-1].path, "r+") as target:
+            copy_range(source, segment.size - tail, segment.size, target, new[-1].size)
+            target.sync()
+    for part in new:
+        part.on_become_inactive()
+        part.flush()
+        for path in part.files[:3]:
+            segment.fs.set_modified(path, modified_ms)
+        part.close_files()
+    return new, replace_segments(segments, [Replacement(new, [segment])])
+
+
+def _copied(segment: LogSegment) -> list[LogSegment]:
+    new: list[LogSegment] = []
+    for chunk in segment.scan():
+        first = 0
+        while first < len(chunk.batches):
+            if not new or not new[-1].fits(int(chunk.batches["last_offset"][first])):
+                new.append(_part(segment, _first_offset(chunk, first)))
+            relative = chunk.batches["last_offset"][first:] - new[-1].base_offset
+            outside = np.flatnonzero((relative < 0) | (relative > layout.INT32_MAX))
+            last = first + (int(outside[0]) if len(outside) else len(relative))
+            if last == first:
+                row = chunk.batches[first]
+                raise SegmentOffsetOverflowError(
+                    segment.path, new[-1].base_offset, int(row["last_offset"]), int(row["position"])
+                )
+            rows = chunk.batches[first:last]
+            begin = int(rows["position"][0]) - chunk.position
+            bytes_ = chunk.data[begin : begin + int(rows["size"].sum())] if chunk.complete else chunk.pieces()
+            new[-1].append(rows, bytes_)
+            first = last
+    return new
+
+
+def _part(segment: LogSegment, base_offset: int) -> LogSegment:
+    return LogSegment.create(
+        segment.fs,
+        segment.directory,
+        base_offset,
+        index_interval_bytes=segment.index_interval_bytes,
+        state=FileState.CLEANED,
+        created_ms=segment.created_ms,
+    )
+
+
+def _first_offset(chunk: Chunk, i: int) -> int:
+    """Returns the offset of batch `i`'s first record; a wrapper of magic 0 or 1 must be decoded for it."""
+    row = chunk.batches[i]
+    if row["magic"] < 2:
+        for records in chunk.records(chunk.batches[i : i + 1]):
+            if len(records):
+                return int(records.rows["offset"][0])
+    return int(row["base_offset"])

@@ -16,13 +16,10 @@ from pathlib import Path
 
 from seglog import layout
 from seglog.arguments import within
-from seglog.clock import Clock
-from seglog.log.leader_epochs import LeaderEpochCache
-from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments, rebuild_producer_state
+from seglog.log.segments import rebuild_producer_state
 from seglog.log.swap import retire_segments, retire_snapshots
-from seglog.storage.filesystem import FileSystem
+from seglog.log.writer import WritableLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +28,10 @@ class Truncation:
 
     offset: int
     log_start_offset: int
-    deleted_segments: tuple[int, ...]
-    deleted_bytes: int
-    truncated_bytes: int
     pending_removal: tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TruncationTarget:
-    """The parts of an open log that truncation changes."""
-
-    fs: FileSystem
-    directory: Path
-    segments: LogSegments
-    producers: ProducerStateManager
-    leader_epochs: LeaderEpochCache
-    clock: Clock
-
-
-def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Truncation:
+def truncate_to(log: WritableLog, offset: int) -> Truncation:
     """Drops everything at and after `offset`; below the first segment everything, and the log starts at `offset`.
 
     Raises CorruptRecordError, with nothing changed, if damage hides where to cut.
@@ -57,26 +39,24 @@ def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Tr
     if log.segments.first.base_offset > offset:
         return truncate_fully(log, offset)
     gone = [segment for segment in log.segments if segment.base_offset > offset]
-    deleted_bytes = sum(segment.size for segment in gone)
     last = log.segments.floor(offset)
     assert last is not None
     last.require_cut(offset)  # before anything goes
     pending = _retire(log, gone)
-    truncated = log.segments.active.truncate_to(offset)
+    log.segments.active.truncate_to(offset)
     log.segments.active.flush()
     if not log.segments.active.size:
         log.segments.active.created_ms = log.clock.now_ms()  # its age starts again
     log.leader_epochs.truncate_from_end(offset)
-    start = min(offset, log_start_offset)
+    start = min(offset, log.log_start_offset)
     _rebuild(log, start, offset)
-    return Truncation(offset, start, tuple(s.base_offset for s in gone), deleted_bytes, truncated, tuple(pending))
+    return Truncation(offset, start, tuple(pending))
 
 
-def truncate_fully(log: TruncationTarget, offset: int) -> Truncation:
+def truncate_fully(log: WritableLog, offset: int) -> Truncation:
     """Drops the whole log; an empty segment at `offset` remains. Raises ValueError for an invalid offset."""
     offset = within("offset", offset, 0, layout.INT64_MAX)
     gone = list(log.segments)
-    deleted_bytes = sum(segment.size for segment in gone)
     pending = _retire(log, gone)
     segment = LogSegment.create(
         log.fs,
@@ -90,10 +70,10 @@ def truncate_fully(log: TruncationTarget, offset: int) -> Truncation:
     log.leader_epochs.clear_and_flush()
     log.producers.truncate_fully_and_start_at(offset)
     _rebuild(log, offset, offset)
-    return Truncation(offset, offset, tuple(s.base_offset for s in gone), deleted_bytes, 0, tuple(pending))
+    return Truncation(offset, offset, tuple(pending))
 
 
-def _retire(log: TruncationTarget, gone: list[LogSegment]) -> list[Path]:
+def _retire(log: WritableLog, gone: list[LogSegment]) -> list[Path]:
     pending = retire_segments(gone, "newest")
     pending += retire_snapshots(log.fs, log.producers, [segment.base_offset for segment in gone])
     for segment in gone:
@@ -101,7 +81,7 @@ def _retire(log: TruncationTarget, gone: list[LogSegment]) -> list[Path]:
     return pending
 
 
-def _rebuild(log: TruncationTarget, log_start_offset: int, offset: int) -> None:
+def _rebuild(log: WritableLog, log_start_offset: int, offset: int) -> None:
     rebuild_producer_state(
         log.producers,
         log.segments,

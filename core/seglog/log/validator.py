@@ -158,8 +158,13 @@ def validate_for_leader(
     _check_records(records, header, rules, append_time_ms)
     if header.magic < 2:
         _check_inner_checksums(records, bool(codecs.any()))
-    target = _target_codec(header, codecs, rules)
-    if header.magic == 2 and target == header.codec and _consecutive(records, header):
+    target = Compression(int(codecs.max()))
+    # control batches stay as they are: the broker never compresses them
+    if rules.compression is not None and not (header.is_control and target == 0):
+        target = rules.compression
+    expected = np.arange(len(records), dtype=np.int64) + header.base_offset
+    consecutive = header.last_offset_delta + 1 == len(records) and bool((records.rows["offset"] == expected).all())
+    if header.magic == 2 and target == header.codec and consecutive:
         return _in_place(analyzed, header, records, rules, base_offset, leader_epoch, append_time_ms)
     return _rebuilt(records, header, target, rules, base_offset, leader_epoch, append_time_ms)
 
@@ -233,17 +238,6 @@ def _check_inner_checksums(records: Records, compressed: bool) -> None:
         stored = int.from_bytes(view[position + layout.MESSAGE_CRC_OFFSET : position + layout.MAGIC_OFFSET], "big")
         if zlib.crc32(view[position + layout.MESSAGE_MAGIC_OFFSET : position + size]) != stored:
             raise CorruptRecordError(_WHERE, "the checksum of a message inside a wrapper is wrong")
-
-
-def _target_codec(header: RecordBatchHeader, codecs: np.ndarray, rules: AppendRules) -> Compression:
-    own = Compression(int(codecs.max()))
-    # control batches stay as they are: the broker never compresses them
-    return own if rules.compression is None or (header.is_control and own == 0) else rules.compression
-
-
-def _consecutive(records: Records, header: RecordBatchHeader) -> bool:
-    expected = np.arange(len(records), dtype=np.int64) + header.base_offset
-    return header.last_offset_delta + 1 == len(records) and bool((records.rows["offset"] == expected).all())
 
 
 def _in_place(

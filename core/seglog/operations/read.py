@@ -1,13 +1,19 @@
-"""Reads a log from an offset or a time to its end, or a single fetch, for `seglog read`."""
+"""Reads a log from an offset or a time to its end, or a single fetch, for `seglog read`; also one of Kafka 0.7."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from seglog.dump.selection import Selection
+from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
+from seglog.evidence.findings import Finding
+from seglog.evidence.messages_07 import Messages07
 from seglog.format.columns import Records
 from seglog.log.log import Log
+from seglog.scan.listing import PartitionListing
+from seglog.storage.filesystem import FileSystem
 
 
 def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limit: int | None) -> Iterator[Records]:
@@ -47,3 +53,38 @@ def _require_end(log: Log) -> None:
     found = log.unreadable_end
     if found is not None:
         raise found.error()
+
+
+def read_07(
+    fs: FileSystem,
+    listing: PartitionListing,
+    offset: int | None,
+    limit: int | None,
+    max_bytes: int | None,
+    base64_values: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yields the records from `offset` on, as a consumer of Kafka 0.7 (SimpleConsumer) gets them: at most `limit`, or
+    whole messages of at most `max_bytes` (at least one).
+
+    Raises OffsetOutOfRangeError outside the log, CorruptRecordError at damage, also at a torn end.
+    """
+    segments = listing.segments
+    start = segments[0].base_offset if segments else 0
+    end = segments[-1].base_offset + segments[-1].size if segments else 0
+    if offset is not None and not start <= offset <= end:
+        raise OffsetOutOfRangeError(offset, start, end, listing.directory.name)
+    shown = used = 0
+    for segment in segments:
+        left = None if limit is None else limit - shown
+        messages = Messages07(fs, segment.log, base64_values=base64_values, first_offset=offset or 0, limit=left)
+        for row in messages.rows():
+            if isinstance(row, Finding):
+                raise CorruptRecordError(segment.log, row.message, row.position, row.first_offset)
+            kind, fields = row
+            if kind == "record":
+                yield fields
+                continue
+            used += int(fields["size"])
+            if max_bytes is not None and used > max_bytes and used > fields["size"]:
+                return
+        shown += messages.shown

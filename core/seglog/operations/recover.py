@@ -18,9 +18,9 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
+from seglog.log.checkpoints import partition_obstacles
 from seglog.log.directory import ConfigOf, LogDirectory, require_room
 from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_at_loss
-from seglog.log.obstacles import partition_obstacles
 from seglog.log.opening import has_ample_room
 from seglog.model import TopicPartition
 from seglog.operations.undo import Settled, settle_unfinished, unsettled

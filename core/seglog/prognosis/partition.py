@@ -17,8 +17,8 @@ import numpy as np
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
 from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
+from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
-from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
 from seglog.log.swap import ReplacedLog, settle_leftovers
 from seglog.prognosis.cases import UNFORESEEN, Diagnosis
 from seglog.prognosis.data import cleaner_hazards, of_findings, of_losses, of_transactions

@@ -90,7 +90,9 @@ class PartitionView:
             except FileNotFoundError as error:  # of the directory: files may go
                 raise NotALogError(self.directory, "no such directory any more") from error
             self.listing: PartitionListing = list_partition(self._frozen, self.directory)
-            if self.settled and not (self.live and _is_swapping(self.listing)):
+            leftovers = (path.name for path in self.listing.leftovers)
+            swapping = any(name.endswith(FileState.SWAP.value) for name in leftovers)
+            if self.settled and not (self.live and swapping):
                 return
         self.settled = False
 
@@ -249,10 +251,6 @@ def _order(names: Sequence[str]) -> Order:
         frozenset(n for n, p in live.items() if p.kind in _IN_PLACE and p.offset >= last),
         frozenset(name for name in names if name.endswith(_PASSING)),
     )
-
-
-def _is_swapping(listing: PartitionListing) -> bool:
-    return any(path.name.endswith(FileState.SWAP.value) for path in listing.leftovers)
 
 
 # --- runs that are not over ---------------------------------------------------------------------------------

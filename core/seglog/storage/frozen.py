@@ -80,11 +80,12 @@ SHARED_BUDGET = DescriptorBudget()
 
 @dataclass(slots=True)
 class _Entry:
-    """A file as it was: held open, held as bytes, or only known."""
+    """A file as it was: held open, held as bytes, or only known. `counted`: `file` counts in the budget."""
 
     status: FileStatus
     file: File | None = None
     data: bytes | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ class FrozenFileSystem(ViewFileSystem):
         for entry in self._entries.values():
             if entry.file is not None:
                 entry.file.close()
+            if entry.counted:
                 self._budget.give()
         self._entries = {}
 
@@ -203,7 +205,7 @@ class FrozenFileSystem(ViewFileSystem):
         size = file.size()
         status = status if status.size == size else replace(status, size=size)
         if not whole:
-            return _Entry(status, file)
+            return _Entry(status, file, counted=True)
         with file:
             # a preallocated file ends with zeros, which need not be kept
             return _Entry(status, data=file.read_at(0, min(status.size, _MOST_WHOLE_BYTES)).rstrip(b"\0"))

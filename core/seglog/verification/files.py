@@ -13,7 +13,7 @@ from seglog.evidence.findings import CODES, Finding, Notice, Severity, finding
 from seglog.evidence.messages_07 import Messages07
 from seglog.evidence.surroundings import Surroundings
 from seglog.format import filenames
-from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
+from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, PartitionListing
 from seglog.storage.filesystem import FileSystem

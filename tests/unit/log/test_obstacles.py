@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.log.obstacles import directory_obstacles, partition_obstacles
+from seglog.log.checkpoints import directory_obstacles, partition_obstacles
 from tests.support.command_line import json_lines, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.log_files import FS

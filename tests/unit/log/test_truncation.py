@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
+from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
-from seglog.log.truncation import TruncationTarget, truncate_fully, truncate_to
+from seglog.log.log import Log
+from seglog.log.truncation import truncate_fully, truncate_to
 from seglog.model import Record
 from tests.support.log_files import FS, batch, files_of, rows_of, transactional, write_segment
 from tests.support.open_logs import opened_log
@@ -25,16 +27,14 @@ def loaded(tmp_path: Path) -> LoadedLog:
     return load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
 
 
-def target(loaded: LoadedLog) -> TruncationTarget:
-    directory = loaded.report.directory
-    return TruncationTarget(FS, directory, loaded.segments, loaded.producers, loaded.leader_epochs, CLOCK)
+def opened(loaded: LoadedLog) -> Log:
+    return Log(loaded.report.directory, LogConfig(), loaded, CLOCK)
 
 
 def test_the_batch_that_holds_the_offset_goes_with_all_after_it(loaded: LoadedLog) -> None:
-    done = truncate_to(target(loaded), 25, 0)
-    assert (done.deleted_segments, loaded.segments.base_offsets) == ((30,), [0, 11])
+    done = truncate_to(opened(loaded), 25)
+    assert loaded.segments.base_offsets == [0, 11]
     assert loaded.segments.active.size == done_size(loaded, batch(11, 9, epoch=2))
-    assert done.truncated_bytes == len(batch(20, 10))
     assert all(path.name.endswith(".deleted") and path.exists() for path in done.pending_removal)
     assert loaded.producers.end_offset == 25
 
@@ -45,33 +45,29 @@ def done_size(loaded: LoadedLog, *batches: bytes) -> int:
 
 
 def test_epochs_and_producers_go_back_too(loaded: LoadedLog) -> None:
-    truncate_to(target(loaded), 10, 0)
+    truncate_to(opened(loaded), 10)
     assert [entry.epoch for entry in loaded.leader_epochs.entries] == [1]
     assert loaded.producers.producers == {}
 
 
 def test_at_the_first_segment_it_stays_and_is_emptied(loaded: LoadedLog) -> None:
     first = loaded.segments.first
-    size = first.size
-    done = truncate_to(target(loaded), 0, 0)
-    assert (done.deleted_segments, done.truncated_bytes) == ((11, 30), size)
-    assert loaded.segments.active is first
+    truncate_to(opened(loaded), 0)
+    assert [*loaded.segments] == [first]
     assert first.path.stat().st_size == 0
 
 
 def test_below_the_first_segment_the_log_starts_anew(tmp_path: Path) -> None:
     write_segment(tmp_path, 50, batch(50, 10))
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
-    done = truncate_to(target(loaded), 20, 50)
+    done = truncate_to(opened(loaded), 20)
     assert (done.log_start_offset, loaded.segments.base_offsets, loaded.producers.end_offset) == (20, [20], 20)
 
 
 def test_a_full_truncation_leaves_one_empty_segment_and_no_producers(loaded: LoadedLog) -> None:
-    size = sum(segment.size for segment in loaded.segments)
     assert loaded.producers.producers
-    done = truncate_fully(target(loaded), 100)
-    assert (done.offset, done.log_start_offset, done.deleted_segments) == (100, 100, (0, 11, 30))
-    assert (done.deleted_bytes, done.truncated_bytes) == (size, 0)
+    done = truncate_fully(opened(loaded), 100)
+    assert (done.offset, done.log_start_offset, loaded.segments.base_offsets) == (100, 100, [100])
     assert (loaded.producers.producers, loaded.producers.end_offset) == ({}, 100)
     for path in done.pending_removal:
         path.unlink()
@@ -90,7 +86,7 @@ def test_damage_that_hides_where_to_cut_is_refused_before_anything_goes(tmp_path
     before = files_of(tmp_path)
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=True))
     with pytest.raises(CorruptRecordError, match=f"position {len(batch(0, 10))}: the size field"):
-        truncate_to(target(loaded), 15, 0)
+        truncate_to(opened(loaded), 15)
     assert {name: data for name, data in files_of(tmp_path).items() if name in before} == before
     assert loaded.segments.base_offsets == [0, 20]
 
@@ -101,7 +97,7 @@ def test_a_torn_end_of_the_segment_that_becomes_the_last_is_cut_by_the_next_appe
     with (tmp_path / "00000000000000000000.log").open("ab") as file:
         file.write(batch(10, 10)[:50])
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=True))
-    truncate_to(target(loaded), 15, 0)
+    truncate_to(opened(loaded), 15)
     active = loaded.segments.active
     assert (active.size, active.trailing_bytes) == (len(batch(0, 10)), 50)
     active.append(*reversed(rows_of(batch(15, 1))))
@@ -110,7 +106,7 @@ def test_a_torn_end_of_the_segment_that_becomes_the_last_is_cut_by_the_next_appe
 
 def test_the_age_of_a_segment_that_was_emptied_counts_anew(loaded: LoadedLog) -> None:
     loaded.segments.first.created_ms = 1
-    truncate_to(target(loaded), 0, 0)
+    truncate_to(opened(loaded), 0)
     assert loaded.segments.active.created_ms == CLOCK.now_ms()
 
 

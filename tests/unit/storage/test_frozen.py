@@ -145,3 +145,14 @@ def test_what_may_not_be_opened_is_refused_when_it_is_read(tmp_path: Path) -> No
         assert fs.list(tmp_path) == ["a", "d"]
         with pytest.raises(PermissionError):
             fs.open(tmp_path / "a", "r")
+
+
+def test_closing_while_a_file_is_held_for_a_moment_does_not_raise_the_limit(tmp_path: Path) -> None:
+    """An error keeps the `with` of `hold` open until after the view is closed."""
+    (tmp_path / "a").touch()
+    budget = DescriptorBudget(0)
+    fs = FrozenFileSystem(FS, tmp_path, budget)
+    fs.take(plain)
+    with fs.hold([tmp_path / "a"]):
+        fs.close()
+    assert not budget.take()
