@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, write_atomically
 
 
 @dataclass(frozen=True, slots=True)

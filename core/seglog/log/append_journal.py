@@ -20,8 +20,7 @@ from seglog.format.filenames import APPEND_JOURNAL_FILE, STREAMS_FILE, parse_top
 from seglog.format.log_manifest import ManifestSegment
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import Access, FileSystem
+from seglog.storage.filesystem import Access, FileSystem, write_atomically
 from seglog.storage.trust import read_trusted
 
 MOST_STREAMS = 1000

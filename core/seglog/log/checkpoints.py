@@ -1,40 +1,42 @@
-"""A log directory's checkpoints and clean-shutdown marker, the evidence in a partition's files without them, and the
-small files that stop a broker.
+"""Checkpoint files: offsets and clean-shutdown marker of a log directory, leader epochs of a log, a broker's obstacles.
 
-Kafka: OffsetCheckpointFile, CleanShutdownFileHandler. An update changes the entries of the partitions worked on and
-keeps all others: the file is read again each time, under the directory's lock, and replaced as a whole.
+Kafka: OffsetCheckpointFile, CleanShutdownFileHandler, LeaderEpochFileCache. Every change replaces the whole file
+atomically. An offset checkpoint is read again for each update, under the directory's lock: the update changes the
+entries of the partitions worked on and keeps all others.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from seglog.errors import CorruptCheckpointError, CorruptionError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import (
     CheckpointEndsError,
     CheckpointNumberError,
+    EpochEntry,
     format_clean_shutdown,
+    format_leader_epochs,
     format_offset_checkpoint,
     offset_entries,
+    parse_leader_epochs,
     parse_meta_properties,
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
-from seglog.log.leader_epochs import LeaderEpochCache
-from seglog.log.segment import LogSegment
-from seglog.model import TopicPartition
-from seglog.scan.listing import OFFSET_CHECKPOINTS, PartitionListing, SegmentFiles
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import FileSystem
+from seglog.model import NO_LEADER_EPOCH, TopicPartition
+from seglog.scan.listing import OFFSET_CHECKPOINTS
+from seglog.storage.filesystem import FileSystem, write_atomically
 
 _logger = logging.getLogger(__name__)
 
 NAMED_BY_OFFSET = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".cleaned", ".swap")
+NO_OFFSET = -1
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
@@ -114,64 +116,143 @@ class CleanShutdownMarker:
         write_atomically(self._fs, self.path, self._contents)
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownEvidence:
-    """The evidence in a partition's files: whether the log was closed, and if not, the offset to recover from."""
+class LeaderEpochCache:
+    """The leader epochs of one log and their start offsets, both ascending. `path` is the checkpoint file.
 
-    clean: bool
-    recovery_point: int
-    reason: str
-
-
-def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> ShutdownEvidence:
-    """Judges by its files whether a partition was closed properly, if no log directory can tell: a copied or lone one.
-
-    A broker would treat such a directory as unclean and read it from its start, cutting it at the first damage. That is
-    more than necessary: segments before the active one were complete when they were rolled. So:
-
-    - closed: no leftovers, every segment has its indexes without zero padding and without an entry beyond its end, the
-      newest snapshot is at the log end, and the last batch ends where its file ends;
-    - otherwise unclean, from the first segment whose indexes are missing, padded or too long, at the latest from the
-      active one.
-
-    Reads names, indexes and the end of the active segment; changes nothing.
+    Loading assigns the file's entries one by one, which repairs their order. Raises CorruptCheckpointError if the file
+    cannot be read; with `tolerant` it counts as empty instead, and `damage` is that error. `highest_epoch` is the
+    highest epoch ever assigned here: a leader records its epoch at the log end before it writes, and opening the log
+    drops such an entry, but the epoch was that leader's all the same.
     """
-    if not listing.segments:
-        return ShutdownEvidence(True, 0, "there are no segments")
-    active = listing.segments[-1].base_offset
-    segment = LogSegment(fs, listing.directory, active)
-    next_offset, valid_bytes = segment.read_next_offset()
-    ends = [*(later.base_offset for later in listing.segments[1:]), next_offset]
-    for files, end in zip(listing.segments, ends, strict=True):
-        reason = _unfinished_index(fs, files, end)
-        if reason:
-            return ShutdownEvidence(False, files.base_offset, reason)
-    if valid_bytes != segment.size:
-        return ShutdownEvidence(False, active, f"the last batch ends at byte {valid_bytes} of {segment.size}")
-    if any(path.name.endswith((".swap", ".cleaned")) for path in listing.leftovers):
-        return ShutdownEvidence(False, active, "a replacement of segments was interrupted")
-    newest = max((snapshot.offset for snapshot in listing.snapshots), default=0)
-    if newest != next_offset:
-        return ShutdownEvidence(False, active, f"no producer snapshot at the log end, {next_offset}")
-    return ShutdownEvidence(True, next_offset, "")
 
+    def __init__(self, fs: FileSystem, directory: Path, *, tolerant: bool = False) -> None:
+        self.path = directory / filenames.LEADER_EPOCH_CHECKPOINT
+        self.damage: CorruptCheckpointError | None = None
+        self._fs = fs
+        self._entries: list[EpochEntry] = []
+        self.highest_epoch = NO_LEADER_EPOCH
+        try:
+            for entry in self._read():
+                self._assign(entry)
+        except CorruptCheckpointError as error:
+            if not tolerant:
+                advice = "`seglog verify --repair` rebuilds it from the records"
+                raise CorruptCheckpointError(self.path, f"{error.reason}; {advice}") from error
+            self.damage = error
 
-def _unfinished_index(fs: FileSystem, files: SegmentFiles, end: int) -> str:
-    """Returns the fault in the indexes of a segment that ends before offset `end`, or ""."""
-    segment = LogSegment(fs, files.log.parent, files.base_offset)
-    for index in (segment.offset_index, segment.time_index):
-        status = fs.status(index.path)
-        if status is None:
-            return f"{index.path.name} is missing"
-        if status.size != index.size:
-            return f"{index.path.name} has {status.size} bytes for {index.size} bytes of entries"
-    # a crash may undo the cutting of an index, and not that of its log
-    offsets, times = segment.offset_index, segment.time_index
-    if offsets.entries and (int(offsets.positions[-1]) >= files.size or offsets.last_offset >= end):
-        return f"{offsets.path.name} has entries beyond the end of its segment"
-    if times.entries and times.last_entry[1] >= end:
-        return f"{times.path.name} has entries beyond the end of its segment"
-    return ""
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """The epochs in ascending order."""
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The latest epoch, or -1."""
+        return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Begins `epoch` at `start_offset` and drops entries that contradict it. Durable on return."""
+        if self._assign(EpochEntry(epoch, start_offset)):
+            self.flush()
+
+    def assign_appended(self, batches: np.ndarray) -> None:
+        """Assigns the epochs of batches to be appended (rows of layout.BATCH in log order; Kafka: UnifiedLog.append).
+
+        An epoch below the latest is assigned, too; a batch without an epoch changes nothing. A message of magic 0 or 1
+        cannot have one, and makes the earlier epochs meaningless: they are dropped.
+        """
+        legacy = np.flatnonzero(batches["magic"] < 2)
+        changed = bool(len(legacy) and self._entries)
+        if len(legacy):
+            self._entries = []
+            batches = batches[legacy[-1] + 1 :]
+        epochs, starts = batches["leader_epoch"], batches["base_offset"]
+        # only a batch with another epoch, or an offset that goes back, can change anything
+        differs = np.ones(len(batches), dtype=bool)
+        differs[1:] = (epochs[1:] != epochs[:-1]) | (starts[1:] < starts[:-1])
+        for i in np.flatnonzero(differs & (epochs >= 0)).tolist():
+            changed |= self._assign(EpochEntry(int(epochs[i]), int(starts[i])))
+        if changed:
+            self.flush()
+
+    def assign_recovered(self, batches: np.ndarray) -> None:
+        """Assigns the epochs of recovered batches (rows of layout.BATCH, magic 2): each one above all before it (Kafka:
+        LogSegment.recover).
+        """
+        if not len(batches):
+            return
+        epochs = batches["leader_epoch"]
+        before = np.maximum.accumulate(np.concatenate(([self.latest_epoch], epochs[:-1])))
+        changed = False
+        for i in np.flatnonzero((epochs > before) & (epochs >= 0)).tolist():
+            changed |= self._assign(EpochEntry(int(epochs[i]), int(batches["base_offset"][i])))
+        if changed:
+            self.flush()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that begin at or after `end_offset`."""
+        if self.latest_epoch >= 0 and end_offset >= 0 and self._entries[-1].start_offset >= end_offset:
+            self._entries = [entry for entry in self._entries if entry.start_offset < end_offset]
+            self.flush()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops the epochs that end below `start_offset`; the one that holds it begins there afterwards."""
+        below = [entry for entry in self._entries if entry.start_offset <= start_offset]
+        if not below or (below[-1].start_offset == start_offset and len(below) == 1):
+            return
+        kept = [entry for entry in self._entries if entry.start_offset > start_offset]
+        self._entries = [EpochEntry(below[-1].epoch, start_offset), *kept]
+        self.flush()
+
+    def clear_and_flush(self) -> None:
+        """Forgets every epoch."""
+        self._entries = []
+        self.flush()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Returns (epoch, end offset) of the greatest epoch of at most `epoch`; (-1, -1) if unknown (KIP-101)."""
+        if not self._entries or epoch < 0 or epoch > self.latest_epoch:
+            return NO_LEADER_EPOCH, NO_OFFSET
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        higher = next(entry for entry in self._entries if entry.epoch > epoch)
+        floors = [entry.epoch for entry in self._entries if entry.epoch <= epoch]
+        return (floors[-1] if floors else epoch), higher.start_offset
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """Returns the epoch in which `offset` was written, or None before the first epoch."""
+        found = [entry.epoch for entry in self._entries if entry.start_offset <= offset]
+        return found[-1] if found else None
+
+    def flush(self) -> None:
+        """Writes the file; durable on return."""
+        write_atomically(self._fs, self.path, format_leader_epochs(self._entries))
+
+    def create_file(self) -> None:
+        """Creates the empty file that a broker creates with a new log, if it is missing; durable on return."""
+        if self._fs.status(self.path) is None:
+            self._fs.open(self.path, "create_new").close()
+            self._fs.sync_directory(self.path.parent)
+
+    def _read(self) -> Iterable[EpochEntry]:
+        if self._fs.status(self.path) is None:
+            return ()
+        return parse_leader_epochs(self._fs.read_bytes(self.path), self.path)
+
+    def _assign(self, entry: EpochEntry) -> bool:
+        """Adds an entry and drops those whose epoch or start is not below its own; returns False if it is not new."""
+        if entry.epoch < 0 or entry.start_offset < 0:
+            raise CorruptCheckpointError(self.path, f"epoch {entry.epoch} at offset {entry.start_offset} cannot be")
+        last = self._entries[-1] if self._entries else None
+        if last is not None and last.epoch == entry.epoch and entry.start_offset >= last.start_offset:
+            return False
+        while self._entries and (
+            self._entries[-1].epoch >= entry.epoch or self._entries[-1].start_offset >= entry.start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(entry)
+        self.highest_epoch = max(self.highest_epoch, entry.epoch)
+        return True
 
 
 # --- obstacles ---------------------------------------------------------------------------------------------

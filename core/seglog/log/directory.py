@@ -14,8 +14,8 @@ Closing:
 3. The marker comes back if it was removed, or if every live partition of the directory was opened, and so recovered.
 
 A directory without any checkpoint, marker or `meta.properties` is no broker's: each partition in it is judged by its
-own files (`checkpoints`), and nothing but `.lock` is written beside them, unless a log start above the first segment
-must be kept.
+own files (`segments.shutdown_evidence`), and nothing but `.lock` is written beside them, unless a log start above the
+first segment must be kept.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.format import filenames
-from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint, shutdown_evidence
+from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.read_loader import Place, ViewingFileSystem
+from seglog.log.segments import shutdown_evidence
 from seglog.log.swap import BeforeLoss
 from seglog.log.unfinished_append import settle_if_possible
 from seglog.model import TopicPartition
@@ -53,8 +54,7 @@ from seglog.scan.listing import (
 from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.adapters import InheritingFileSystem, NoticingFileSystem
-from seglog.storage.files import TEMPORARY_SUFFIX
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.overlay import BLOCK_BYTES, TrialFileSystem, blocks
 from seglog.storage.room import freeing

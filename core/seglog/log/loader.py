@@ -36,7 +36,7 @@ from seglog.errors import (
     SegmentOffsetOverflowError,
 )
 from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
-from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError, RecoveredSegment
 from seglog.log.segments import LogSegments, rebuild_producer_state

@@ -30,7 +30,7 @@ from seglog.format.columns import Records
 from seglog.format.filenames import topic_partition_of
 from seglog.log import swap, truncation
 from seglog.log.append import Appender, AppendInfo
-from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
 from seglog.log.producer_state import ProducerStateManager

@@ -29,8 +29,7 @@ from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 from seglog.format.record_batch import last_sequence
 from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ControlType
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, write_atomically
 
 DEFAULT_EXPIRATION_MS = 86_400_000
 BATCHES_KEPT = 5

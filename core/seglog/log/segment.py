@@ -28,6 +28,7 @@ from seglog.errors import CorruptIndexError, CorruptRecordError, InvalidRecordEr
 from seglog.format.checksum import byte_view
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
+from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.indexes import (
     AbortedTransaction,
     OffsetIndex,
@@ -37,7 +38,6 @@ from seglog.log.indexes import (
     index_entries_for,
     new_index_state,
 )
-from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentScan, believed_batch, find_batch

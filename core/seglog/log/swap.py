@@ -49,8 +49,8 @@ from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.scan.segment_scan import Chunk, EndReason
-from seglog.storage.files import TEMPORARY_SUFFIX, copy_range
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.files import copy_range
+from seglog.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 
 BeforeLoss = Callable[[Path, str], None]
 

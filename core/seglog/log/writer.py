@@ -25,7 +25,7 @@ from seglog import layout
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
-from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments

@@ -36,8 +36,8 @@ from seglog.scan.listing import PartitionListing, list_partition
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.view import require_no_run
 from seglog.storage import links
-from seglog.storage.files import pieces, remove_tree, write_atomically
-from seglog.storage.filesystem import PRIVATE, Access, File, FileStatus, FileSystem
+from seglog.storage.files import pieces, remove_tree
+from seglog.storage.filesystem import PRIVATE, Access, File, FileStatus, FileSystem, write_atomically
 from seglog.storage.trust import require_trust
 from seglog.tiers.contents import WholeObject
 from seglog.tiers.view import TierFileSystem

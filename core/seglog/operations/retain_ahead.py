@@ -34,7 +34,7 @@ from seglog.log.retention import RetentionPlan
 from seglog.log.segment import LogSegment
 from seglog.log.segments import rebuild_producer_state
 from seglog.log.swap import settle_leftovers
-from seglog.storage.files import write_atomically
+from seglog.storage.filesystem import write_atomically
 from seglog.storage.overlay import OverlayFileSystem
 
 Planner = Callable[[Sequence[Log], int, int], Sequence[RetentionPlan]]

@@ -25,8 +25,7 @@ from seglog.remote.routing import machine_files, parse_location, require_local
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.view import unfinished_runs
 from seglog.storage import links
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, write_atomically
 from seglog.tiers.recognition import recognise
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from seglog.log.swap import settle_leftovers
 from seglog.repairs.plan import FileRepair
 from seglog.scan.listing import list_partition
 from seglog.scan.resync import PlausibleOffsets
-from seglog.storage.files import TEMPORARY_SUFFIX
+from seglog.storage.filesystem import TEMPORARY_SUFFIX
 from seglog.storage.overlay import OverlayFileSystem
 
 

@@ -24,7 +24,7 @@ from seglog.format import checksum, filenames
 from seglog.format.filenames import FileKind
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.repair_note import encode_note, note_name
-from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.repairs.epoch_mending import EpochPatch

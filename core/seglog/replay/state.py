@@ -14,8 +14,7 @@ from typing import Any
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, write_atomically
 
 FORMAT = 1
 _MAX_BYTES = 64 << 20

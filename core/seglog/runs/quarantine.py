@@ -31,8 +31,8 @@ from seglog.errors import CorruptionError, NotALogError, RefusedError, Unsupport
 from seglog.format import checksum, filenames
 from seglog.runs.journal import JOURNAL_FILE, NEW, FileFacts, RunRecord, is_absolute, read_journal
 from seglog.storage import links
-from seglog.storage.files import TEMPORARY_SUFFIX, pieces, remove_tree, write_atomically
-from seglog.storage.filesystem import PRIVATE, FileStatus, FileSystem
+from seglog.storage.files import pieces, remove_tree
+from seglog.storage.filesystem import PRIVATE, TEMPORARY_SUFFIX, FileStatus, FileSystem, write_atomically
 from seglog.storage.trust import ROOT, described_user, read_trusted
 
 QUARANTINE = ".seglog-quarantine"

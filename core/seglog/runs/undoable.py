@@ -29,8 +29,8 @@ from seglog.runs.prepare import prepare_run
 from seglog.runs.quarantine import UNKNOWN_CRC, crc_of, facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS, SEGMENT_KINDS
 from seglog.storage.adapters import InheritingFileSystem
-from seglog.storage.files import copy_range, pieces, write_atomically
-from seglog.storage.filesystem import Access, FileSystem
+from seglog.storage.files import copy_range, pieces
+from seglog.storage.filesystem import Access, FileSystem, write_atomically
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.room import salvaging
 

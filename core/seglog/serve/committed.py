@@ -23,8 +23,7 @@ from seglog.format.wire import WireError
 from seglog.log.segments import LogView
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.log_walk import LogWalk
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, write_atomically
 
 _FILE_LIMIT = 1 << 30
 

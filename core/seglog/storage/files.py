@@ -1,52 +1,18 @@
-"""Work on files of any file system: replacing a small file, copying in pieces, removing a directory tree."""
+"""Work on files of any file system in pieces: reading and copying ranges, removing a directory tree."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import RefusedError
-from seglog.storage.filesystem import Access, File, FileSystem
+from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+    pass
 
-TEMPORARY_SUFFIX = ".tmp"
 PIECE_BYTES = 1 << 20
-
-
-def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: Access | None = None) -> None:
-    """Replaces the contents of `path`: readers and crashes see the old contents or the new, never a mixture.
-
-    1. Create `<name>.tmp` beside the file, with `access`, else the owner and mode of the old file. A file of that name,
-       left over or planted, is removed first: nothing is ever written through it.
-    2. Write and fsync it.
-    3. Rename it over the file.
-    4. Fsync the directory, so that the rename itself survives.
-
-    An error or a signal leaves the old contents in place and no temporary file. A crash may leave `<name>.tmp`,
-    which Kafka and seglog overwrite the next time.
-
-    Kafka: CheckpointFile.write, ProducerStateManager.writeSnapshot, Utils.atomicMoveWithFallback.
-    """
-    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    try:
-        with fs.open(temporary, "create") as file:
-            old = fs.status(path, follow=False)
-            if access is None and old is not None and not old.is_link:
-                access = Access.of(old)
-            if access is not None:
-                file.give(access)
-            file.write_at(0, data)
-            file.sync()
-        fs.rename(temporary, path)
-    except BaseException:  # a signal, too
-        with contextlib.suppress(OSError):
-            fs.remove(temporary)
-        raise
-    fs.sync_directory(path.parent)
 
 
 def pieces(file: File, start: int, end: int) -> Iterator[bytes]:

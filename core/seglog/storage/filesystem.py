@@ -1,4 +1,4 @@
-"""The only door to files: the `FileSystem` protocol, and base classes for its implementations.
+"""The only door to files: the `FileSystem` protocol, whole small files, and base classes for its implementations.
 
 Everything the engine reads, writes, renames or syncs goes through this protocol, so that tests can cut the power at any
 call, fill the disk or return short reads (`tests/support/crash_filesystem.py`). `local` implements it for the operating
@@ -9,6 +9,7 @@ Errors of the operating system stay `OSError`, with errno and file name; nothing
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 OpenMode = Literal["r", "r+", "create", "create_new"]
 
 READ_BYTES_LIMIT = 256 * 1024 * 1024
+TEMPORARY_SUFFIX = ".tmp"
 # Others never get write permission, even in a directory that they may write (/tmp).
 _INHERITED = 0o2775
 
@@ -232,6 +234,38 @@ def read_whole(file: File, limit: int) -> bytes:
     return file.read_at(0, size)
 
 
+def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: Access | None = None) -> None:
+    """Replaces the contents of `path`: readers and crashes see the old contents or the new, never a mixture.
+
+    1. Create `<name>.tmp` beside the file, with `access`, else the owner and mode of the old file. A file of that name,
+       left over or planted, is removed first: nothing is ever written through it.
+    2. Write and fsync it.
+    3. Rename it over the file.
+    4. Fsync the directory, so that the rename itself survives.
+
+    An error or a signal leaves the old contents in place and no temporary file. A crash may leave `<name>.tmp`,
+    which Kafka and seglog overwrite the next time.
+
+    Kafka: CheckpointFile.write, ProducerStateManager.writeSnapshot, Utils.atomicMoveWithFallback.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        with fs.open(temporary, "create") as file:
+            old = fs.status(path, follow=False)
+            if access is None and old is not None and not old.is_link:
+                access = Access.of(old)
+            if access is not None:
+                file.give(access)
+            file.write_at(0, data)
+            file.sync()
+        fs.rename(temporary, path)
+    except BaseException:  # a signal, too
+        with contextlib.suppress(OSError):
+            fs.remove(temporary)
+        raise
+    fs.sync_directory(path.parent)
+
+
 # --- bases -------------------------------------------------------------------------------------------------
 
 
@@ -434,53 +468,3 @@ class ReadOnlyFileSystem:
 
     def link(self, source: Path, target: Path) -> None:
         refuse_to_write(target)
-
-
-class ViewFileSystem(PassingFileSystem):
-    """`below`, where some paths are only read (`is_only_read`): views. Other paths can be changed as below."""
-
-    def is_only_read(self, path: Path) -> bool:
-        """True if nothing may be changed at a path."""
-        raise NotImplementedError
-
-    def _check(self, *paths: Path) -> None:
-        for path in paths:
-            if self.is_only_read(path):
-                refuse_to_write(path)
-
-    def open(self, path: Path, mode: OpenMode) -> File:
-        if mode != "r":
-            self._check(path)
-        return super().open(path, mode)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._check(source, target)
-        super().rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._check(path)
-        super().remove(path)
-
-    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
-        self._check(path)
-        super().make_directory(path, parents, access)
-
-    def remove_directory(self, path: Path) -> None:
-        self._check(path)
-        super().remove_directory(path)
-
-    def sync_directory(self, path: Path) -> None:
-        self._check(path)
-        super().sync_directory(path)
-
-    def set_modified(self, path: Path, modified_ms: int) -> None:
-        self._check(path)
-        super().set_modified(path, modified_ms)
-
-    def copy_attributes(self, source: Path, target: Path) -> None:
-        self._check(target)
-        super().copy_attributes(source, target)
-
-    def link(self, source: Path, target: Path) -> None:
-        self._check(source, target)
-        super().link(source, target)

@@ -1,8 +1,8 @@
-"""A file system that shows one directory as it was at one moment, while a broker keeps changing it.
+"""Views: file systems with read-only parts, and the one that shows a directory as it was at one moment.
 
-A broker only ever appends to a file, renames it, replaces it by a rename, or removes it. Opening all files of a
-partition and noting their sizes therefore makes a copy of that moment at no cost: an open file outlives its name, and
-appended bytes lie after the noted size. Two kinds of files need more:
+A broker keeps changing the directory, but it only ever appends to a file, renames it, replaces it by a rename, or
+removes it. Opening all files of a partition and noting their sizes therefore makes a copy of that moment at no cost: an
+open file outlives its name, and appended bytes lie after the noted size. Two kinds of files need more:
 
 - files changed in place (the indexes of the segment being written, which a broker maps into memory) are read whole;
 - files beyond the number of descriptors that may be held are opened when they are needed: by their name, or by the
@@ -29,17 +29,70 @@ from seglog.storage.filesystem import (
     FileSystem,
     OpenMode,
     PassingFile,
+    PassingFileSystem,
     ReadOnlyFile,
     UnchangedFile,
-    ViewFileSystem,
     read_whole,
+    refuse_to_write,
 )
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+    from seglog.storage.filesystem import Access
+
 _DELETED = ".deleted"
 _MOST_WHOLE_BYTES = 64 << 20  # an index file of `segment.index.bytes` has 10 MiB
+
+
+class ViewFileSystem(PassingFileSystem):
+    """`below`, where some paths are only read (`is_only_read`): views. Other paths can be changed as below."""
+
+    def is_only_read(self, path: Path) -> bool:
+        """True if nothing may be changed at a path."""
+        raise NotImplementedError
+
+    def _check(self, *paths: Path) -> None:
+        for path in paths:
+            if self.is_only_read(path):
+                refuse_to_write(path)
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if mode != "r":
+            self._check(path)
+        return super().open(path, mode)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._check(source, target)
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._check(path)
+        super().remove(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        self._check(path)
+        super().make_directory(path, parents, access)
+
+    def remove_directory(self, path: Path) -> None:
+        self._check(path)
+        super().remove_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._check(path)
+        super().sync_directory(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self._check(path)
+        super().set_modified(path, modified_ms)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        self._check(target)
+        super().copy_attributes(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._check(source, target)
+        super().link(source, target)
 
 
 class VanishedError(FileNotFoundError):

@@ -20,16 +20,8 @@ from seglog.format.tier_keys import SEALED_BYTES, DataKey
 from seglog.format.tier_manifest import ChunkIndex
 from seglog.model import Compression
 from seglog.storage.bytes_cache import BytesCache
-from seglog.storage.filesystem import (
-    File,
-    FileStatus,
-    FileSystem,
-    OpenMode,
-    PassingFile,
-    ReadOnlyFile,
-    UnchangedFile,
-    ViewFileSystem,
-)
+from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode, PassingFile, ReadOnlyFile, UnchangedFile
+from seglog.storage.frozen import ViewFileSystem
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

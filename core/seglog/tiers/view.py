@@ -31,15 +31,8 @@ from seglog.errors import RefusedError
 from seglog.format import filenames
 from seglog.format.tier_names import COMMITTED
 from seglog.storage import links
-from seglog.storage.filesystem import (
-    READ_BYTES_LIMIT,
-    File,
-    FileStatus,
-    FileSystem,
-    OpenMode,
-    ViewFileSystem,
-    read_whole,
-)
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
+from seglog.storage.frozen import ViewFileSystem
 from seglog.tiers.contents import Stored
 from seglog.tiers.manifests import required
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition

@@ -10,9 +10,10 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptCheckpointError, LockedError, NotALogError, RefusedError
-from seglog.log.checkpoints import OffsetCheckpoint, shutdown_evidence
+from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.log.directory import LogDirectory
 from seglog.log.opening import open_partition
+from seglog.log.segments import shutdown_evidence
 from seglog.model import Record, TopicPartition
 from seglog.scan.listing import list_partition
 from tests.support.log_files import FS, batch, files_of, write_segment

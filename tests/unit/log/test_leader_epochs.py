@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import CorruptCheckpointError
-from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.checkpoints import LeaderEpochCache
 from tests.support.log_files import FS, batch, rows_of
 from tests.support.naive import message
 

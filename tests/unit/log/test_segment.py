@@ -9,7 +9,7 @@ import pytest
 
 from seglog.errors import SegmentOffsetOverflowError
 from seglog.format.filenames import FileState
-from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment, OffsetNotAscendingError
 from seglog.model import Compression

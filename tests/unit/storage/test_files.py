@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import RefusedError
-from seglog.storage.files import PIECE_BYTES, copy_range, pieces, remove_tree, write_atomically
+from seglog.storage.files import PIECE_BYTES, copy_range, pieces, remove_tree
+from seglog.storage.filesystem import write_atomically
 from seglog.storage.local import LocalFileSystem
 from tests.support.faulty_filesystem import Faults, FaultyFileSystem
 

@@ -85,7 +85,7 @@ def unharmed(precious: Path) -> bool:
 @pytest.mark.parametrize("use", USES)
 def test_a_planted_link_at_the_end_is_refused_by_name(tmp_path: Path, precious: Path, use: str) -> None:
     link = planted_link(tmp_path / "link", precious / "file")
-    with pytest.raises(UntrustedLinkError, match=r"link: a symbolic link of nobody \(uid 65534\).*name what"):
+    with pytest.raises(UntrustedLinkError, match=r"link: a symbolic link of nobody \(uid 65534\).*name its target"):
         USES[use](FS, link)
     assert unharmed(precious)
 

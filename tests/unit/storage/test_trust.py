@@ -10,8 +10,7 @@ import pytest
 
 from seglog.errors import RefusedError
 from seglog.storage.adapters import InheritingFileSystem
-from seglog.storage.files import write_atomically
-from seglog.storage.filesystem import PRIVATE, Access, OpenMode
+from seglog.storage.filesystem import PRIVATE, Access, OpenMode, write_atomically
 from seglog.storage.local import LocalFile, LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.overlay import OverlayFileSystem
