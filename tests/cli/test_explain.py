@@ -289,7 +289,9 @@ def test_a_segment_kept_by_the_future_goes_by_the_command_that_is_advised(tmp_pa
 def test_what_may_be_deleted_is_deleted_by_the_command_that_is_advised(tmp_path: Path) -> None:
     path = closed(tmp_path / "logs") / "t-0"
     found = explained("--set", "cleanup.policy=delete", "--set", "retention.ms=1s", path)
-    (command,) = [shlex.split(text.rpartition(": seglog ")[2]) for text in found["advice"] if "delete what may" in text]
+    (command,) = [
+        shlex.split(text.rpartition(": seglog ")[2]) for text in found["advice"] if "delete the deletable" in text
+    ]
     assert run(*command, "--now", NOW).exit_code == 0
     assert [f.name for f in path.glob("*.log")] == [f"{80:020d}.log"]
 

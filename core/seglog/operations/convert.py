@@ -1,12 +1,12 @@
-"""A partition rewritten with another magic or codec (`seglog convert`); offsets and timestamps stay.
+"""Rewrites a partition with another magic or codec (`seglog convert`); offsets and timestamps stay.
 
-1. The source is walked; damage ends it (`salvage` is for damaged logs), but for a torn tail of the last segment.
-   A right checksum is not enough: every record must be there, also in batches that are copied as they are.
-2. Magic 2 to 2: records are recompressed as they are; header, producer, transaction and control data stay.
-   Magic 0 or 1 to 2: each wrapper becomes a batch; plain messages are batched up.
-   To magic 0 or 1: messages, or wrappers. These have no headers, transactions or zstd: refused; producer ids and,
-   with magic 0, timestamps are lost.
-3. Batches go to the new log as a follower writes them, with the offsets they have. It appears when it is whole.
+1. Walks the source. Damage is an error (`salvage` handles damaged logs), except a torn tail of the last segment. A
+   correct checksum is not enough: every record must be readable, even in batches that are copied unchanged.
+2. Magic 2 to 2: recompresses records unchanged; header, producer, transaction and control data stay.
+   Magic 0 or 1 to 2: turns each wrapper into a batch and groups plain messages into batches.
+   To magic 0 or 1: writes messages or wrappers. Headers, transactions and zstd do not exist there and are refused;
+   producer ids and, with magic 0, timestamps are lost.
+3. Writes batches to the new log as a follower does, with their own offsets. The log appears once it is complete.
 
 Kafka: AbstractRecords.downConvert, LogValidator's up-conversion.
 """
@@ -48,19 +48,19 @@ _PLAIN_BATCH_BYTES = 16384
 
 @dataclass(frozen=True, slots=True)
 class ConvertOptions:
-    """`magic` 0, 1 or 2; `codec` None keeps each batch's own."""
+    """The target `magic` (0, 1 or 2) and `codec` (None: each batch keeps its own)."""
 
     magic: int = 2
     codec: Compression | None = None
 
     def __post_init__(self) -> None:
         if self.magic < 2 and self.codec is Compression.ZSTD:
-            raise UnsupportedError(f"magic {self.magic} has no zstd")
+            raise UnsupportedError(f"magic {self.magic} does not support zstd")
 
 
 @dataclass(slots=True)
 class Converted:
-    """What was read and written. `torn_bytes` were left out at the end of the last segment."""
+    """The amounts read and written. `torn_bytes` counts the bytes skipped at the end of the last segment."""
 
     batches_read: int = 0
     batches_written: int = 0
@@ -70,7 +70,7 @@ class Converted:
 
 
 def convertible(fs: FileSystem, partition: Path) -> PartitionListing:
-    """The files of a partition that can be converted. NotALogError, UnsupportedError for a log of Kafka 0.7."""
+    """Returns a convertible partition's files. Raises NotALogError, and UnsupportedError for a log of Kafka 0.7."""
     require_partition(fs, partition)
     listing = list_partition(fs, partition)
     if listing.format == "0.7":
@@ -89,8 +89,8 @@ def convert(
 ) -> Converted:
     """Rewrites the partition of `listing` into `target`, a new, empty log.
 
-    CorruptRecordError for damage, UnsupportedError for what the wanted magic cannot hold; what was written before
-    stays in `target`. `progress` is called with (bytes read, bytes in all).
+    Raises CorruptRecordError for damage, UnsupportedError for data that the target magic cannot hold; batches written
+    before that stay in `target`. `progress` is called with (bytes read, bytes in all).
     """
     done, writer, surveyor = Converted(), _Writer(target), SegmentSurveyor(fs)
     if listing.segments and listing.segments[0].base_offset > target.log_end_offset:
@@ -100,7 +100,7 @@ def convert(
         for step in LogWalk(fs, segment.log):
             if isinstance(step, Gap):
                 if not (is_last and step.at_end and step.reason is EndReason.TRAILING):
-                    reason = f"{step.length} bytes are not a batch; `seglog salvage` copies what is good"
+                    reason = f"{step.length} bytes are not a batch; `seglog salvage` copies the good data"
                     raise CorruptRecordError(segment.log, reason, step.position)
                 done.torn_bytes += step.length
                 continue
@@ -128,10 +128,11 @@ def convert_to(
     progress: Callable[[int, int], None] | None = None,
     settled: Settled = unsettled,
 ) -> tuple[Converted, int]:
-    """Rewrites the partition of `listing` into `directory`, which appears when it is whole; returns the log end, too.
+    """Rewrites the partition of `listing` into `directory`, which appears once it is complete; returns the log end
+    offset as well.
 
-    RefusedError when it is there and not empty, LockedError when its log directory is in use; else as `convert`. A run
-    that was cut short in its log directory is settled first; `settled` is called with it.
+    Settles an unfinished run in its log directory first and calls `settled` with it. Raises RefusedError if the
+    directory is not empty, LockedError if its log directory is in use, and the errors of `convert`.
     """
     settle_unfinished(fs, directory.parent, settled)
     with log_directory_lock(fs, directory), new_directory(fs, directory) as place:
@@ -164,17 +165,18 @@ class _Writer:
 
 
 def _refuse_damage(surveyor: SegmentSurveyor, piece: WalkedEntries, segment: SegmentFiles) -> None:
+    """Raises CorruptRecordError for the first bad batch of a piece."""
     judged = surveyor.verdicts(segment.log, piece, PlausibleOffsets.of_segment(segment.base_offset))
     wrong = np.flatnonzero(judged.bits)
     if len(wrong):
         row, code = piece.batches[wrong[0]], code_of(int(judged.bits[wrong[0]]))
         first, last = int(row["base_offset"]), int(row["last_offset"])
-        reason = f"{_reason(piece, int(wrong[0]), code)}; `seglog salvage` copies what is good"
+        reason = f"{_reason(piece, int(wrong[0]), code)}; `seglog salvage` copies the good data"
         raise CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
 
 
 def _reason(piece: WalkedEntries, wrong: int, code: str) -> str:
-    """What is wrong with a batch, as part of a sentence: what its decoding tells, or what the finding means."""
+    """Returns what is wrong with a batch, as part of a sentence: the decoder's reason, or the finding's meaning."""
     if not piece.valid[wrong]:
         return "the checksum is wrong"
     for records in piece.records(piece.batches[wrong : wrong + 1]):
@@ -185,7 +187,7 @@ def _reason(piece: WalkedEntries, wrong: int, code: str) -> str:
 
 
 def _converted(path: Path, piece: WalkedEntries, options: ConvertOptions) -> Iterator[bytes]:
-    """The batches of a piece, converted: single batches, or a few back to back."""
+    """Yields the converted batches of a piece: single ones, or a few back to back."""
     rows, first = piece.batches, 0
     while first < len(rows):
         row = rows[first]
@@ -219,7 +221,7 @@ def _recompressed(path: Path, piece: WalkedEntries, row: np.void, codec: Compres
     if header.count:
         try:
             plain = decompress(header.codec, payload, limit=WHOLE_LIMIT)
-        except DecompressionError as error:  # whatever else could be wrong was found before
+        except DecompressionError as error:  # every other defect was found before
             raise too_large_to_rewrite(path, row) from error
         payload = compress(codec or Compression.NONE, plain)
     attributes = (header.attributes & ~layout.CODEC_MASK) | int(codec or Compression.NONE)
@@ -227,7 +229,7 @@ def _recompressed(path: Path, piece: WalkedEntries, row: np.void, codec: Compres
 
 
 def _run_end(rows: np.ndarray, first: int) -> int:
-    """The index after the plain messages of one magic and CreateTime that follow; any other entry stands alone."""
+    """Returns the index after the run of plain messages of one magic with CreateTime; other entries are single runs."""
     attributes = rows["attributes"] & (layout.CODEC_MASK | layout.TIMESTAMP_TYPE_MASK)
     if rows["magic"][first] >= 2 or attributes[first]:
         return first + 1
@@ -238,7 +240,8 @@ def _run_end(rows: np.ndarray, first: int) -> int:
 def _rebuilt(path: Path, piece: WalkedEntries, rows: np.ndarray, options: ConvertOptions) -> Iterator[bytes]:
     flags = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK
     if rows["magic"][0] >= 2 and (rows["attributes"] & flags).any():
-        raise UnsupportedError(f"offset {int(rows['base_offset'][0])}: magic {options.magic} has no transactions")
+        first = int(rows["base_offset"][0])
+        raise UnsupportedError(f"offset {first}: magic {options.magic} does not support transactions")
     codec = options.codec
     if codec is None:
         codec = Compression(int(rows["attributes"][0]) & layout.CODEC_MASK)
@@ -267,11 +270,11 @@ def _as_batches(records: Records, codec: Compression, stamp: int | None, single:
 
 
 def _as_messages(records: list[Record], magic: int, codec: Compression, stamp: int | None) -> bytes:
-    """Plain messages, or one wrapper."""
+    """Encodes plain messages, or one wrapper."""
     for record in records:
         if record.headers:
-            raise UnsupportedError(f"offset {record.offset}: magic {magic} has no record headers")
+            raise UnsupportedError(f"offset {record.offset}: magic {magic} does not support record headers")
     if codec is Compression.ZSTD:
-        raise UnsupportedError(f"magic {magic} has no zstd: choose another codec")
+        raise UnsupportedError(f"magic {magic} does not support zstd: choose another codec")
     offsets = [record.offset or 0 for record in records]
     return encode_messages(records, offsets, magic, codec, append_time_ms=stamp)

@@ -1,4 +1,4 @@
-"""Copies of a partition compared: which lie beside which, and by what level (`seglog diff`)."""
+"""Finds the copies of each partition and compares them (`seglog diff`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ LEVELS = ("bytes", "batches", "view")
 
 
 def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:
-    """The copies of each partition, by its name; they need not all be there. ValueError where there is nothing to
-    compare: fewer than two copies, or partitions beside log directories. LOGDIR/TOPIC is a copy of all its partitions.
+    """Returns each partition's name and its copies, which need not all exist. LOGDIR/TOPIC is a copy of all its
+    partitions.
+
+    Raises ValueError for fewer than two copies, for partitions mixed with log directories, and for files.
     """
     if len(copies) < 2:
         raise ValueError("needs at least two copies")
@@ -39,9 +41,12 @@ def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[st
 def differences(
     fs: FileSystem, directories: Sequence[Path], level: str, options: ViewOptions, limit: int | None = None
 ) -> Iterator[Difference]:
-    """How copies of a partition differ, by `bytes` of the files, `batches` at each offset, or the `view` of a reader
-    of committed records; at most `limit` differences. Of the options, batches take the selection alone.
-    UnsupportedError for logs of Kafka 0.7, NotALogError where no copy is there any more."""
+    """Yields the differences between copies of a partition, at most `limit`.
+
+    `level` compares the `bytes` of the files, the `batches` at each offset, or the `view` of a reader of committed
+    records. `options` are for `view`; `batches` uses only their selection. Raises UnsupportedError for logs of Kafka
+    0.7, NotALogError if no copy exists any longer.
+    """
     found = _all_differences(fs, directories, level, options)
     return found if limit is None else islice(found, limit)
 

@@ -1,8 +1,9 @@
-"""Why a partition is not cleaned, not deleted, or not readable past an offset: a verdict on every segment.
+"""Explains why a partition is not cleaned, not deleted, or not readable past an offset, with a verdict on each segment
+(`seglog explain`).
 
-Nothing is decided here: the answers are those of `manager.log_to_clean`, `retention.plan_retention`, the log's own
-offsets, and a dry run of the round, which alone knows whether damage would end it. What would help is said as advice,
-command by command; a command that cleans or deletes is advised only where its dry run does something.
+This module decides nothing: the answers come from `manager.log_to_clean`, `retention.plan_retention`, the log's own
+offsets, and a dry run of the round, which alone shows whether damage would end it. The advice lists the commands that
+would help; it includes a command that cleans or deletes only if its dry run changes something.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from seglog.units import count_text, format_duration, format_time
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without a marker: what its producer last did (epoch milliseconds, -1 unknown)."""
+    """A transaction without a marker. `last_timestamp` is its producer's latest (epoch milliseconds, -1 unknown)."""
 
     producer_id: int
     producer_epoch: int
@@ -43,7 +44,7 @@ class OpenTransaction:
 
 
 class Reason(str):
-    """A sentence with a `code` that stays when its words change."""
+    """A sentence with a stable `code`; its wording may change."""
 
     __slots__ = ("code",)
     code: str
@@ -59,7 +60,7 @@ class Reason(str):
 
 @dataclass(frozen=True, slots=True)
 class SegmentExplanation:
-    """One segment: `cleaning` and `deletion` say what keeps it from either, or that nothing does."""
+    """One segment. `cleaning` and `deletion` say what prevents either, or that nothing does."""
 
     base_offset: int
     next_offset: int
@@ -71,9 +72,9 @@ class SegmentExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a partition is as it is. `cleaning`, `deletion` and `reading` are the sentences on the whole of it.
+    """The explanation of a partition. `cleaning`, `deletion` and `reading` are sentences on the whole partition.
 
-    `eligible`: a broker's cleaner would take it now and get through.
+    `eligible` is true if a broker's cleaner would take it now and succeed.
     """
 
     partition: str
@@ -97,21 +98,21 @@ class Explanation:
 
 
 class Trial(Protocol):
-    """A dry run of `seglog clean` on the partition, with these options, and with `chosen` configuration."""
+    """A dry run of `seglog clean` on the partition with these options and the `chosen` configuration values."""
 
     def __call__(
         self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
     ) -> Outcome: ...
 
 
-_BY_METADATA = frozenset({"clean", "config show", "retain"})  # the commands that go by a topic's configuration
+_BY_METADATA = frozenset({"clean", "config show", "retain"})  # the commands that use a topic's configuration
 _UNCONFIGURED = frozenset({"txn"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Patient:
-    """What is known of the partition. `failure` is what ends a round; `options` and `metadata` are what the user gave:
-    the configuration, and the directory with the cluster's metadata."""
+    """The facts on the partition. `failure` is the error that ends a round. `options` (configuration) and `metadata`
+    (the directory with the cluster's metadata) are the user's."""
 
     directory: LogDirectory
     log: Log
@@ -131,7 +132,7 @@ class _Patient:
         return self.state.eligible and self.resolved.cleaner.enable and not self.problem and not self.failure
 
     def command(self, verb: str, *arguments: str, after: Sequence[str] = ()) -> str:
-        """A command line that does it here, with what the user gave as far as the command takes it."""
+        """Returns a command line for this partition, with those of the user's options that the command takes."""
         options = [] if verb in _UNCONFIGURED else [*self.options]
         if verb in _BY_METADATA and self.metadata is not None:
             options += ["--metadata-dir", str(self.metadata)]
@@ -141,7 +142,7 @@ class _Patient:
 def explain_partition(
     workspace: Workspace, partition: Path, settings: DirectorySettings, sources: Sources, *, quick: bool
 ) -> Explanation:
-    """Explains the partition in a directory, whose log directory has these `settings`, made of `sources`.
+    """Explains a partition whose log directory has these `settings`, made from `sources`.
 
     `quick` reads only indexes and headers: no dry run of the round, and no advice to clean.
     """
@@ -175,7 +176,7 @@ class _CleanTrial:
         topics_of = partial(work.settings, sources=sources)
         try:
             (outcome,) = clean(work.fs, [target], topics_of, work.clock, options, dry_run=True)
-        except SeglogError as error:  # before the round: a checkpoint that cannot be read
+        except SeglogError as error:  # before the round, for example an unreadable checkpoint
             return CleaningFailure(self.partition, error)
         return outcome
 
@@ -188,11 +189,11 @@ def explain(
     sources: Sources,
     trial: Trial | None = None,
 ) -> Explanation:
-    """Explains `log`, which may be open for reading only, at the workspace's time.
+    """Explains `log`, which may be open only for reading, at the workspace's time.
 
-    Its configuration is that of `operations.retain.retention_config`. Without a `trial` nothing but indexes and
-    headers is read, and cleaning is neither tried nor advised. Commands that are advised have the
-    configuration that the user gave in `workspace` and `sources`.
+    The log's configuration is that of `operations.retain.retention_config`. Without a `trial` only indexes and headers
+    are read, and cleaning is neither tried nor advised. Advised commands carry the configuration that the user gave in
+    `workspace` and `sources`.
     """
     key, now_ms = log.topic_partition, workspace.clock.now_ms()
     watermark = min(directory.high_watermarks.get(key, log.high_watermark), log.log_end_offset)
@@ -259,7 +260,7 @@ def _cleaning(patient: _Patient) -> Iterator[Reason]:
         yield Reason(code, f"a broker's cleaner {takes} it now: {state.why}")
     if state.checkpoint_reset:
         where = f"cleaning begins at the log start {log.log_start_offset}"
-        yield Reason("CHECKPOINT_OUTSIDE_LOG", f"its cleaner checkpoint lies outside the log: {where}")
+        yield Reason("CHECKPOINT_OUTSIDE_LOG", f"its cleaner checkpoint is outside the log: {where}")
     if state.first_uncleanable_offset < log.log_end_offset:
         first = state.first_uncleanable_offset
         yield Reason("UNCLEANABLE", f"nothing is cleaned from offset {first} on: {state.limit_reason}")
@@ -273,7 +274,7 @@ def _cleaning(patient: _Patient) -> Iterator[Reason]:
 
 
 def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
-    """When the segment at the end of the cleanable range is old enough; None without a lag."""
+    """Returns when the first uncleanable segment will be old enough; None if no lag applies to it."""
     segment = log.segments.get(state.first_uncleanable_offset)
     if lag_ms <= 0 or segment is None or segment is log.segments.active:
         return None
@@ -317,7 +318,7 @@ def _reading(patient: _Patient) -> Iterator[Reason]:
     else:
         yield Reason("OFFSETS", f"offsets {log.log_start_offset} to {log.log_end_offset - 1} are in the log")
     if watermark < log.log_end_offset:
-        left = f"the high watermark that a broker left is {watermark}"
+        left = f"the broker's last high watermark is {watermark}"
         yield Reason("HIGH_WATERMARK", f"consumers read up to offset {watermark - 1}: {left}")
     if patient.transactions and patient.transactions[0].first_offset < watermark:
         first = patient.transactions[0]
@@ -344,7 +345,7 @@ def _segments(patient: _Patient) -> Iterator[SegmentExplanation]:
     for segment, verdict in zip(patient.log.segments.snapshot(), patient.plan.segments, strict=True):
         deletion = Reason("KEPT", verdict.reason)
         if verdict.rule is not None:
-            deletion = Reason(verdict.rule.name, f"goes: {verdict.reason}")
+            deletion = Reason(verdict.rule.name, f"deletable: {verdict.reason}")
         elif not resolved.policy_known:
             deletion = Reason("POLICY_UNKNOWN", "cleanup.policy is not known")
         cleaning = Reason("NOT_COMPACTED", "not compacted")
@@ -380,24 +381,24 @@ def _advice(patient: _Patient, trial: Trial | None, tried: Outcome | None) -> It
     if not resolved.policy_known:
         yield (
             "state the policy with --set cleanup.policy=compact or in seglog.yaml, or name the log directory that holds"
-            f" the cluster's metadata with --metadata-dir; what is known: {patient.command('config show')}"
+            f" the cluster's metadata with --metadata-dir; to see the known settings: {patient.command('config show')}"
         )
     elif patient.failure:
         trial_run = patient.command("verify", "--repair", "--dry-run")
-        yield f"see what is wrong, and what a repair would do: {trial_run}"
+        yield f"look at the damage and the planned repair: {trial_run}"
     elif trial is not None and not patient.problem:
         yield from _cleaning_advice(patient, trial, tried)
     if patient.transactions:
         yield f"look at the open transaction: {patient.command('txn', after=['open'])}"
     if patient.plan.removed and resolved.policy_known and not resolved.refusal(DELETE):
-        yield f"delete what may go: {patient.command('retain')}"
+        yield f"delete the deletable segments: {patient.command('retain')}"
     yield from _freeing_advice(patient)
     if log.recovery is not None and log.recovery.truncated_bytes:
         yield f"look at the damage: {patient.command('verify')}"
 
 
 def _cleaning_advice(patient: _Patient, trial: Trial, tried: Outcome | None) -> Iterator[str]:
-    """Each command whose dry run changes something that the one before it does not."""
+    """Yields each command whose dry run changes something that the previous one does not."""
     done = _saved(tried)
     if done is not None:
         yield f"clean it now, whatever its ratio ({done}): {patient.command('clean')}"
@@ -406,19 +407,19 @@ def _cleaning_advice(patient: _Patient, trial: Trial, tried: Outcome | None) -> 
         wait = ("--set", "min.compaction.lag.ms=0")
         done = _saved(trial(chosen={"min.compaction.lag.ms": 0}))
         if done is not None:
-            yield f"clean what is younger than min.compaction.lag.ms too ({done}): {patient.command('clean', *wait)}"
+            yield f"clean records younger than min.compaction.lag.ms too ({done}): {patient.command('clean', *wait)}"
     if patient.log.segments.active.size and not patient.transactions:
         yield from _rolling_advice(patient, trial)
     expired = trial(expire=True)
     if not isinstance(expired, Cleaned) or not isinstance(tried, Cleaned):
         return
     if expired.result.bytes_written < tried.result.bytes_written:
-        done = _saved(expired)
-        yield f"remove what outlived delete.retention.ms too ({done}): {patient.command('clean', '--expire')}"
+        expire = f"({_saved(expired)}): {patient.command('clean', '--expire')}"
+        yield f"remove tombstones and markers past delete.retention.ms too {expire}"
 
 
 def _rolling_advice(patient: _Patient, trial: Trial) -> Iterator[str]:
-    """How the active segment is cleaned, too; what is in it may be too young as well."""
+    """Yields the command that cleans the active segment too, whose records may also be too young."""
     done = _saved(trial(roll=True))
     if done is not None:
         yield f"clean the active segment too ({done}): {patient.command('clean', '--roll')}"
@@ -430,7 +431,7 @@ def _rolling_advice(patient: _Patient, trial: Trial) -> Iterator[str]:
 
 
 def _saved(outcome: Outcome | None) -> str | None:
-    """What a round would make of the bytes that it rewrites; None when it changes nothing, or fails."""
+    """Returns the size of the rewritten bytes before and after a round; None if it changes nothing or fails."""
     if not isinstance(outcome, Cleaned) or not outcome.changes:
         return None
     before = sum(size for _, size in outcome.result.segments_before)
@@ -438,7 +439,7 @@ def _saved(outcome: Outcome | None) -> str | None:
 
 
 def _freeing_advice(patient: _Patient) -> Iterator[str]:
-    """How to delete a segment that a timestamp in the future keeps."""
+    """Yields how to delete a segment that a timestamp in the future keeps."""
     blocked = next((segment for segment in patient.plan.segments if segment.in_future and not segment.removed), None)
     if blocked is None:
         return

@@ -1,4 +1,4 @@
-"""Measuring partitions: what is in them, how cleaning went, and what the cleaner needs (`seglog stats`)."""
+"""Measures partitions: their contents, past cleaning rounds, and what the cleaner needs (`seglog stats`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seglog.units import count_text
 
 @dataclass(frozen=True)
 class MeasuredPartition:
-    """A partition to measure, with the settings of its log directory and the cleaning rounds that are kept of it."""
+    """A partition to measure, with its log directory's settings and its saved cleaning rounds."""
 
     listing: PartitionListing
     settings: DirectorySettings
@@ -26,19 +26,19 @@ class MeasuredPartition:
 
     @classmethod
     def of(cls, listing: PartitionListing, settings: DirectorySettings, kept: list[Round]) -> MeasuredPartition:
-        """With those rounds of a log directory that are this partition's."""
+        """Picks this partition's rounds from those of its log directory."""
         name = name_of(listing.directory)
         return cls(listing, settings, tuple(round_ for round_ in kept if round_["partition"] == name))
 
     def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:
-        """What `inspect.sizing` must know of it beside the log."""
+        """Returns the input of `inspect.sizing` besides the log."""
         resolved = self.settings.resolve(topic_of(Target(self.listing.directory, TargetKind.PARTITION)))
         return SizingRequest(resolved.log, resolved.cleaner, now_ms, self.rounds, write_rate)
 
     def measured(
         self, fs: FileSystem, now_ms: int, *, sizing: bool = False, write_rate: int | None = None
     ) -> PartitionStatistics:
-        """Reads the partition once, as it is now. Raises OSError, NotALogError."""
+        """Measures the partition as it is now, in one pass. Raises OSError, NotALogError."""
         directory, needed = self.listing.directory, None
         found = view_statistics(fs, directory)
         if sizing:
@@ -49,7 +49,7 @@ class MeasuredPartition:
 
 @dataclass(frozen=True)
 class PartitionStatistics:
-    """What is in a partition, what the cleaner needs for it if that was asked for, and its last cleaning rounds."""
+    """A partition's contents, the cleaner's needs if requested, and its last cleaning rounds."""
 
     statistics: LogStatistics
     sizing: Sizing | None
@@ -66,8 +66,10 @@ class PartitionStatistics:
 def kept_rounds(
     fs: FileSystem, environment: Mapping[str, str], log_directory: Path, tell: Callable[[str], None]
 ) -> list[Round]:
-    """The cleaning rounds that are kept of a log directory, oldest first. Where they cannot be read, as in another
-    user's home under sudo, `tell` gets a sentence, and there are none."""
+    """Returns the saved cleaning rounds of a log directory, oldest first.
+
+    If they cannot be read, as in another user's home under sudo, passes a message to `tell` and returns none.
+    """
     history = CleaningHistory(fs, state_directory(environment), log_directory)
     try:
         return history.rounds()

@@ -108,8 +108,12 @@ def test_the_log_start_and_gaps_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "options", "said"),
     [
-        (transactional(0, 7, 0), ConvertOptions(1), "no transactions"),
-        (batch_v2(0, [NaiveRecord(0, 0, b"k", b"v", ((b"h", b"v"),))]), ConvertOptions(0), "no record headers"),
+        (transactional(0, 7, 0), ConvertOptions(1), "support transactions"),
+        (
+            batch_v2(0, [NaiveRecord(0, 0, b"k", b"v", ((b"h", b"v"),))]),
+            ConvertOptions(0),
+            "does not support record headers",
+        ),
     ],
 )
 def test_what_an_old_format_cannot_hold_is_refused(
@@ -118,7 +122,7 @@ def test_what_an_old_format_cannot_hold_is_refused(
     write_segment(tmp_path / "t-0", 0, data)
     with pytest.raises(UnsupportedError, match=said):
         converted(tmp_path / "t-0", tmp_path / "new" / "t-0", options)
-    with pytest.raises(UnsupportedError, match="no zstd"):
+    with pytest.raises(UnsupportedError, match="does not support zstd"):
         ConvertOptions(0, Compression.ZSTD)
 
 
