@@ -336,7 +336,8 @@ def _is_between(batch: np.void, others: np.ndarray, at: int) -> bool:
 
 
 def _fits(new: np.ndarray, held: np.ndarray) -> bool:
-    """True if no batch of `held` shares an offset with the new ones; both ascend."""
-    following = np.searchsorted(held["last"], new["first"])
-    firsts = np.append(held["first"], INT64_MAX)
-    return bool((firsts[following] > new["last"]).all())
+    """True if no batch of `held` shares an offset with a new one. `held` is sorted by first offset; one with a broken
+    offset may reach over those that follow it."""
+    reached = np.append(np.maximum.accumulate(held["last"])[::-1], -1)[::-1]
+    preceding = np.searchsorted(held["first"], new["last"], side="right")
+    return bool((reached[preceding] < new["first"]).all())

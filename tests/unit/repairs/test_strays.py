@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
+from seglog.model import Compression
 from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.runs.apply import undo_run
 from tests.support.damage import held
 from tests.support.log_files import FS, batch, files_of, write_segment
+from tests.support.logs_on_disk import wrappers
 
 CLOCK = FixedClock(1_700_000_000_000)
 FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 9, 18))
@@ -246,3 +248,14 @@ def test_a_broken_offset_among_exchanged_batches_does_not_keep_a_whole_segment_o
     (directory / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 9\n2 12\n")
     repaired(directory)
     assert held(directory) == {FIRST: [segments[0][0], segments[0][2]], SECOND: segments[1]}
+
+
+def test_a_wrapper_whose_broken_offset_reaches_over_all_segments_makes_no_name_wrong(directory: Path) -> None:
+    """The offsets within a wrapper of magic 0 are absolute: only its last one is broken, its first is in place."""
+    wrapper = bytearray(wrappers(0, Compression.GZIP, count=2)[1])
+    assert wrapper[7] == 5
+    wrapper[2] ^= 32  # 2^45 further on
+    put(directory, FIRST, batch(0, 3), bytes(wrapper), *(batch(offset) for offset in (6, 7, 8)))
+    whole = held(directory)
+    repaired(directory)
+    assert held(directory) == {**whole, FIRST: [whole[FIRST][0], *whole[FIRST][2:]]}
