@@ -159,8 +159,10 @@ def carve_image(fs: FileSystem, path: Path, source: int, progress: BytesRead | N
 
 def found_rows(rows: np.ndarray, first: np.ndarray, source: int, allowed: PlausibleOffsets | None = None) -> np.ndarray:
     """Converts batches (layout.BATCH) and their first offsets to FOUND rows; `allowed` offsets fit the file's name."""
-    # INT64_MAX as an offset comes from bytes that happen to look like a batch.
-    sound = (first >= 0) & (rows["last_offset"] >= first) & (rows["last_offset"] < layout.INT64_MAX)
+    # INT64_MAX as an offset comes from bytes that look like a batch by accident. A batch of over 2^31 offsets fits no
+    # segment: it is a wrapper of magic 0 with a broken end, which no checksum covers.
+    last = rows["last_offset"]
+    sound = (first >= 0) & (last >= first) & (last < layout.INT64_MAX) & (last - first <= layout.INT32_MAX)
     found = np.zeros(int(np.count_nonzero(sound)), dtype=FOUND)
     for name in _COPIED:
         found[name] = rows[name][sound]

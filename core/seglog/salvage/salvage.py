@@ -42,6 +42,7 @@ CARVED = "carved"  # the topic of logs with no known name
 _METADATA_LIMIT = 1 << 16
 _RANK = {FileState.LIVE: 0, FileState.SWAP: 1, FileState.DELETED: 2, FileState.CLEANED: 3}
 _LAST_RANK = 4
+_OFFSETS_PER_BYTE = 64  # more in a compressed wrapper of magic 0 or 1 are implausible
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +228,15 @@ def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """Returns the indexes of the rows of `found` (FOUND) to keep, by offset; a lower `rank` of a row is better.
 
     Overlapping batches exclude each other: the better rank wins, then the batch that joins its predecessor, then the
-    one that ends first. If two others of its rank lie within a batch, it is the broken one: no checksum covers the end
-    of a wrapper of magic 0, and it would exclude them all.
+    one that ends first. A batch is dropped as broken if two others of its rank lie within it, or one if it is too small
+    for its offsets: no checksum covers the end of a wrapper of magic 0, and it would exclude them all.
     """
     order = np.lexsort((found["last_offset"], rank, found["first_offset"]))
     kept: list[int] = []
     end = -1
     for at, i in enumerate(order.tolist()):
         first, last = int(found["first_offset"][i]), int(found["last_offset"][i])
-        if kept and first <= end and _lie_within(found, rank, order[at : at + 2], kept[-1]):
+        if kept and first <= end and _is_broken(found, rank, kept[-1], order[at : at + 2]):
             kept.pop()
             end = int(found["last_offset"][kept[-1]]) if kept else -1
         if first > end:
@@ -248,12 +249,16 @@ def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
     return np.array(kept, dtype=np.int64)
 
 
-def _lie_within(found: np.ndarray, rank: np.ndarray, rows: np.ndarray, outer: int) -> bool:
-    """True if `rows` are two, one after the other, within the offsets of the row `outer` and of its rank."""
+def _is_broken(found: np.ndarray, rank: np.ndarray, outer: int, following: np.ndarray) -> bool:
+    """True if enough of the two `following` rows, one after the other, lie within the row `outer` and have its rank."""
+    span = int(found["last_offset"][outer]) - int(found["first_offset"][outer])
+    implausible = int(found["magic"][outer]) < 2 and span > _OFFSETS_PER_BYTE * int(found["size"][outer])
+    wanted = 1 if implausible else 2
+    rows = following[:wanted]
     first, last = found["first_offset"][rows], found["last_offset"][rows]
     within = (first >= found["first_offset"][outer]) & (last <= found["last_offset"][outer])
-    alike = len(rows) == 2 and bool((rank[rows] == rank[outer]).all())
-    return alike and bool(within.all()) and int(first[1]) > int(last[0])
+    within &= rank[rows] == rank[outer]
+    return len(rows) == wanted and bool(within.all()) and bool((first[1:] > last[:-1]).all())
 
 
 # --- sources ----------------------------------------------------------------------------------------------

@@ -130,6 +130,22 @@ def test_a_wrapper_whose_end_is_broken_excludes_nobody(tmp_path: Path) -> None:
     assert report.missing == ((9, 11),)
 
 
+def test_a_wrapper_too_small_for_its_offsets_excludes_not_even_the_last_one(tmp_path: Path) -> None:
+    batches = wrappers(0, Compression.GZIP, count=20)
+    broken = struct.pack(">q", 1 << 29) + batches[-2][8:]
+    source = write_log(tmp_path, [*batches[:-2], broken, batches[-1]]).parent
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == [*batches[:-2], batches[-1]]
+
+
+def test_a_wrapper_of_more_offsets_than_a_segment_holds_is_left_out(tmp_path: Path) -> None:
+    batches = wrappers(0, Compression.GZIP, count=20)
+    broken = struct.pack(">q", 1 << 51) + batches[-1][8:]
+    source = write_log(tmp_path, [*batches[:-1], broken]).parent
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == batches[:-1]
+
+
 def test_what_one_file_lost_another_gives(source: Path, tmp_path: Path) -> None:
     healthy = batches_in(source)
     log = source / "00000000000000000258.log"
