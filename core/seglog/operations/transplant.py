@@ -1,6 +1,6 @@
 """Transplants partitions of a dead cluster into the log directory of a stopped broker (`seglog transplant`).
 
-1. Choose the sources' partitions, and note those left out (`transplant.choosing`).
+1. Choose the sources' partitions, and note those left out (`transplant.planner`).
 2. Plan each (`transplant.planner`); collect all obstacles, not only the first.
 3. Carry the plan out as one run (`transplant.apply`), all of it or nothing.
 """
@@ -22,9 +22,8 @@ from seglog.scan.listing import Target
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
-from seglog.transplant.choosing import choose
 from seglog.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.transplant.planner import Circumstances, Planner
+from seglog.transplant.planner import Circumstances, Planner, choose
 from seglog.transplant.target import TargetDirectory
 
 _NO_OFFSETS_TOPIC = (

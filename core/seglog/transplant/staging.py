@@ -37,9 +37,16 @@ from seglog.scan.listing import SEGMENT_KINDS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import Access, FileSystem
-from seglog.transplant.committed import forget_epochs, with_forgotten_epochs
 from seglog.transplant.plan import Ending, PartitionPlan
-from seglog.transplant.rewriting import LEADER_EPOCH, foreign_id, rewrite, seal, set_checksums
+from seglog.transplant.rewriting import (
+    LEADER_EPOCH,
+    foreign_id,
+    forget_epochs,
+    rewrite,
+    seal,
+    set_checksums,
+    with_forgotten_epochs,
+)
 from seglog.transplant.source import SourceLog, SourceSegment, require_unchanged
 
 

@@ -18,9 +18,8 @@ from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.transplant.apply import carry_out
-from seglog.transplant.choosing import Wanted
 from seglog.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.transplant.planner import Circumstances, Planner
+from seglog.transplant.planner import Circumstances, Planner, Wanted
 from seglog.transplant.target import TargetDirectory
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.target_directories import CONFIG, everything, planned, request, target_directory, transplanted
