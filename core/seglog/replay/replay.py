@@ -212,8 +212,8 @@ class Replay:
         for topic, count in wanted.items():
             if self._counts[topic] < count:
                 raise RefusedError(
-                    f"{topic} has {self._counts[topic]} partitions in the cluster, but needs at least {count}: records"
-                    " stay in their partition"
+                    f"{topic} has {self._counts[topic]} partitions in the cluster, but at least {count} are needed:"
+                    " records stay in their partition"
                 )
 
     def _records(self, key: TopicPartition) -> Iterator[Record]:
