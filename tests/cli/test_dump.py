@@ -90,7 +90,7 @@ def test_every_file_of_a_log_directory_can_be_dumped(logs: Path) -> None:
     done = run("dump", "--all", "--json", logs)
     assert done.exit_code == 0, done.stderr
     of_segments = {"batch", "offset_index_entry", "time_index_entry", "aborted_transaction", "producer"}
-    beside_them = {"checkpoint", "leader_epoch", "meta_properties", "partition_metadata", "preallocated_entries"}
+    beside_them = {"checkpoint", "leader_epoch", "meta_properties", "partition_metadata"}
     assert {one["type"] for one in json_lines(done)} == of_segments | beside_them
 
 
@@ -236,5 +236,5 @@ def test_what_chooses_records_is_wrong_usage_where_no_file_is_a_log(logs: Path, 
     index = logs / "customers-0" / "00000000000000000000.index"
     done = run("dump", *options, index, logs / "meta.properties")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "is for logs: none of these files is one" in done.stderr
+    assert "are for logs: none of these files is a log" in done.stderr
     assert run("dump", *options, index, logs / "customers-0" / "00000000000000000000.log").exit_code == 0

@@ -174,7 +174,7 @@ def test_recovery_that_cannot_keep_what_it_cuts_changes_nothing(origin: Path) ->
     assert state_of(origin) == before
     assert not (origin.parent / ".seglog-quarantine").exists()
     salvaged, unkept = f"`seglog salvage {origin}/t-0 --output DIR`", f"`seglog recover --no-keep {origin}/t-0`"
-    (said,) = re.findall(r"up to (\d+) bytes of the log are gone", str(refused.value))
+    (said,) = re.findall(r"up to (\d+) bytes of the log are lost", str(refused.value))
     assert salvaged in str(refused.value) and unkept in str(refused.value)
     (report,) = recover(disk, clock(), target, lambda _: LogConfig(), RecoveryOptions())
     assert report.truncated_bytes == int(said) and disk.least_free >= 0

@@ -104,7 +104,7 @@ def test_values_of_a_fixed_set_may_be_given_as_text_and_others_are_refused(tmp_p
             log.append_batches(b"", origin="leader")
     for wrong, told in {
         "message_timestamp_type": "NoTimestampType, CreateTime, LogAppendTime",
-        "cleanup_policy": "compact and delete",
+        "cleanup_policy": "compact, delete or compact,delete",
         "compression_type": "producer, uncompressed, gzip",
     }.items():
         with pytest.raises(seglog.SeglogError, match=f"{wrong}: .*{told}"):
