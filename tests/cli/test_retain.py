@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.log import obstacles
+from seglog.log import checkpoints
 from seglog.operations.retain import IN_TIER, KAFKAS_OWN
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
@@ -95,7 +95,7 @@ def test_a_log_directory_is_looked_at_once_however_many_partitions_it_has(
         looked.append(log_directory)
         return ["it is damaged"]
 
-    monkeypatch.setattr(obstacles, "directory_obstacles", looked_at)
+    monkeypatch.setattr(checkpoints, "directory_obstacles", looked_at)
     result = run("retain", "--dry-run", "--now", NOW, path)
     assert result.stderr.count("a broker does not start with this: it is damaged") == 1
     assert looked == [path]
