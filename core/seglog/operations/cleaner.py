@@ -1,18 +1,18 @@
-"""The cleaner as a service over one log directory, without a broker (Kafka: LogCleaner).
+"""Runs the cleaner as a service over one log directory, without a broker (Kafka: LogCleaner).
 
 A pass:
 
-1. Look, without lock and without changing anything, whether a log is due for cleaning or retention; if none is, rest.
-2. Take the directory's lock and open its compacted logs. Logs whose opening would cut off damage become uncleanable.
-3. Cleaner threads take the filthiest log, clean it, write its checkpoint, and ask again, until nothing is eligible.
-   They share the dedupe buffer and the throttle.
-4. Retention of the compacted logs: the log start always, size and time where the policy is compact,delete.
-5. Close, give the lock back, and rest for `log.cleaner.backoff.ms`.
+1. Look, without a lock and without changing anything, whether a log is due for cleaning or retention. If none is, rest.
+2. Take the directory's lock and open its compacted logs. A log whose opening would cut off damage becomes uncleanable.
+3. Cleaner threads take the filthiest log, clean it, write its checkpoint, and ask again until nothing is eligible. They
+   share the dedupe buffer and the throttle.
+4. Apply retention to the compacted logs: always the log start, and size and time if the policy is compact,delete.
+5. Close, release the lock, and rest for `log.cleaner.backoff.ms`.
 
-Between passes the lock is free, so that `seglog append` or `verify --repair` can work on the directory; a broker that
-starts takes it, and the service waits. A stop takes effect at the next read or write, of a round or of a log that is
-being opened: the round's unfinished output goes, the checkpoint stays, and the next pass begins the round again. What
-cannot be stopped is short: the renames of a swap, and an fsync, of which the disk was given most before (`output`).
+Between passes the lock is free, so that `seglog append` or `verify --repair` can work on the directory. If a broker
+starts and takes it, the service waits. A stop takes effect at the next read or write of a round or of opening a log:
+the round's unfinished output is removed, the checkpoint stays, and the next pass begins the round again. Only short
+steps cannot be stopped: the renames of a swap, and an fsync, most of whose data is already with the disk (`output`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _UNLIMITED = 1e300  # log.cleaner.io.max.bytes.per.second is the largest double 
 
 
 class Listener(Protocol):
-    """Is called when something happens, from any thread."""
+    """Receives events, on any thread."""
 
     def cleaned(self, result: CleaningResult, thread: int) -> None: ...
 
@@ -67,21 +67,21 @@ class Listener(Protocol):
 
 @dataclass(slots=True)
 class PassOutcome:
-    """What a pass did. `logs` is how every compacted log stood after it, as far as it was open."""
+    """The outcome of a pass. `logs` tells how dirty each open compacted log is after it."""
 
     results: list[CleaningResult] = field(default_factory=list)
     retained: list[RetentionPlan] = field(default_factory=list)
     logs: list[LogToClean] = field(default_factory=list)
     locked: bool = False
-    error: SeglogError | None = None  # what cost the pass
+    error: SeglogError | None = None  # the error that ended the pass early
     ended_ms: int = 0
 
 
 class CleanerService:
-    """Cleans the compacted logs of `log_directory` again and again, until `stop` is set.
+    """Cleans the compacted logs of `log_directory` again and again until `stop` is set.
 
-    `topics` is asked for the configuration before every pass. `config` are the broker-level cleaner keys; the dedupe
-    buffer is divided among its threads.
+    `topics` returns the configuration and is called before every pass. `config` holds the broker-level cleaner keys;
+    its threads share the dedupe buffer equally.
     """
 
     def __init__(
@@ -106,18 +106,18 @@ class CleanerService:
         self._gate = Gate(throttle, self.stop.is_set)
         self._fs: FileSystem = GatedFileSystem(fs, self._gate)
         self._plain_fs = fs
-        self.failure: SeglogError | None = None  # what cost the last pass
+        self.failure: SeglogError | None = None  # the error that ended the last pass early
         self._options = CleanerOptions(
             dedupe_buffer_bytes=config.dedupe_buffer_size // config.threads,
             load_factor=config.io_buffer_load_factor,
             strategy=strategy,
         )
         self._failed_threads: list[BaseException] = []
-        self._deleted: list[tuple[int, list[Path]]] = []  # when `.deleted` files go, and which
-        self._noted: set[tuple[str, str]] = set()  # topics, and why they are left alone
+        self._deleted: list[tuple[int, list[Path]]] = []  # `.deleted` files, and when to remove them
+        self._noted: set[tuple[str, str]] = set()  # reported: topics, and why they are left alone
 
     def run(self, passes: int | None = None) -> None:
-        """Passes until `stop` is set, or that many. Errors of the operating system and unforeseen ones end it."""
+        """Runs passes until `stop` is set, or that many. Operating system errors and unexpected errors end it."""
         done = 0
         while not self.stop.is_set():
             outcome = self.run_pass()
@@ -135,7 +135,7 @@ class CleanerService:
             left -= _SLICE_SECONDS
 
     def run_pass(self) -> PassOutcome:
-        """One pass. What goes wrong with a partition makes that one uncleanable; a held lock only costs the pass."""
+        """Runs one pass. An error in a partition makes that partition uncleanable. A held lock only ends the pass."""
         outcome = PassOutcome()
         self._remove_due()
         try:
@@ -154,21 +154,16 @@ class CleanerService:
     # --- step 1
 
     def _something_is_due(self, topics: DirectorySettings, outcome: PassOutcome) -> bool:
-        """Opens the compacted logs for reading, which changes nothing."""
+        """Returns True if cleaning or retention is due. Opens the compacted logs only for reading."""
         directory = self._directory(topics, writable=False)
         try:
             with self._gate.opening():
-                return self._look(directory, topics, outcome)
+                logs = self._open(directory, topics)
+                outcome.logs = self._manager(directory, logs).candidates()
+                retained = [plan_retention(log, self.clock.now_ms(), _watermark(directory, log)) for log in logs]
+                return any(found.eligible for found in outcome.logs) or any(not plan.empty for plan in retained)
         finally:
             directory.close()
-
-    def _look(self, directory: LogDirectory, topics: DirectorySettings, outcome: PassOutcome) -> bool:
-        logs = self._open(directory, topics)
-        manager = self._manager(directory, logs)
-        outcome.logs = manager.candidates()
-        due = any(found.eligible for found in outcome.logs)
-        retained = [plan_retention(log, self.clock.now_ms(), _watermark(directory, log)) for log in logs]
-        return due or any(not plan.empty for plan in retained)
 
     # --- steps 2 to 5
 
@@ -198,7 +193,7 @@ class CleanerService:
         )
 
     def _config_of(self, resolved: ResolvedConfig, topic: str) -> LogConfig:
-        """A topic's configuration, without retention where that goes against the cluster."""
+        """Returns a topic's configuration, without retention if that contradicts the cluster."""
         config, refusal = stated_retention(resolved), resolved.refusal(DELETE)
         if not refusal:
             return config
@@ -206,13 +201,13 @@ class CleanerService:
         return replace(config, cleanup_policy=config.cleanup_policy - {DELETE})
 
     def _tell_refusal(self, topic: str, what: str, refusal: str) -> None:
-        """Once, not with every pass."""
+        """Reports a refusal once, not in every pass."""
         if (topic, refusal) not in self._noted:
             self._noted.add((topic, refusal))
             self.listener.problem(f"{topic}: no {what}: {refusal}")
 
     def _open(self, directory: LogDirectory, topics: DirectorySettings) -> list[Log]:
-        """The logs whose policy is known to be compact. One that is damaged becomes uncleanable."""
+        """Opens the logs that are known to be compacted. A damaged one becomes uncleanable."""
         logs = []
         for found in list_log_directory(self._plain_fs, self.log_directory).live:
             resolved = topics.resolve(found.topic_partition.topic)
@@ -251,7 +246,7 @@ class CleanerService:
     # --- step 3
 
     def _clean_in_threads(self, manager: CleanerManager, outcome: PassOutcome) -> None:
-        """Runs the cleaner threads to their end; an exception in this one (a signal) stops them first."""
+        """Runs the cleaner threads to their end. An exception in this thread (a signal) stops them first."""
         threads = [
             threading.Thread(target=self._thread, args=(number, manager, outcome), name=f"seglog-cleaner-{number}")
             for number in range(self.config.threads)
@@ -315,7 +310,7 @@ class CleanerService:
                 manager.release(topic_partition)
 
     def _remove_due(self) -> None:
-        """Removes `.deleted` files whose delay is over; those of a service that ended go when the log is opened."""
+        """Removes `.deleted` files whose delay is over. Opening a log removes those of an earlier service."""
         now_ms = self.clock.now_ms()
         for due_ms, paths in self._deleted:
             if due_ms <= now_ms:
@@ -325,5 +320,5 @@ class CleanerService:
 
 
 def _watermark(directory: LogDirectory, log: Log) -> int | None:
-    """The high watermark that a broker left, if one did."""
+    """Returns the high watermark that a broker left, or None."""
     return directory.high_watermarks.get(log.topic_partition)

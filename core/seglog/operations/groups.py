@@ -1,13 +1,13 @@
-"""Groups out of a dead cluster's disks: what each had committed, who its members were, and its lag (`seglog groups`).
+"""Reads the groups on a dead cluster's disks: their committed offsets, members and lag (`seglog groups`).
 
-1. The partitions of `__consumer_offsets` and `__share_group_state` are looked up in every directory. Of several
-   replicas of one, the most advanced counts.
-2. Each is replayed (`evidence.coordinator_replay`), to its end or to a time.
-3. A group belongs into one partition, by Kafka's hash of its name. What lies in another one is shown and said; the
-   right one wins.
-4. Lag is against the end of the longest log of that partition that is there.
+1. Find the partitions of `__consumer_offsets` and `__share_group_state` in every directory. Among several replicas of
+   one, the most advanced counts.
+2. Replay each (`evidence.coordinator_replay`), to its end or to a given time. 3. A group belongs in one partition, by
+Kafka's hash of its name. Commits in another partition are shown and noted; those
+   in the right one win.
+4. Compute lag against the end of the longest log of the partition that is present.
 
-Damage and what cannot be read are problems of the report; the rest goes on.
+Damage and unreadable data become problems in the report, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _METADATA_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """How far a group is in a partition. Times in epoch milliseconds; None where nothing tells.
+    """A group's progress in a partition. Times are epoch milliseconds; unknown values are None.
 
-    `offset` is the committed one, of a share group its start offset; None where a member is assigned the partition
-    and has committed nothing. `pending_offset` is what a transaction that is still open would commit. `misplaced`: it
-    lies in a partition of `__consumer_offsets` in which Kafka does not look for this group.
+    `offset` is the committed offset, or a share group's start offset; None if a member is assigned the partition but
+    has committed nothing. `pending_offset` is what an open transaction would commit. `misplaced` is True if the commit
+    is in a partition of `__consumer_offsets` where Kafka does not look for this group.
     """
 
     partition: TopicPartition
@@ -70,8 +70,10 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group: `kind` is classic, consumer, share or streams, `state` Kafka's word for it. `assignment_epoch` is the
-    one that its members are to reach; None for a classic group, whose `epoch` is its generation.
+    """A group. `kind` is classic, consumer, share or streams; `state` is Kafka's word for it.
+
+    `assignment_epoch` is the epoch that its members should reach. It is None for a classic group, whose `epoch` is its
+    generation.
     """
 
     name: str
@@ -84,14 +86,14 @@ class Group:
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None when it is known of none."""
+        """The sum over all partitions with a known lag; None if there is none."""
         known = [one.lag for one in self.partitions if one.lag is not None]
         return sum(known) if known else None
 
 
 @dataclass(slots=True)
 class GroupsReport:
-    """Groups by name. `problems` are sentences about what may be missing, `notes` about what is odd."""
+    """Groups by name. `problems` are sentences about data that may be missing, `notes` about oddities."""
 
     groups: list[Group] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -105,15 +107,15 @@ def read_groups(
     at_ms: int | None = None,
     wanted: Callable[[str], bool] = lambda _name: True,
 ) -> GroupsReport:
-    """The groups whose names are `wanted`, now or at a time (epoch milliseconds).
+    """Reads the groups whose names are `wanted`, as they are now or were at a time (epoch milliseconds).
 
-    Targets are log directories, or partitions of the groups' topics. NotALogError when none of these is there.
+    Targets are log directories, or partitions of the groups' topics. Raises NotALogError if no such partition is there.
     """
     return _Reading(fs, targets, at_ms).report(wanted)
 
 
 def coordinator_partition(group: str, partitions: int) -> int:
-    """Where in `__consumer_offsets` a group lies (Kafka: Utils.abs(groupId.hashCode()) % partitions)."""
+    """Returns a group's partition in `__consumer_offsets` (Kafka: Utils.abs(groupId.hashCode()) % partitions)."""
     units = group.encode("utf-16-be", "surrogatepass")
     code = 0
     for i in range(0, len(units), 2):
@@ -123,8 +125,9 @@ def coordinator_partition(group: str, partitions: int) -> int:
 
 
 def reset_csv(groups: Sequence[Group]) -> str:
-    """The lines that `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one group,
-    with the group before them for several. Share groups are no part of it (Kafka: CsvUtils).
+    """Returns the lines that `kafka-consumer-groups --reset-offsets --from-file` takes (Kafka: CsvUtils).
+
+    A line is topic,partition,offset for one group, with the group before them for several. Leaves share groups out.
     """
     taken = [one for one in groups if one.kind != SHARE]
     out = io.StringIO()
@@ -139,7 +142,7 @@ def reset_csv(groups: Sequence[Group]) -> str:
 
 @dataclass(slots=True)
 class _Facts:
-    """What the replays say of one group; beside each commit whether it is misplaced."""
+    """What the replays tell of one group. Each commit comes with True if it is misplaced."""
 
     state: GroupState | None = None
     commits: dict[TopicPartition, tuple[OffsetCommit, bool]] = field(default_factory=dict)
@@ -148,7 +151,7 @@ class _Facts:
 
 
 class _Reading:
-    """One look at all the directories."""
+    """One reading of all the directories."""
 
     def __init__(self, fs: FileSystem, targets: Sequence[Target], at_ms: int | None) -> None:
         self._fs, self._targets, self._at_ms = fs, targets, at_ms
@@ -172,7 +175,7 @@ class _Reading:
         return self._found
 
     def _coordinators(self) -> dict[tuple[str, int], list[Path]]:
-        """The replicas of each partition of the groups' topics."""
+        """Returns the replicas of each partition of the groups' topics."""
         found: dict[tuple[str, int], list[Path]] = {}
         for target in self._targets:
             here: list[tuple[TopicPartition, Path]] = []
@@ -269,7 +272,7 @@ class _Reading:
 
     @cached_property
     def _offset_commits(self) -> dict[int, list[OffsetCommit | WireError]]:
-        """What each partition of `__consumer_offsets` holds, decoded once."""
+        """The decoded commits in each partition of `__consumer_offsets`."""
         return {
             number: list(offset_commits(replay.values.values()))
             for (topic, number), (_, replay) in self._replays.items()
@@ -278,8 +281,8 @@ class _Reading:
 
     @cached_property
     def _partition_count(self) -> int | None:
-        """How many partitions `__consumer_offsets` has: as the metadata says, else as most groups lie; None where
-        neither tells."""
+        """The number of partitions of `__consumer_offsets`: from the metadata, or else from the places of most groups;
+        None if neither tells."""
         for metadata in self._metadata:
             topic_id = metadata.topic_ids.get(OFFSETS_TOPIC)
             if topic_id is not None and metadata.partitions.get(topic_id):
@@ -304,7 +307,7 @@ class _Reading:
 
     @cached_property
     def _topics(self) -> dict[str, str]:
-        """Names of topics by their ids: as the metadata says, and the directories themselves."""
+        """Topic names by topic id, from the metadata and from the partition directories."""
         names = {topic_id: topic for one in self._metadata for topic, topic_id in one.topic_ids.items()}
         for one in self._partitions:
             path = one.path / filenames.PARTITION_METADATA
