@@ -1,7 +1,7 @@
-"""How many modules a record, and a round, pass on their way: a reader of the code must open as many.
+"""Counts the modules that the read of a record and a cleaning round pass through: a reader of the code must open them.
 
-Counted are the modules of seglog of which a function runs, class bodies and imports aside. The bounds only go down: a
-walk that got shorter by more than three takes its bound with it.
+A module counts if one of its functions runs; class bodies and imports do not. The bounds only go down: a walk that got
+shorter by more than three must lower its bound.
 
 A read should pass 25 at most, and a round 40. A round's own modules are 7. The others make it safe: 9 of `log` open and
 close a log as a broker does, 6 of `storage` find and guard files, 5 of `format` and 3 of `configuration` read what lies
