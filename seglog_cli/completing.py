@@ -38,7 +38,8 @@ def offer_of(metavar: str | None, name: str) -> Offer | None:
     if name == "overrides":
         return configuration_keys
     if metavar is not None and "|" in metavar:
-        return choices_of(metavar)
+        words = metavar.split("|")
+        return choices(word.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for word in words)  # in `header:NAME` the name is free
     return _BY_METAVAR.get(metavar or "")
 
 
@@ -50,11 +51,6 @@ def choices(values: Iterable[str]) -> Offer:
         return [value for value in every if value.startswith(incomplete)]
 
     return offer
-
-
-def choices_of(metavar: str) -> Offer:
-    """Offers the choices in a metavar such as `bytes|batches|view`. In `header:NAME` the name is free."""
-    return choices(word.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for word in metavar.split("|"))
 
 
 def partitions(incomplete: str) -> list[str]:

@@ -40,6 +40,15 @@ class FindingsShown(OptionGroup):
         None
     )
 
+    def known_codes(self) -> frozenset[str]:
+        """Returns the codes to show, none meaning all; raises UsageError for an unknown one."""
+        from seglog.evidence.findings import CODES
+
+        for code in self.codes or ():
+            if code not in CODES:
+                raise UsageError(f"--code: {code!r} is not the code of a finding (man seglog-findings lists them)")
+        return frozenset(self.codes or ())
+
 
 @dataclass(frozen=True)
 class DiagnosesShown(OptionGroup):
@@ -49,16 +58,6 @@ class DiagnosesShown(OptionGroup):
     severity: Annotated[
         str | None, option("--severity", "blocker|danger|note", "Show only this severity and graver ones.")
     ] = None
-
-
-def checked_codes(codes: Sequence[str]) -> frozenset[str]:
-    """Returns the codes of findings that were asked for; raises UsageError for an unknown one."""
-    from seglog.evidence.findings import CODES
-
-    for code in codes:
-        if code not in CODES:
-            raise UsageError(f"--code: {code!r} is not the code of a finding (man seglog-findings lists them)")
-    return frozenset(codes)
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Grouped(Generic[Row]):
     def __init__(self, session: Session, look: Look[Row], asked: FindingsShown | DiagnosesShown) -> None:
         least = look.levels[-1] if asked.severity is None else one_of("--severity", asked.severity, look.levels)
         self._shown = look.levels[: look.levels.index(least) + 1]
-        self._codes = checked_codes(asked.codes) if isinstance(asked, FindingsShown) and asked.codes else frozenset()
+        self._codes = asked.known_codes() if isinstance(asked, FindingsShown) else frozenset()
         self._look, self._at_once = look, asked.every or session.as_json
         self._silent = session.console.quiet and not session.as_json
         self._groups: dict[tuple[str, str], Group[Row]] = {}

@@ -52,16 +52,18 @@ def _time(text: str | int | RelativeTime) -> int | RelativeTime:
     return RelativeTime(moment)
 
 
-def _size(text: str | int) -> int:
-    from seglog.units import parse_size
+def _quantity(parse: str, least: int | None) -> Callable[[str | int], int]:
+    """Returns a converter that parses with this function of `seglog.units`, and requires `least` or more."""
 
-    return _read(parse_size, text)
+    def value(text: str | int) -> int:
+        from seglog import units
 
+        found = _read(getattr(units, parse), text)
+        if least is not None and found < least:
+            raise typer.BadParameter(f"{text} is less than {least}")
+        return found
 
-def _duration(text: str | int) -> int:
-    from seglog.units import parse_duration
-
-    return _read(parse_duration, text)
+    return value
 
 
 def _read(parse: Callable[[str], int], text: str | int) -> int:
@@ -86,22 +88,12 @@ def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
 
 def size_option(name: str, help_text: str, least: int | None = None, *, hidden: bool = False) -> Any:
     """Declares an option that takes a size and yields bytes, at least `least`."""
-    return typer.Option(name, metavar="SIZE", parser=_from(least, _size), help=help_text, hidden=hidden)
+    return typer.Option(name, metavar="SIZE", parser=_quantity("parse_size", least), help=help_text, hidden=hidden)
 
 
 def duration_option(name: str, help_text: str, least: int | None = None) -> Any:
     """Declares an option that takes a duration and yields milliseconds, at least `least`."""
-    return typer.Option(name, metavar="DURATION", parser=_from(least, _duration), help=help_text)
-
-
-def _from(least: int | None, read: Callable[[str | int], int]) -> Callable[[str | int], int]:
-    def value(text: str | int) -> int:
-        found = read(text)
-        if least is not None and found < least:
-            raise typer.BadParameter(f"{text} is less than {least}")
-        return found
-
-    return read if least is None else value
+    return typer.Option(name, metavar="DURATION", parser=_quantity("parse_duration", least), help=help_text)
 
 
 def offset_option(name: str, help_text: str) -> Any:

@@ -11,11 +11,7 @@ from seglog_cli.options import CONTEXT, MetadataDirectory, OnePath, command, fla
 from seglog_cli.parameters import PlainCommand
 from seglog_cli.session import Session
 
-app = typer.Typer(
-    help="Shows which configuration values apply to a log, and why.",
-    rich_markup_mode=None,
-    context_settings=CONTEXT,
-)
+app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 
 
 @app.callback()

@@ -54,12 +54,10 @@ def run(
     from seglog.scan.listing import TargetKind, is_beside_logs, partition_names, resolve_paths
     from seglog_cli.views.findings import show_finding
 
-    if untrusted and not (records or wanted.key is not None):
-        raise UsageError("--untrusted is for records: give --records too")
-    if bytes_as != "auto" and not (records or wanted.key is not None):
-        raise UsageError("--bytes is for records: give --records too")
-    if decode and not (records or wanted.key is not None):
-        raise UsageError("--decode is for records: give --records too")
+    shows_records = records or wanted.key is not None
+    for name, is_given in (("--untrusted", untrusted), ("--bytes", bytes_as != "auto"), ("--decode", decode)):
+        if is_given and not shows_records:
+            raise UsageError(f"{name} is for records: give --records too")
     session, paths = tiers.seen(session, paths)
     base64, targets = wants_base64(bytes_as), resolve_paths(session.fs, paths)
     beside = all(target.kind is TargetKind.FILE and is_beside_logs(target.path) for target in targets)

@@ -22,8 +22,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from seglog.runs.journal import RunRecord
 
-SUMMARY = "Shows, restores or deletes the data that repairs removed from logs."
-app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
+app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 Run = Annotated[str, argument("RUN", "The name of a run, or its folder.")]
 
 

@@ -66,8 +66,10 @@ def run(
       seglog read --json __consumer_offsets-0 --decode
     """
     from seglog.dump.internal_topics import decoder_of
+    from seglog.dump.files import json_line, text_line
     from seglog.dump.render_records import render_records
     from seglog.operations.read import fetch_records
+    from seglog.operations.read import read_07
 
     start = renamed(session, wanted.from_offset, "--offset", "--from-offset", offset)
     since = renamed(session, wanted.since, "--timestamp", "--since", timestamp)
@@ -80,7 +82,9 @@ def run(
     if listing is not None:
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")
         wanted.refuse("messages of Kafka 0.7 have only an offset and a value to choose by", *absent)
-        _read_07(session, listing, start, limit, max_bytes, base64)
+        show = json_line if session.as_json else text_line
+        for fields in read_07(session.fs, listing, start, limit, max_bytes, base64):
+            session.console.write(show("record", fields))
         return ExitCode.DONE
     logging.getLogger("seglog.log.reader").addHandler(
         logging.NullHandler()
@@ -115,19 +119,3 @@ def _listing_07(session: Session, partition: Path) -> PartitionListing | None:
         return None  # opening it reports that
     listing = list_partition(session.fs, partition)
     return listing if listing.format == "0.7" else None
-
-
-def _read_07(
-    session: Session,
-    listing: PartitionListing,
-    offset: int | None,
-    limit: int | None,
-    max_bytes: int | None,
-    base64: bool,
-) -> None:
-    from seglog.dump.files import json_line, text_line
-    from seglog.operations.read import read_07
-
-    line = json_line if session.as_json else text_line
-    for fields in read_07(session.fs, listing, offset, limit, max_bytes, base64):
-        session.console.write(line("record", fields))

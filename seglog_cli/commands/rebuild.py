@@ -15,7 +15,7 @@ from seglog_cli.session import Session
 from seglog_cli.tables import Layout, number_cell
 
 if TYPE_CHECKING:
-    from seglog.reconstruction.plan import PlannedPartition, PlannedTopic, RebuildPlan
+    from seglog.reconstruction.plan import PlannedTopic, RebuildPlan
     from seglog_cli.exit_codes import ExitCode
 
 _HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
@@ -153,19 +153,24 @@ def _show_text(console: Console, plan: RebuildPlan) -> None:
     console.line(f"producer ids: from {plan.next_producer_id} on")
     console.line(f"other records as they were: {len(plan.records)}")
     console.line()
-    rows = [_cells(topic, one) for topic in plan.topics for one in topic.partitions]
+    rows = [
+        (
+            f"{topic.name}-{one.number}",
+            ",".join(map(str, one.replicas)),
+            str(one.leader),
+            str(one.leader_epoch),
+            number_cell(one.log_end),
+            one.origin,
+        )
+        for topic in plan.topics
+        for one in topic.partitions
+    ]
     console.table(_HEADING, rows, Layout(right=(3, 4)))
     for topic in plan.topics:
         values = ", ".join(f"{key}={value}" for key, value in topic.configuration.items())
         console.line(f"{topic.name}: id {topic.topic_id}{f', {values}' if values else ''}")
     for path, reason in plan.left_out:
         console.line(f"left out {path}: {reason}")
-
-
-def _cells(topic: PlannedTopic, one: PlannedPartition) -> tuple[str, ...]:
-    replicas = ",".join(map(str, one.replicas))
-    numbers = (str(one.leader), str(one.leader_epoch), number_cell(one.log_end))
-    return (f"{topic.name}-{one.number}", replicas, *numbers, one.origin)
 
 
 def _show_json(console: Console, plan: RebuildPlan) -> None:

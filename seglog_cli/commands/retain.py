@@ -78,8 +78,8 @@ def run(
 
     A rule counts only if it is given here or in the configuration. A topic's cleanup policy comes from the cluster's
     metadata: __cluster_metadata-0 in the log directory, in another log directory of the same broker beside it, or in
-    --metadata-dir. A topic that the metadata lists without a policy has the broker's default. If neither topic nor
-    policy is known, a partition loses nothing by size or time, unless you name it together with a rule.
+    --metadata-dir. A topic that the metadata lists without a policy has the broker's default. A partition
+    whose topic and policy are not known loses nothing by size or time, unless you name it together with a rule.
 
     A record with a timestamp in the future holds back everything after it. The output shows its offset and how long it
     holds.

@@ -89,7 +89,10 @@ def run(
     measures.check(session)
     shown: dict[Path, DirectorySettings] = {}
     if prometheus is not None:
-        _require_place(session, prometheus)  # before all is read
+        folder = prometheus.absolute().parent  # checked before everything is read
+        status = session.fs.status(folder)
+        if status is None or not status.is_directory:
+            raise UsageError(f"--prometheus: {folder} is not a directory")
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
@@ -102,13 +105,6 @@ def run(
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
     return tiers.code(unreadable.exit_code)
-
-
-def _require_place(session: Session, path: Path) -> None:
-    """Raises UsageError if the gauges could not be written."""
-    status = session.fs.status(path.absolute().parent)
-    if status is None or not status.is_directory:
-        raise UsageError(f"--prometheus: {path.absolute().parent} is not a directory")
 
 
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:

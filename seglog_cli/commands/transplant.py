@@ -63,7 +63,7 @@ def run(
     take a new producer's write for an old one's. Each transaction that is still open is ended by a marker: COMMIT if
     its coordinator had committed it, otherwise ABORT.
 
-    __consumer_offsets is moved too, so that groups resume, if the new cluster has it with as many partitions and no
+    __consumer_offsets is copied too, so that groups resume, if the new cluster has it with as many partitions and no
     group has committed there yet. __transaction_state stays behind, and so do topics that refer to other topics by id;
     the output says so.
 

@@ -16,11 +16,8 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from seglog.evidence.transactions import Transaction
     from seglog.scan.listing import PartitionListing
-    from seglog.scan.view import PartitionView
 
 ACTIONS = ("list", "open", "stat", "abort-cmd")
 
@@ -70,7 +67,12 @@ def run(
       seglog txn payments-0 open --json
       seglog txn payments-0 abort-cmd --bootstrap-server broker:9092
     """
-    from seglog.evidence.transactions import TransactionState
+    from seglog.evidence.transactions import (
+        DEFAULT_MAX_TIMEOUT_MS,
+        TransactionState,
+        read_coordinators,
+        view_transactions,
+    )
     from seglog.scan.listing import require_partition
     from seglog.scan.view import PartitionView
 
@@ -81,7 +83,14 @@ def run(
     require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(partition.resolve().name), 0
-    for one in _transactions(session, view, max_timeout):
+    log_directory: Path = session.resolved(view.directory).parent
+    transactions = view_transactions(
+        view,
+        session.clock.now_ms(),
+        max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if max_timeout is None else max_timeout,
+        coordinators=lambda: read_coordinators(session.fs, log_directory),
+    )
+    for one in transactions:
         is_open = one.state is TransactionState.OPEN
         hanging += one.hanging is True
         statistics.add(one)
@@ -91,19 +100,9 @@ def run(
             show_abort(session.console, one, view.listing, bootstrap_server or "localhost:9092")
     if action == "stat":
         show_statistics(session.console, statistics)
+    elif action == "open" and not statistics.open:
+        session.console.message("no open transactions")
     return ExitCode.FOUND if hanging and action in ("open", "abort-cmd") else ExitCode.DONE
-
-
-def _transactions(session: Session, view: PartitionView, max_timeout_ms: int | None) -> Iterator[Transaction]:
-    from seglog.evidence.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
-
-    beside: Path = session.resolved(view.directory).parent
-    return view_transactions(
-        view,
-        session.clock.now_ms(),
-        max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if max_timeout_ms is None else max_timeout_ms,
-        coordinators=lambda: read_coordinators(session.fs, beside),
-    )
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`seglog append`: input formats, batches, acknowledgement, and what it refuses."""
+"""`seglog append`: input formats, batches, acknowledgement, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog truncate`, `recover`, `reindex`, `config` and `read`: what they change, say and refuse."""
+"""`seglog truncate`, `recover`, `reindex`, `config` and `read`: changes, output, refusals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_truncating_to_an_offset_takes_whole_batches(log: Path) -> None:
 
 
 def test_what_a_truncation_says_is_what_it_does(log: Path) -> None:
-    """The offset lies within a batch, which goes as a whole."""
+    """The offset is inside a batch, which is cut as a whole."""
     before = contents(log)
     said = run("truncate", "-n", "--to-offset", "760", log).stdout
     assert contents(log) == before

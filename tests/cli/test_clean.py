@@ -1,4 +1,4 @@
-"""`seglog clean`: the contract, refusals that change nothing, and a dry run that keeps its word."""
+"""`seglog clean`: the contract, refusals that change nothing, and a dry run that predicts the round."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def logs(tmp_path: Path, **contents: tuple[int, int]) -> Path:
 
 
 def snapshot(path: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Name → (modification time, inode, contents) of every file: equal only when nothing was even written again."""
+    """Returns name → (modification time, inode, contents) of every file: equal only if no file was rewritten."""
     return {
         str(f.relative_to(path)): (f.stat().st_mtime_ns, f.stat().st_ino, f.read_bytes())
         for f in path.rglob("*")
@@ -61,7 +61,7 @@ def test_a_named_partition_is_cleaned_whatever_its_ratio(tmp_path: Path) -> None
 
 
 def test_a_named_partition_with_nothing_dirty_is_cleaned_again(tmp_path: Path) -> None:
-    """A broker would not begin a round; so tombstones of an idle log would stay for ever."""
+    """A broker would not start a round, so tombstones of an idle log would never go."""
     path = logs(tmp_path, t=(1, 5))
     tombstone = '{"key":"k1","value":null}\n'
     assert run("append", path / "t-0", "--input-format", "jsonl", input_text=tombstone).exit_code == 0
@@ -233,7 +233,7 @@ def test_damage_is_named_with_what_mends_it_and_nothing_changed(tmp_path: Path) 
 
 
 def test_messages_with_negative_timestamps_are_named_and_nothing_changed(tmp_path: Path) -> None:
-    """Magic 2 has no room for them; batches of magic 2 that hold some are copied as they are."""
+    """Magic 2 cannot represent them; batches of magic 2 that have some are copied unchanged."""
     path = logs(tmp_path, other=(1, 1))
     entries = [message(0, 1, b"a", b"1", timestamp=7), message(1, 1, b"b", b"2", timestamp=-7)]
     write_segment(path / "t-0", 0, *entries)

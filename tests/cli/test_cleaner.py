@@ -1,4 +1,4 @@
-"""`seglog cleaner` as a process: it cleans, tells, and ends on a signal with the log as it should be."""
+"""`seglog cleaner` as a process: it cleans, reports, and ends on a signal with a consistent log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 def large_log(path: Path) -> Path:
-    """A log that a throttled round takes minutes for."""
+    """Makes a log for which a throttled round takes minutes."""
     broker_directory(path, {})
     with opened(path) as directory:
         log = directory.log(TopicPartition("t", 0), create=True)
@@ -153,7 +153,7 @@ def test_a_directory_without_logs_is_no_log(tmp_path: Path) -> None:
 
 
 def test_a_partition_is_no_log_directory(tmp_path: Path) -> None:
-    """In which the service would find nothing to do, for ever."""
+    """The service would find nothing to do in it, for ever."""
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     done = run("cleaner", "--once", path / "t-0")
     assert done.exit_code == 10

@@ -1,4 +1,4 @@
-"""Completion: a script for each shell, and values offered for what options take."""
+"""Completion: a script for each shell, and values for options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.command_line import environment, process
 
 
 def offered(line: str, directory: Path) -> list[str]:
-    """What bash is offered for the last word of a line; a blank at its end begins a word."""
+    """Returns the offers of bash for the last word of a line; a trailing blank begins a new word."""
     count = len(line.split()) - (not line.endswith(" "))
     variables = environment(COMP_WORDS=line, COMP_CWORD=str(count), _SEGLOG_COMPLETE="complete_bash")
     command = [sys.executable, "-m", "seglog_cli"]

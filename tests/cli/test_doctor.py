@@ -43,7 +43,7 @@ def test_doctor_counts_a_single_partition_as_one(tmp_path: Path) -> None:
 
 
 def test_doctor_of_a_partition_names_its_log_directory(logs: Path) -> None:
-    """A broker would start on it, and serve nothing of what is there."""
+    """A broker would start on it, and serve none of its data."""
     done = run("doctor", logs / "payments-0")
     assert done.exit_code == 10
     assert f"a partition, not a log directory; name the one it lies in, {logs}" in done.stderr

@@ -94,7 +94,7 @@ def test_the_text_shows_a_table_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def closed(path: Path) -> Path:
-    """Two closed segments over few keys, and an empty active one."""
+    """Makes two closed segments over few keys, and an empty active one."""
     return broker_directory(path, {"t-0": (2, 5)})
 
 
@@ -260,7 +260,7 @@ def test_where_nothing_helps_the_advice_says_so(tmp_path: Path) -> None:
 
 
 def without_settings(command: list[str]) -> list[str]:
-    """Without the configuration that the user gave."""
+    """Removes the user's configuration."""
     kept: list[str] = []
     for i, word in enumerate(command):
         if word != "--set" and (i == 0 or command[i - 1] != "--set"):

@@ -1,4 +1,4 @@
-"""`seglog fetch`: partitions out of a tier as a broker kept them, and refusals where something is missing."""
+"""`seglog fetch`: partitions from a tier as a broker kept them, and refusals if something is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GENUINE = CLEAN / NAME
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> list[str]:
-    """A tier that is compressed and encrypted, and the option that opens it."""
+    """Makes a compressed and encrypted tier; returns it and the option that opens it."""
     write_aiven(tmp_path / "tier", "customers-uncleaned", 0, tier_segments(GENUINE), SEALED)
     (tmp_path / "key.pem").write_bytes(private_pem())
     return [str(tmp_path / "tier"), "--tier-key", str(tmp_path / "key.pem")]

@@ -1,6 +1,4 @@
-"""One grammar: the same thing has the same option everywhere, values are as people write them, nothing is taken that
-has no effect.
-"""
+"""One grammar: the same option for the same thing everywhere, natural values, no option without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog groups`: table, JSON lines, Kafka's CSV, and what is odd or damaged."""
+"""`seglog groups`: table, JSON lines, Kafka's CSV, odd and damaged input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.open_logs import opened_log
 
 
 def offsets_topic(logs: Path, *groups: str, number: int = 0, offset: int = 5) -> Path:
-    """A partition of `__consumer_offsets` with a commit of each group."""
+    """Makes a partition of `__consumer_offsets` with one commit for each group."""
     directory = logs / f"__consumer_offsets-{number}"
     with opened_log(directory) as log:
         for group in groups:

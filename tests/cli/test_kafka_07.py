@@ -1,4 +1,4 @@
-"""Logs of Kafka 0.7 on the command line: read, dumped and verified; nothing else touches them."""
+"""Logs of Kafka 0.7 on the command line: they can be read, dumped and verified, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def rows(name: str) -> list[tuple[int, str]]:
-    """(offset, payload) of every record."""
+    """Returns (offset, payload) of every record."""
     return [(row["offset"], payload) for row in expected("0.7", name, "list") for payload in row["payloads"]]
 
 

@@ -1,4 +1,4 @@
-"""Memory of commands with several threads: they share what they free; large batches stay within what was promised."""
+"""Memory of commands with several threads: freed memory is shared, and large batches stay within the promised limits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ BUFFER_BYTES, CACHE_BYTES, BESIDE_IT = 128 << 20, 64 << 20, 250 << 20
 
 
 def payload_of(count: int, seed: int) -> bytes:
-    """Records with keys of 12 bytes, random but one, and values of 64, of which 36 are half random."""
+    """Makes records with 12-byte keys, random but one, and 64-byte values of which 36 bytes are half random."""
     chance, pieces, first = np.random.default_rng(seed), [], 0
     for width in (1, 2, 3, 4):  # bytes of the offset delta
         stop = min(count, 1 << (7 * width - 1))
@@ -100,7 +100,7 @@ def payload_of(count: int, seed: int) -> bytes:
 
 
 def batch(codec: Compression, base_offset: int, count: int, payload: bytes) -> bytes:
-    """A batch of magic 2 without a producer."""
+    """Makes a batch of magic 2 without a producer."""
     packed = compress(codec, payload)
     fields = codec, count - 1, 1000, 1000, -1, -1, -1, count
     covered = struct.pack(">hiqqqhii", *fields) + packed
@@ -108,7 +108,7 @@ def batch(codec: Compression, base_offset: int, count: int, payload: bytes) -> b
 
 
 def records(keys: np.ndarray, value_size: int) -> bytes:
-    """Records with these keys (uint8, one a row, at most 60 of them), and values of zeros."""
+    """Makes records with these keys (uint8, one a row, at most 60 of them), and values of zeros."""
     pieces = []
     for i, key in enumerate(keys):
         value = varint(value_size) + bytes(value_size) + b"\0"
@@ -118,7 +118,7 @@ def records(keys: np.ndarray, value_size: int) -> bytes:
 
 
 def peak_of(*arguments: str, **environment: str) -> int:
-    """Bytes that were resident at most in a process that carried a command out."""
+    """Returns the peak resident bytes of a process that ran a command."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, *arguments],
         capture_output=True,
@@ -131,7 +131,7 @@ def peak_of(*arguments: str, **environment: str) -> int:
 
 
 def peak_of_clean(directory: Path, jobs: int) -> int:
-    """Of a round over a partition."""
+    """Returns the peak of a round over a partition."""
     return peak_of("clean", "--policy", "compact", "-j", str(jobs), str(directory))
 
 

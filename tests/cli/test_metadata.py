@@ -1,4 +1,4 @@
-"""`seglog metadata`: the tree, JSON lines, two voters side by side, damage."""
+"""`seglog metadata`: the tree, JSON lines, two voters compared, damage."""
 
 from __future__ import annotations
 

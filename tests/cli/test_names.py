@@ -1,4 +1,4 @@
-"""Names that are not UTF-8, or hold what a terminal or a checkpoint would obey: every command takes them."""
+"""Names that are not UTF-8, or that a terminal or a checkpoint would obey: every command takes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTITIONS = ("both-0", "customers-0", "orders-none-0")
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A log directory with three partitions, in a directory whose name is no UTF-8."""
+    """Makes a log directory with three partitions, in a directory whose name is not UTF-8."""
     (tmp_path / "here\udcff").mkdir()
     logs = clean_logs(tmp_path / "here\udcff")
     keep_partitions(logs, PARTITIONS)
@@ -89,7 +89,7 @@ def test_no_command_ends_with_an_internal_error_on_such_names(logs: Path, tmp_pa
 
 
 def run_whole(*arguments: str | Path) -> int:
-    """The exit code; the output is text, and none of it a traceback."""
+    """Returns the exit code; checks that the output is text without a traceback."""
     done = ended(*arguments)
     assert b"Traceback" not in done.stderr, done.stderr
     done.stdout.decode()
@@ -100,7 +100,7 @@ def run_whole(*arguments: str | Path) -> int:
 
 
 def on_a_terminal(arguments: Sequence[str | Path]) -> bytes:
-    """What the command line, in this process, writes to a terminal that is its stdout and stderr."""
+    """Returns what the command line, in this process, writes to a terminal that is its stdout and stderr."""
     ours, theirs = pty.openpty()
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST

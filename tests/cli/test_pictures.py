@@ -1,4 +1,4 @@
-"""README's pictures: the ones that the script makes, and nothing in them asks another machine."""
+"""README's pictures: they are those that the script makes, and load nothing from other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever owns the log directory plants links and special files for root: no command is led elsewhere by them."""
+"""The owner of a log directory plants links and special files for root: no command follows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST = "00000000000000000000"
 
 @pytest.fixture
 def precious(tmp_path: Path) -> Path:
-    """A file of root's."""
+    """Makes a file of root's."""
     path = tmp_path / "precious"
     path.write_bytes(b"precious")
     path.chmod(0o600)
@@ -26,7 +26,7 @@ def precious(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A log directory of another user that was not closed properly, with a damaged partition."""
+    """Makes another user's log directory that was not closed properly, with a damaged partition."""
     logs = clean_logs(tmp_path / "theirs")
     (logs / ".kafka_cleanshutdown").unlink(missing_ok=True)
     damaged = logs / "payments-0" / f"{FIRST}.log"

@@ -30,12 +30,12 @@ MOMENTS = int(os.environ.get("SEGLOG_SIGNAL_MOMENTS", "2"))  # of each command; 
 
 
 def shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    """A line of bash; interpreted kernels are the quicker way through little."""
+    """Runs a line of bash; interpreted kernels are faster for little data."""
     return command_line.shell(f"export SEGLOG_JIT=0; {script}", directory)
 
 
 def few_logs(directory: Path) -> Path:
-    """A log directory with three partitions."""
+    """Makes a log directory with three partitions."""
     logs = clean_logs(directory)
     for path in logs.iterdir():
         if path.is_dir() and path.name not in PARTITIONS:
@@ -116,7 +116,7 @@ def test_a_pipe_that_is_full_and_does_not_block_is_waited_for(logs: Path) -> Non
 def on_a_terminal(
     arguments: Sequence[str | Path], directory: Path, hang_up_after: int | None = None
 ) -> tuple[int, bytes]:
-    """Exit code of a seglog process, and what it wrote to a terminal that is its stdout and stderr."""
+    """Returns the exit code of a seglog process, and what it wrote to a terminal that is its stdout and stderr."""
     ours, theirs = pty.openpty()
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST
@@ -186,7 +186,7 @@ def test_what_the_system_refuses_is_one_sentence_and_the_logs_stay_whole(
 def interrupted(
     moments: str, arguments: Sequence[str | Path], input_bytes: bytes = b"v1\nv2\n"
 ) -> subprocess.CompletedProcess[bytes]:
-    """A seglog process that gets a signal at a chosen call."""
+    """Runs a seglog process that gets a signal at a chosen call."""
     variables = environment(SEGLOG_TEST_SIGNAL=moments, SEGLOG_JIT="0")
     variables["PYTHONPATH"] = os.pathsep.join([str(INTERRUPTING), variables["PYTHONPATH"]])
     command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
@@ -227,7 +227,7 @@ def test_a_signal_at_any_moment_is_one_sentence_and_its_code(name: str, tmp_path
 
 
 def test_a_signal_outside_of_the_command_has_its_sentence_and_code_too() -> None:
-    """Typer's own `main` would end with 130 and say nothing."""
+    """Typer's own `main` would end with 130 and without a message."""
     calls = int(interrupted("SIGINT:", ["clean", "--help"]).stderr.decode().rpartition("calls: ")[2])
     for signal_name, code in CODES.items():
         done = interrupted(f"{signal_name}:{calls - 100}", ["clean", "--help"])
@@ -236,7 +236,7 @@ def test_a_signal_outside_of_the_command_has_its_sentence_and_code_too() -> None
 
 
 def check_logs(logs: Path) -> None:
-    """The log directory is one that the next command can work with, and has lost nothing."""
+    """Checks that the next command can work with the log directory, and that no data is lost."""
     assert resolve_paths(LocalFileSystem(), [logs])
     for partition in PARTITIONS:
         assert run("verify", logs / partition).exit_code == 0
@@ -295,7 +295,7 @@ def test_a_signal_in_a_finalizer_is_raised_again(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_in_code_that_was_given_as_a_string_ends_with_130_too(tmp_path: Path) -> None:
-    """Dataclasses are made of such code, while commands import what they need."""
+    """Dataclasses are compiled from strings while commands import their modules."""
     script = (
         "from seglog_cli import app, process\n"
         "def run(arguments):\n"

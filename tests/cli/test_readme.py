@@ -1,4 +1,4 @@
-"""The README's tour shows what really happens, and every example in a `--help` works."""
+"""The README's tour shows the real output, and every example of a `--help` works."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_main_command_does_its_work_on_the_fixtures() -> None:
 
 
 def stage(logs: Path, tmp_path: Path) -> dict[str, str]:
-    """Makes what the examples speak of; returns what stands there → where it is in this test."""
+    """Makes what the examples mention; returns each path in them → its place in this test."""
     target = tmp_path / "new"
     target.mkdir()
     (logs / "records.jsonl").write_text('{"key":"k","value":"v"}\n')
@@ -90,7 +90,7 @@ def stage(logs: Path, tmp_path: Path) -> dict[str, str]:
 
 
 def stage_copies(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
-    """Copies of partitions under the names that `diff`, `convert` and `salvage` use; logs that were carved."""
+    """Makes copies of partitions under the names that `diff`, `convert` and `salvage` use, and carved logs."""
     target = tmp_path / "new"
     for name, source in (
         ("broker1/orders-0", target / "orders-0"),
@@ -117,7 +117,7 @@ def stage_copies(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
 
 
 def stage_run(logs: Path, tmp_path: Path) -> dict[str, str]:
-    """A repair to speak of, where the examples name one."""
+    """Makes a repair for the examples that name one."""
     log = sorted((logs / "orders-none-0").glob("*.log"))[0]
     data = bytearray(log.read_bytes())
     data[100] ^= 1
@@ -133,7 +133,7 @@ def stage_run(logs: Path, tmp_path: Path) -> dict[str, str]:
 
 
 def stage_dead_cluster(tmp_path: Path) -> dict[str, str]:
-    """A dead broker's directory that has `orders`, and a stopped broker's that expects its partitions."""
+    """Makes a dead broker's directory that has `orders`, and a stopped broker's that expects its partitions."""
     dead = fixture_copy("4.3.0/killed", tmp_path / "dead")
     (dead / "orders-gzip-0").rename(dead / "orders-0")
     target = target_directory(
@@ -143,7 +143,7 @@ def stage_dead_cluster(tmp_path: Path) -> dict[str, str]:
 
 
 def stage_lost_cluster(tmp_path: Path) -> dict[str, str]:
-    """Two brokers' directories, and what is left of their controller's."""
+    """Makes two brokers' directories, and the remains of their controller's."""
     lost = tmp_path / "lost"
     for node in (1, 2):
         broker_directory(lost / f"broker{node}", node, {"orders-0": [0, 0], "clicks-0": [0]})
@@ -159,7 +159,7 @@ def stage_lost_cluster(tmp_path: Path) -> dict[str, str]:
 
 
 def stage_set_aside(logs: Path, example: str) -> dict[str, str]:
-    """A partition that a broker was to delete; where a run's parts are restored, the partition that it mended."""
+    """Makes a partition that a broker was about to delete, or the partition that a run had repaired."""
     if EXAMPLE_RUN in example:
         return {"/var/lib/kafka/data/orders-0": str(logs / "orders-none-0")}
     (logs / "customers-0").rename(logs / "orders-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-delete")
@@ -167,7 +167,7 @@ def stage_set_aside(logs: Path, example: str) -> dict[str, str]:
 
 
 def stage_tier(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
-    """A partition `orders-0` in a tier of the kind that the example names."""
+    """Makes a partition `orders-0` in a tier of the kind that the example names."""
     segments = tier_segments(CLEAN / "customers-uncleaned-0")
     if "kafka-tiered-storage" in example:
         write_local_tiered(tmp_path / "tier", "orders", 0, segments)

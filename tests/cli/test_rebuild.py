@@ -1,4 +1,4 @@
-"""`seglog rebuild`: what it says and writes, its exit codes, and that the log directories stay as they are."""
+"""`seglog rebuild`: its output and files, exit codes, and log directories that stay unchanged."""
 
 from __future__ import annotations
 

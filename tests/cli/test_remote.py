@@ -1,4 +1,4 @@
-"""Commands on URLs: what only reads says of objects what it says of files; what writes wants a directory."""
+"""Commands on URLs: reading objects gives the same output as reading files, and writing needs a directory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARTITION = "4.3.0-clean/orders-gzip-0"
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """The fixtures on a disk, and the URL of what holds the same."""
+    """Returns the fixtures on a disk, and the URL that has the same."""
     base = tmp_path_factory.mktemp("logs")
     before = dict(os.environ)
     with s3_server(base.parent / "moto.log") as environment:
@@ -66,7 +66,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of its own, as far as URLs go: what was listed, or asked, for another test is not known."""
+    """Simulates a new process, as far as URLs are concerned: listings and requests of other tests are forgotten."""
     monkeypatch.setattr(routing, "_shared", None)
     monkeypatch.setattr(traffic, "OF_PROCESS", traffic.Traffic())
 
@@ -286,7 +286,7 @@ def test_a_web_server_without_listings_gives_files_and_says_so_of_directories() 
 def test_a_segment_is_read_by_whoever_may_read_it_and_list_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a policy with s3:GetObject alone: listings, and objects that are missing, are refused with 403."""
+    """With a policy of s3:GetObject alone, listings and missing objects are refused with 403."""
     partition = fixture_copy("4.3.0/clean", tmp_path) / "payments-0"
     segment = min(partition.glob("*.log"))
     with object_server() as server:

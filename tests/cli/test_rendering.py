@@ -1,4 +1,4 @@
-"""Tables, sizes, JSON lines, roff: the small parts that commands render with."""
+"""Tables, sizes, JSON lines, roff: the small parts of the output."""
 
 from __future__ import annotations
 

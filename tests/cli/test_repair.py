@@ -1,4 +1,4 @@
-"""`seglog verify --repair`, `undo`, `quarantine` and `salvage`: output, exit codes, everything can be undone."""
+"""`seglog verify --repair`, `undo`, `quarantine` and `salvage`: output, exit codes, and undo of everything."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_segments_at_relative_links_are_links_again_after_undo(logs: Path, tmp_p
 
 
 def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(logs: Path) -> None:
-    """The process is killed in the middle of the changes: the mark of the run stays behind."""
+    """The process is killed in the middle of the changes: the run's mark remains."""
     from seglog.clock import SystemClock
     from seglog.repairs.repair import examination, repair
     from seglog.runs.quarantine import PENDING_FILE

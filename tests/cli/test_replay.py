@@ -1,4 +1,4 @@
-"""`seglog replay`: what it says of a plan, what it leaves out, and whose offsets it sets; the cluster is in memory."""
+"""`seglog replay`: the plan, what it leaves out, and the offsets that it sets; the cluster is in memory."""
 
 from __future__ import annotations
 

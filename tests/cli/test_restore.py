@@ -1,4 +1,4 @@
-"""`seglog restore`: directories that were set aside, and what repairs took out, are partitions again."""
+"""`seglog restore`: directories that were set aside, and data that repairs removed, become partitions again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def logs_of(partition: Path) -> dict[str, bytes]:
 
 
 def log_directory(tmp_path: Path, records: int = 6) -> Path:
-    """One with `orders-0` of two segments."""
+    """Makes a log directory with `orders-0` of two segments."""
     made = broker_directory(tmp_path / "kafka", 1, {"orders-0": [0] * records})
     half = records // 2
     for base, last in ((0, half), (half, records)):

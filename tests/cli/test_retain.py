@@ -1,4 +1,4 @@
-"""`seglog retain`: reasons, files left as .deleted, --free, and what is not deleted without being stated."""
+"""`seglog retain`: reasons, files left as .deleted, --free, and data that is deleted only on request."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_log_start_beyond_the_log_drops_nothing(tmp_path: Path) -> None:
 
 
 def taken(partition: Path, base_offset: int) -> int:
-    """Bytes on the disk that a segment's files take."""
+    """Returns the bytes on disk that a segment's files take."""
     kinds = (".log", ".index", ".timeindex", ".txnindex")
     files = (partition / f"{base_offset:020d}{kind}" for kind in kinds)
     return sum(f.stat().st_blocks * 512 for f in files if f.exists())
@@ -220,7 +220,7 @@ class Disk(LocalFileSystem):
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
-    """A disk of one MB below `tmp_path`."""
+    """Makes a disk of one MB below `tmp_path`."""
     found = Disk(tmp_path, 1_000_000)
     monkeypatch.setattr("seglog_cli.session.Session.fs", found)
     return found

@@ -1,4 +1,4 @@
-"""`seglog serve` as a process: it says when it is ready, serves, counts, keeps commits, and stops in order."""
+"""`seglog serve` as a process: it reports that it is ready, serves, counts, keeps commits, and stops in order."""
 
 from __future__ import annotations
 

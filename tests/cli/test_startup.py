@@ -1,4 +1,4 @@
-"""Starting up: what a command imports, which values are usage errors, how kernels run."""
+"""Startup: the modules that a command imports, values that are usage errors, how kernels run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def partition(directory: Path, data: bytes) -> Path:
 def imported(
     names: tuple[str, ...], *arguments: str | Path, variables: Mapping[str, str] | None = None
 ) -> tuple[str, str]:
-    """What the command line writes to standard output, and which of the modules it has imported at its end."""
+    """Returns standard output, and which of the modules the command has imported at its end."""
     shown = f"print([name for name in {names} if name in sys.modules], file=sys.stderr)"
     script = f"import atexit, sys; atexit.register(lambda: {shown}); from seglog_cli.process import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""On a terminal: tables that fit, colour with meaning, what to do next, steps that move; nothing of it elsewhere."""
+"""On a terminal: tables that fit, meaningful colours, next steps, moving progress; elsewhere none of these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT = ("__cluster_metadata-0", "__consumer_offsets-0", "customers-0", "orders-l
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log directory with four damaged batches and without offset indexes."""
+    """Makes a log directory with four damaged batches and without offset indexes."""
     made = clean_logs(tmp_path_factory.mktemp("terminal"))
     keep_partitions(made, KEPT)
     damage_logs(made)

@@ -1,4 +1,4 @@
-"""Every reading command takes a path in tiered storage, and shows what it shows of the partition itself."""
+"""Every reading command takes a path in tiered storage, and shows the same as for the partition itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = "customers-uncleaned-0"
 
 @pytest.fixture
 def genuine(tmp_path: Path) -> Path:
-    """The closed segments of a partition that a broker wrote, and what goes with them."""
+    """Returns the closed segments of a partition that a broker wrote, with their other files."""
     directory = clean_partition(NAME, tmp_path / "logs")
     for path in directory.glob("00000000000000002120.*"):
         if path.suffix != ".snapshot":
@@ -35,7 +35,7 @@ def genuine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tier(tmp_path: Path) -> list[str]:
-    """The same in Aiven's layout, encrypted, and the option that opens it."""
+    """Makes the same in Aiven's layout, encrypted; returns it and the option that opens it."""
     segments = tier_segments(CLEAN / NAME)
     directory = write_aiven(tmp_path / "tier", "customers-uncleaned", 0, segments, SEALED)
     key = tmp_path / "key.pem"

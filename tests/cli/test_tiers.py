@@ -1,4 +1,4 @@
-"""`seglog tiers`: what lies where, what is missing, and what the metadata says of it."""
+"""`seglog tiers`: the contents of tiers, what is missing, and the effect of the metadata."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_local_part_counts_from_its_first_segment_on(root: Path, tmp_path: P
 
 
 def test_an_unfinished_run_in_the_log_directory_of_the_local_part_is_told(root: Path, tmp_path: Path) -> None:
-    """As beside a log that is read by itself: what is there may be a part of it."""
+    """As for a log that is read alone: its files may be incomplete."""
     local = clean_partition(NAME, tmp_path / "logs").parent
     target = tmp_path / "restored" / NAME
     reading = [("ls",), ("tiers",), ("read", "--limit", "1"), ("dump",), ("verify", "--level", "header")]
@@ -168,7 +168,7 @@ def test_objects_and_metadata_are_compared(root: Path, tmp_path: Path) -> None:
 
 
 def test_every_reading_command_finds_objects_where_custom_metadata_names_them(tmp_path: Path) -> None:
-    """The first segment's log and indexes have an older prefix: only the metadata tells, and `fetch` brings all."""
+    """The first segment's log and indexes have an older prefix: only the metadata shows it, and `fetch` gets all."""
     directory = write_aiven(tmp_path / "tier" / "new", "customers-uncleaned", 0, SEGMENTS)
     before = json_lines(run("read", "--json", directory))
     custom = custom_metadata("old/")

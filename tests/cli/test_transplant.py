@@ -1,4 +1,4 @@
-"""`seglog transplant`: what it says, its JSON lines and exit codes, what it refuses, and undo."""
+"""`seglog transplant`: output, JSON lines, exit codes, refusals, and undo."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def target(tmp_path: Path, dead: Path) -> Path:
 
 
 def read(partition: Path, *more: str) -> list[dict[str, Any]]:
-    """Its records, without what a transplant changes."""
+    """Returns its records, without the fields that a transplant changes."""
     rows = json_lines(run("read", "--offset", "0", "--json", *more, partition))
     renamed = ("partition", "producer_id", "producer_epoch", "sequence", "leader_epoch")
     commits = ("value", "value_b64") if partition.name.startswith("__consumer_offsets") else ()

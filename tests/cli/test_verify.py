@@ -69,7 +69,7 @@ def test_a_segment_at_the_end_of_all_offsets_is_verified(tmp_path: Path) -> None
 
 
 def many_findings(tmp_path: Path) -> Path:
-    """Four damaged segments and sixteen missing indexes."""
+    """Makes four damaged segments and sixteen missing indexes."""
     logs = clean_logs(tmp_path)
     damage_logs(logs)
     return logs

@@ -1,4 +1,4 @@
-"""A path means the same from wherever one stands: `.` in a partition is the partition, in a log directory all of it."""
+"""A path means the same from any directory: `.` in a partition is the partition, in a log directory all of it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_log_directory_is_the_same_from_within(
 
 
 def the_same(before: str, path: str, after: str) -> tuple[int, list[str]]:
-    """What a command says of `.` and of `path`: exit code and lines, but for those of how long it took."""
+    """Returns the output of a command for `.` and for `path`: exit code and lines, without those that hold times."""
     said = []
     for named in (".", path):
         done = run(*before.split(), "--now", "2026-11-22", named, *after.split())
