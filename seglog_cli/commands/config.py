@@ -30,8 +30,8 @@ def show(
 ) -> None:
     """Shows each configuration value of a partition's topic, or of a log directory's broker, and its source.
 
-    Values that differ from the defaults are shown; --all shows the defaults too. A value that lets more records go than
-    the cluster's metadata says is marked.
+    Only values that are set somewhere are shown; --all shows Kafka's defaults too. A value that lets more records go
+    than the cluster's metadata says is marked.
 
     As in a broker, a value set for the topic itself wins over every default. It is looked for in this order: options
     and --set, the environment, the topic's entry in the configuration file, and the topic's own configuration in the

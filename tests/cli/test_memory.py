@@ -1,4 +1,4 @@
-"""Memory of commands with several threads: freed memory is shared, and large batches stay within the promised limits."""
+"""Memory of commands with several threads: freed memory is shared, large batches stay within the promised limits."""
 
 from __future__ import annotations
 
