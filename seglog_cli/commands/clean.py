@@ -127,10 +127,11 @@ def run(
     override_policy: OverridePolicy = False,
     metadata_dir: MetadataDirectory = None,
 ) -> int:
-    """Compacts logs as Kafka's log cleaner does: the last record of each key stays.
+    """Compacts logs: the last record of each key stays.
 
-    A partition that you name is cleaned whatever its dirty ratio. In a log directory, the command cleans the partitions
-    that a broker would clean now, the dirtiest first. The active segment is left alone; --roll rolls it first.
+    A round does what Kafka's log cleaner does. A partition that you name is cleaned whatever its dirty ratio. In a log
+    directory, the command cleans the partitions that a broker would clean now, the dirtiest first. The active segment
+    is left alone; --roll rolls it first.
 
     --dry-run shows what would be written, to the byte, and changes and locks nothing. --check does the same and exits
     with 1 if there is something to clean.

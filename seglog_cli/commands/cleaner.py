@@ -53,7 +53,7 @@ def run(
     metadata_dir: MetadataDirectory = None,
     prometheus: Prometheus = None,
 ) -> int:
-    """Keeps the compacted logs of a log directory clean, as a broker's cleaner threads do.
+    """Keeps compacted logs clean, as a broker's cleaner threads do.
 
     The service runs until a signal ends it, or for one pass with --once. Each pass cleans the dirtiest log until none
     is eligible (min.cleanable.dirty.ratio, max.compaction.lag.ms), then deletes what the retention of compact,delete

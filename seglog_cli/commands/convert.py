@@ -38,9 +38,10 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Rewrites a partition with another record format or codec; the source is only read.
+    """Copies a partition with another record format or codec.
 
-    Offsets and timestamps stay the same. From magic 2 to magic 2, producers, transactions and leader epochs stay too.
+    The source is only read. Offsets and timestamps stay the same. From magic 2 to magic 2, producers, transactions and
+    leader epochs stay too.
 
     Magic 0 and 1 have no headers, transactions or zstd, so converting a log that has them is an error. Magic 0 has no
     timestamps. Damage is an error too: first copy the good batches with `salvage`.

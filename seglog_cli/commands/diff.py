@@ -44,9 +44,10 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Compares two or more copies of a partition: replicas, a backup, before and after.
+    """Compares copies of a partition, such as replicas or a backup.
 
-    --level says what is compared:
+    Two or more copies are compared: replicas, a backup, or the states before and after a change. --level says what is
+    compared:
 
       bytes    the .log files
       batches  the batch at each offset, wherever segments were rolled

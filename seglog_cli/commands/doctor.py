@@ -36,7 +36,9 @@ def run(
     shown: DiagnosesShown,
     tiers: Tiers,
 ) -> int:
-    """Tells whether a Kafka 4.3 broker would start here, and what it would do to the data.
+    """Tells whether a broker would start here, and what it would do.
+
+    The answer is for a Kafka 4.3 broker: whether it would start, and what it would do to the data.
 
     Each row is one of these, and names the place, what the broker does, and the command that mends it:
 

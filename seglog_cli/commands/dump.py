@@ -29,7 +29,7 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Shows batches and records, and the contents of every other Kafka file.
+    """Shows batches and records, and the contents of any Kafka file.
 
     The file's name decides how it is shown: a segment, an index, a snapshot, a checkpoint, a metadata snapshot, or a
     file of Kafka 0.7. LOGDIR/TOPIC stands for all partitions of a topic.

@@ -53,7 +53,7 @@ def run(
     ] = 5242880,
     untrusted: Annotated[bool, flag("--untrusted", "Show records of batches whose checksum is wrong too.")] = False,
 ) -> int:
-    """Takes the options of kafka-dump-log and prints its text.
+    """Takes kafka-dump-log's options and prints its text.
 
     Where Kafka's tool works, standard output is the same.
 

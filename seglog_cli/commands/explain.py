@@ -32,11 +32,11 @@ def run(
     *,
     tiers: Tiers,
 ) -> None:
-    """Explains why a partition is not cleaned, not deleted, or not readable past an offset.
+    """Explains why a log is not cleaned, not deleted or not readable.
 
-    Each segment gets a verdict: clean, dirty, or what keeps it from being cleaned (the active segment, an open
-    transaction, min.compaction.lag.ms), and what keeps it from being deleted. The rules are those of `clean` and
-    `retain`. Nothing is changed.
+    Three states are explained: not cleaned, not deleted, and not readable past an offset. Each segment gets a verdict:
+    clean, dirty, or what keeps it from being cleaned (the active segment, an open transaction, min.compaction.lag.ms),
+    and what keeps it from being deleted. The rules are those of `clean` and `retain`. Nothing is changed.
 
     A dry run of the cleaning round shows whether damage would stop it. --quick leaves that out and reads only indexes
     and headers.

@@ -46,7 +46,7 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Writes the records of a partition or a topic to a file for other programs.
+    """Writes the records of a partition or topic to a file.
 
     LOGDIR/TOPIC exports all partitions of a topic, in order of their numbers; each record names its partition.
 

@@ -35,11 +35,11 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Copies partitions from tiered storage into a log directory that a broker can start on.
+    """Copies partitions from tiered storage into a log directory.
 
-    The result has every file that a broker keeps: logs, indexes, producer snapshots and leader epochs. Each batch is
-    checked on the way: its checksum, and that no offset is missing. Damage is an error. Missing offsets are an error
-    too, unless --allow-gaps is given.
+    A broker can start on the result. It has every file that a broker keeps: logs, indexes, producer snapshots and
+    leader epochs. Each batch is checked on the way: its checksum, and that no offset is missing. Damage is an error.
+    Missing offsets are an error too, unless --allow-gaps is given.
 
     If a fetch is killed, run it again. It continues where it stopped, keeps partitions that are complete, and fetches
     again what has changed at the source meanwhile. A file gets its name when it is complete and on the disk; a

@@ -40,10 +40,10 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Shows committed offsets, lag and members of consumer groups from __consumer_offsets on disk.
+    """Shows committed offsets, lag and members of consumer groups.
 
-    PATH is a log directory, or a partition of __consumer_offsets or __share_group_state; several may be given. If a
-    partition has several replicas, the most advanced one counts.
+    The groups are read from __consumer_offsets on disk. PATH is a log directory, or a partition of __consumer_offsets
+    or __share_group_state; several may be given. If a partition has several replicas, the most advanced one counts.
 
     Offsets that a transaction committed count if its marker is COMMIT. Lag is counted up to the end of the longest log
     of a partition that is there, with --at too. For a share group, the start offset is shown. A group's state is the

@@ -39,11 +39,11 @@ def run(
     ] = None,
     diff: Annotated[Path | None, option("--diff", "OTHER", "Compare with the metadata log of another voter.")] = None,
 ) -> int:
-    """Shows the cluster that a KRaft controller's metadata log describes, without a broker.
+    """Shows the cluster that a controller's metadata log describes.
 
-    The output has features, controllers, brokers, topics with their partitions, replicas, ISR and configuration,
-    quotas, ACLs, and the names of SCRAM users and delegation tokens. It never shows a secret: neither credentials nor
-    values of sensitive keys.
+    It reads the log of a KRaft controller; no broker is needed. The output has features, controllers, brokers, topics
+    with their partitions, replicas, ISR and configuration, quotas, ACLs, and the names of SCRAM users and delegation
+    tokens. It never shows a secret: neither credentials nor values of sensitive keys.
 
     PATH is a controller's log directory, its __cluster_metadata-0, or one snapshot (*.checkpoint). Records near the end
     may not be committed yet; only a majority of the voters knows.

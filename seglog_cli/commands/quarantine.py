@@ -28,7 +28,7 @@ Run = Annotated[str, argument("RUN", "The name of a run, or its folder.")]
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """Shows, restores or deletes the data that repairs removed from logs."""
+    """Shows, restores or deletes data that repairs removed from logs."""
 
 
 @app.command("ls", cls=PlainCommand, context_settings=CONTEXT)

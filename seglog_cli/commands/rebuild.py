@@ -51,7 +51,9 @@ def run(
     ] = False,
     dry_run: DryRun = False,
 ) -> int:
-    """Rebuilds a cluster's lost metadata, so that the brokers start on their directories as they are.
+    """Rebuilds a cluster's lost metadata from its log directories.
+
+    The brokers then start on their directories as they are.
 
     Give all log directories of all brokers, and of the controllers if they are left. They are only read.
 

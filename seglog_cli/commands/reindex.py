@@ -8,10 +8,10 @@ from seglog_cli.session import Session
 
 @command
 def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
-    """Rebuilds offset, time and transaction indexes, producer snapshots and leader epochs from records.
+    """Rebuilds indexes, snapshots and leader epochs from the records.
 
-    No record changes. If damage would make it lose bytes, the command refuses and names the commands that repair the
-    damage.
+    The command rebuilds offset, time and transaction indexes, producer snapshots and leader epochs. No record changes.
+    If damage would make it lose bytes, the command refuses and names the commands that repair the damage.
 
     Examples:
       seglog reindex --dry-run customers-0

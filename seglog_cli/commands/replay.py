@@ -56,7 +56,7 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Produces the records of partitions again, to another, running cluster.
+    """Produces the records of partitions to another, running cluster.
 
     Partition, key, value, headers and timestamp stay the same; offsets change. If offsets must stay, use `seglog
     transplant` instead. The topics must exist in the other cluster, with as many partitions: each record stays in its

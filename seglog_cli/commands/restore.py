@@ -30,7 +30,9 @@ def run(
     output: Annotated[Path, option("--output -o", "DIR", "The directory to make the partitions in, as DIR/TOPIC-N.")],
     dry_run: DryRun = False,
 ) -> int:
-    """Turns directories that a broker set aside, and parts that repairs removed, back into partitions.
+    """Makes partitions from directories that a broker set aside.
+
+    Parts that repairs removed from logs can be made into partitions too.
 
     A broker renames the directory of a deleted topic to -delete, and that of a topic it does not know to -stray. An
     unfinished copy ends with -future. Name such directories, or a log directory to take all of them in it.

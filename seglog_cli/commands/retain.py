@@ -72,14 +72,15 @@ def run(
     dry_run: DryRun = False,
     check: Check = False,
 ) -> int:
-    """Deletes old segments as a broker does: below the log start, by retention.bytes and by retention.ms.
+    """Deletes old segments by the retention rules of a broker.
 
-    Each segment is shown with the reason why it is deleted or stays. --dry-run shows the same and deletes nothing.
+    Segments are deleted below the log start, by retention.bytes and by retention.ms. Each segment is shown with the
+    reason why it is deleted or stays. --dry-run shows the same and deletes nothing.
 
     A rule counts only if it is given here or in the configuration. A topic's cleanup policy comes from the cluster's
     metadata: __cluster_metadata-0 in the log directory, in another log directory of the same broker beside it, or in
-    --metadata-dir. A topic that the metadata lists without a policy has the broker's default. A partition
-    whose topic and policy are not known loses nothing by size or time, unless you name it together with a rule.
+    --metadata-dir. A topic that the metadata lists without a policy has the broker's default. A partition whose topic
+    and policy are not known loses nothing by size or time, unless you name it together with a rule.
 
     A record with a timestamp in the future holds back everything after it. The output shows its offset and how long it
     holds.

@@ -51,11 +51,11 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Copies every good batch into a new, valid log; never writes to its sources.
+    """Copies every good batch from damaged files into a new, valid log.
 
-    Batches are searched in segments, before and after damage, and in .swap, .deleted and .cleaned files. They are
-    sorted by offset; of several copies of a batch, one from a live segment is preferred to a leftover. Indexes,
-    snapshots and leader epochs are rebuilt.
+    The sources are never written to. Batches are searched in segments, before and after damage, and in .swap, .deleted
+    and .cleaned files. They are sorted by offset; of several copies of a batch, one from a live segment is preferred to
+    a leftover. Indexes, snapshots and leader epochs are rebuilt.
 
     The output shows what each file held and which offsets are missing; compaction leaves such gaps too. If a file
     cannot be read, or not to its end, the command copies what it could read from all files, names that file, and exits

@@ -64,7 +64,7 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Serves the partitions in directories to Kafka clients, read-only.
+    """Serves partitions to Kafka clients, read-only.
 
     Consumers list topics, seek by offset and by time, and read with both isolation levels and all codecs, as from a
     broker. Requests that write get an authorization error. There is no authentication: whoever reaches the address

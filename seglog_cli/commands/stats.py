@@ -67,7 +67,7 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.
+    """Shows distributions, past rounds, and what the cleaner needs.
 
     Every partition is read once. The output has the number of records and keys (keys are an estimate, 0.8 % standard
     error), sizes, codecs, tombstones and frequent keys, then the last rounds that `clean` and `cleaner` recorded under

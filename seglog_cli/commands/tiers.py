@@ -35,11 +35,11 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Shows which segments are in tiered storage, which are missing, and what a restore would need.
+    """Shows which segments are in tiered storage, and which are missing.
 
-    PATH is a directory of a tier: one partition, a topic, or the whole tier. seglog knows the layouts of Aiven's
-    plugin, of Kafka's own LocalTieredStorage, of Pinterest's uploader, and of the logs that seglog's Spark jobs commit
-    to a bucket.
+    The output also shows what a restore would need. PATH is a directory of a tier: one partition, a topic, or the whole
+    tier. seglog knows the layouts of Aiven's plugin, of Kafka's own LocalTieredStorage, of Pinterest's uploader, and of
+    the logs that seglog's Spark jobs commit to a bucket.
 
     LAST is the last offset. BYTES is the size of the log that a restore brings. MISSING counts the offsets between
     segments that are nowhere. With --local, the partitions of that log directory count from their first segment on.

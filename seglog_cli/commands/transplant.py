@@ -50,7 +50,9 @@ def run(
     dry_run: DryRun = False,
     quarantine: Quarantine = None,
 ) -> int:
-    """Puts partitions of a dead cluster into a stopped broker of another one; offsets stay the same.
+    """Copies a dead cluster's partitions into another cluster's broker.
+
+    The other cluster's broker must be stopped. Offsets stay the same.
 
     First create the topics in the new cluster, on that broker, with the same number of partitions and one replica. Then
     stop the broker cleanly, and run this command. The old cluster's broker may have been killed; the source stays as it

@@ -39,7 +39,9 @@ def run(
     no_keep: NoKeep = False,
     quarantine: Quarantine = None,
 ) -> None:
-    """Cuts off the end of a log as a broker truncates a follower: whole batches, indexes and checkpoints.
+    """Cuts off the end of a log, as a broker truncates a follower.
+
+    Whole batches are cut, and indexes and checkpoints are adapted.
 
     Give one of --to-offset, --to-time and --at-damage. A batch that contains the offset is cut as a whole, so the log
     then ends before it; the output says what was cut. Nothing is cut if the log ends before the offset. An offset below

@@ -43,7 +43,9 @@ def run(
     *,
     tiers: Tiers,
 ) -> int:
-    """Shows the transactions in a log: where they begin and end, how long they took, which are open or hang.
+    """Shows transactions: finished ones, open ones, and those that hang.
+
+    The output shows where transactions begin and end, how long they took, and which are open or hang.
 
     The second argument says what to show:
 

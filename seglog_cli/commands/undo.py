@@ -15,10 +15,10 @@ def run(
     name: Annotated[str, argument("RUN", "The name of a run, or its folder.")],
     quarantine: Quarantine = None,
 ) -> None:
-    """Takes a repair back: restores every file bit for bit, with its times, mode and owner.
+    """Takes a repair back: restores every file bit for bit.
 
-    A run of recover, truncate or transplant is undone in the same way. In checkpoints, which all partitions share, only
-    the entries of the run's own partitions are restored.
+    Every file also gets its times, mode and owner back. A run of recover, truncate or transplant is undone in the same
+    way. In checkpoints, which all partitions share, only the entries of the run's own partitions are restored.
 
     The command refuses if a file that the run changed has changed again since: data would be lost.
 

@@ -63,7 +63,9 @@ def run(
     shown: FindingsShown,
     tiers: Tiers,
 ) -> int:
-    """Verifies logs, past damage too; changes, locks and creates nothing without --repair.
+    """Verifies logs, past damage too; --repair repairs them.
+
+    Without --repair, nothing is changed, locked or created.
 
     Each level includes those before it:
 
