@@ -66,10 +66,8 @@ def run(
       seglog read --json __consumer_offsets-0 --decode
     """
     from seglog.dump.internal_topics import decoder_of
-    from seglog.dump.files import json_line, text_line
     from seglog.dump.render_records import render_records
     from seglog.operations.read import fetch_records
-    from seglog.operations.read import read_07
 
     start = renamed(session, wanted.from_offset, "--offset", "--from-offset", offset)
     since = renamed(session, wanted.since, "--timestamp", "--since", timestamp)
@@ -80,15 +78,16 @@ def run(
     require_decoders(decode, base64, [partition.resolve().name])
     listing = _listing_07(session, partition)
     if listing is not None:
+        from seglog.dump.files import json_line, text_line
+        from seglog.operations.read import read_07
+
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")
         wanted.refuse("messages of Kafka 0.7 have only an offset and a value to choose by", *absent)
         show = json_line if session.as_json else text_line
         for fields in read_07(session.fs, listing, start, limit, max_bytes, base64):
             session.console.write(show("record", fields))
         return ExitCode.DONE
-    logging.getLogger("seglog.log.reader").addHandler(
-        logging.NullHandler()
-    )  # `_tell_disorders` reports it with figures
+    logging.getLogger("seglog.log.reader").addHandler(logging.NullHandler())  # `_tell_disorders` says more
     with session.open_log(partition) as log:
         name = str(log.topic_partition)
         line = partial(
