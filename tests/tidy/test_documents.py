@@ -148,3 +148,22 @@ def test_the_signatures_that_the_architecture_quotes_are_those_of_the_code() -> 
         return any([each for each in names if each in given] == given for names in known.get(name, ()))
 
     assert [(name, given, known.get(name)) for name, given in quoted if not stands(name, given)] == []
+
+
+def test_the_modules_and_names_that_the_pages_mention_exist() -> None:
+    """A `module.py` in backticks is a file; in `module.name`, the module mentions the name or has such a submodule."""
+    sources = [path for folder in ("core", "seglog_cli", "tests") for path in (ROOT / folder).rglob("*.py")]
+    files = {path.name for path in sources}
+    texts: dict[str, str] = {}
+    for path in sources:
+        owner = path.parent.name if path.name == "__init__.py" else path.stem
+        within = [each.stem for each in path.parent.iterdir()] if path.name == "__init__.py" else []
+        texts[owner] = " ".join((texts.get(owner, ""), path.read_text(), *within))
+    pages = "".join((ROOT / "core" / name).read_text() for name in ("ARCHITECTURE.md", "SPARK.md", "DEAD_CLUSTER.md"))
+    mentioned = re.findall(r"`([a-z_][\w/]*)\.(\w+)(?:\([^`]*)?`", pages + README)
+    assert len(mentioned) > 100
+    assert [f"{of}.{name}" for of, name in mentioned if name == "py" and f"{of.split('/')[-1]}.py" not in files] == []
+    named = [(of.split("/")[-1], name) for of, name in mentioned if name not in ("py", "md", "yaml")]
+    ours = [(of, name) for of, name in named if of in texts]
+    assert len(ours) > 20
+    assert [f"{of}.{name}" for of, name in ours if not re.search(rf"\b{name}\b", texts[of])] == []
