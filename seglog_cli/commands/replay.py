@@ -155,7 +155,6 @@ def _read_groups(session: Session, paths: Sequence[Path]) -> GroupsReport:
 
 def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None:
     """Translates the groups' committed offsets, shows them, and sets them in the cluster."""
-
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
     translated = list(replay.translate(report.groups))
@@ -179,7 +178,9 @@ def show_plan(console: Console, planned: Sequence[PlannedPartition]) -> None:
                 }
             )
         else:
-            console.line(f"{one.source} → {one.target}: from offset {one.next_offset} to {one.end_offset - 1}")
+            offsets = f"from offset {one.next_offset} to {one.end_offset - 1}"
+            left = offsets if one.next_offset < one.end_offset else f"nothing left from offset {one.next_offset} on"
+            console.line(f"{one.source} → {one.target}: {left}")
 
 
 def show_replayed(console: Console, state: ReplayState) -> None:

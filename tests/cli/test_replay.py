@@ -37,6 +37,8 @@ def test_what_groups_committed_is_shown_and_set_a_group_at_a_time(cluster: Memor
     ]
     expected = [(TopicPartition("orders-lz4", 0), 169), (TopicPartition("payments", 0), 231)]
     assert cluster.commits == {f"group-{number}": expected for number in range(3)}
+    again = run("replay", *arguments, chosen).stdout.splitlines()
+    assert again[0] == "orders-lz4-0 → orders-lz4-0: nothing left from offset 790 on"
     cluster.commits.clear()
     rows = json_lines(run("replay", "--json", *arguments, chosen))
     assert [row["type"] for row in rows] == ["replay_plan"] * 2 + ["replayed"] * 2 + ["group_offset"] * 6
