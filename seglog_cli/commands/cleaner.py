@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from seglog.cleaner.output import CleaningResult
     from seglog.log.retention import RetentionPlan
     from seglog.operations.cleaner import CleanerService, PassOutcome
-    from seglog_cli.session import Session
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 

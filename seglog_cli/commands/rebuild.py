@@ -16,7 +16,6 @@ from seglog_cli.tables import Layout, number_cell
 
 if TYPE_CHECKING:
     from seglog.reconstruction.plan import PlannedTopic, RebuildPlan
-    from seglog_cli.exit_codes import ExitCode
 
 _HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from seglog.repairs.plan import RepairOptions, RepairPlan
     from seglog.repairs.repair import Examination, RepairOutcome
     from seglog.runs.journal import RunRecord
-    from seglog_cli.exit_codes import ExitCode
 
 POLICIES = ("smallest-loss", "truncate", "excise")
 _PAST = {

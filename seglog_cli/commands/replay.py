@@ -16,8 +16,6 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from seglog.operations.groups import GroupsReport
     from seglog.replay.replay import PlannedPartition, Replay, Translated
     from seglog.replay.state import ReplayState

@@ -14,7 +14,6 @@ from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.operations.restore import RestoredPartition, RestorePlan
-    from seglog_cli.exit_codes import ExitCode
 
 
 @command

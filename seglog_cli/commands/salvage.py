@@ -16,7 +16,6 @@ from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.salvage.salvage import SalvagedLog, SalvageReport
-    from seglog_cli.exit_codes import ExitCode
 
 _MISSING_SHOWN = 20
 _LOG_FIELDS = (

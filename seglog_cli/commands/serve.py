@@ -15,8 +15,6 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from seglog.errors import CorruptionError
     from seglog.log.loader import RecoveryReport
     from seglog.serve.catalog import Catalog

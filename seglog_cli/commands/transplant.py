@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from seglog.operations.transplant import TransplantRequest
     from seglog.transplant.apply import TransplantOutcome
     from seglog.transplant.plan import PartitionPlan, TransplantPlan
-    from seglog_cli.exit_codes import ExitCode
 
 
 @command

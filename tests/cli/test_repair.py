@@ -186,7 +186,10 @@ def test_segments_at_relative_links_are_links_again_after_undo(logs: Path, tmp_p
     assert all((log / name).is_symlink() for name in names)
 
 
-def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(logs: Path) -> None:
+@pytest.mark.parametrize("command", [["recover"], ["verify", "--repair"]])
+def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(
+    logs: Path, command: list[str]
+) -> None:
     """The process is killed in the middle of the changes: the run's mark remains."""
     from seglog.clock import SystemClock
     from seglog.repairs.repair import examination, repair
@@ -210,7 +213,7 @@ def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes
     with pytest.raises(Killed):
         repair(fs, SystemClock(), logs, [log], examination(fs, SystemClock(), logs, [log]).findings)
     assert (logs / PENDING_FILE).exists()
-    done = process("recover", logs / "orders-none-0")
+    done = process(*command, logs / "orders-none-0")
     assert done.returncode == 0, done.stderr
     assert b"which was cut short, is finished now" in done.stderr
     assert not (logs / PENDING_FILE).exists()

@@ -270,10 +270,11 @@ def repair(
 ) -> list[Repaired]:
     """Verifies partitions or log directories and repairs what is wrong, as `seglog verify --repair` does.
 
-    Returns one result per log directory. `policy` is "smallest-loss", "truncate" (cut the log at the first damage) or
-    "excise" (remove damaged ranges inside the log). `only` limits the repair to parts: log, index, snapshot, epochs,
-    checkpoint; one text or a list. Removed data goes to the quarantine first (default: beside the log directory),
-    and `undo(outcome.run)` restores it. Raises LockedError, NotALogError, and RefusedError if the disk lacks room.
+    Returns one result per log directory. `policy` is "smallest-loss" (remove only the damaged ranges), "excise" (the
+    same, but remove batches that are out of order, too) or "truncate" (cut the log at the first damage). `only` limits
+    the repair to parts: log, index, snapshot, epochs, checkpoint; one text or a list. Removed data goes to the
+    quarantine first (default: beside the log directory), and `undo(outcome.run)` restores it. Raises LockedError,
+    NotALogError, and RefusedError if the disk lacks room.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:

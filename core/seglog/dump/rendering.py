@@ -1,8 +1,8 @@
 """Renders the pieces of a log to blocks, in order, in threads; shared by `dump` and `dump_log`.
 
 A task renders a run of batches. Its thread computes the first blocks; the others are computed as they are read. The
-memory of all tasks together is bounded in bytes (`memory_budget`), whatever the batches expand to. Buffers are
-recycled: a block is valid until the next step.
+memory of all tasks together is bounded in bytes (`ordered_pool.MemoryBudget`), whatever the batches expand to. Buffers
+are recycled: a block is valid until the next step.
 """
 
 from __future__ import annotations

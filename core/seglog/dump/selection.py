@@ -24,7 +24,7 @@ class Selection:
     """The conditions, all of which must hold; None is no condition.
 
     Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. `isolation` is not
-    applied here, because it depends on the log's transactions: the caller applies it with `evidence.unsettled`.
+    applied here, because it depends on the log's transactions: the caller applies it (`evidence.transactions`).
     """
 
     first_offset: int | None = None

@@ -110,7 +110,7 @@ _UNCONFIGURED = frozenset({"txn"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Patient:
+class _Facts:
     """The facts on the partition. `failure` is the error that ends a round. `options` (configuration) and `metadata`
     (the directory with the cluster's metadata) are the user's."""
 
@@ -201,7 +201,7 @@ def explain(
     transactions, plan = tuple(_open_transactions(log)), plan_retention(log, now_ms, watermark)
     tried = trial() if trial is not None and not problem else None
     failure = str(tried.error) if isinstance(tried, CleaningFailure) else ""
-    patient = _Patient(
+    facts = _Facts(
         directory,
         log,
         resolved,
@@ -222,13 +222,13 @@ def explain(
         last_stable_offset=min(log.last_stable_offset, watermark),
         log_end_offset=log.log_end_offset,
         state=state,
-        eligible=patient.eligible,
-        cleaning=tuple(_cleaning(patient)),
-        deletion=tuple(_deletion(patient)),
-        reading=tuple(_reading(patient)),
-        segments=tuple(_segments(patient)),
+        eligible=facts.eligible,
+        cleaning=tuple(_cleaning(facts)),
+        deletion=tuple(_deletion(facts)),
+        reading=tuple(_reading(facts)),
+        segments=tuple(_segments(facts)),
         transactions=transactions,
-        advice=tuple(_advice(patient, trial, tried)),
+        advice=tuple(_advice(facts, trial, tried)),
     )
 
 
@@ -242,18 +242,18 @@ def _open_transactions(log: Log) -> Iterator[OpenTransaction]:
 # --- sentences on the whole
 
 
-def _cleaning(patient: _Patient) -> Iterator[Reason]:
-    log, state, now_ms = patient.log, patient.state, patient.now_ms
-    if patient.problem:
-        why = patient.problem if patient.resolved.policy_known else unknown_policy(log.topic_partition.topic)
+def _cleaning(facts: _Facts) -> Iterator[Reason]:
+    log, state, now_ms = facts.log, facts.state, facts.now_ms
+    if facts.problem:
+        why = facts.problem if facts.resolved.policy_known else unknown_policy(log.topic_partition.topic)
         yield Reason("NOT_COMPACTED", f"it is not cleaned: {why}")
         return
-    if not patient.resolved.cleaner.enable:
-        origin = patient.resolved.settings["log.cleaner.enable"].origin
+    if not facts.resolved.cleaner.enable:
+        origin = facts.resolved.settings["log.cleaner.enable"].origin
         yield Reason("CLEANER_DISABLED", f"a broker cleans nothing: log.cleaner.enable is false ({origin})")
-    elif patient.failure:
+    elif facts.failure:
         taken = "takes it now, fails, and then leaves it alone" if state.eligible else "would fail on it"
-        yield Reason("CLEANING_FAILS", f"a broker's cleaner {taken}: {patient.failure}")
+        yield Reason("CLEANING_FAILS", f"a broker's cleaner {taken}: {facts.failure}")
     else:
         code = "ELIGIBLE" if state.eligible else "NOT_ELIGIBLE"
         takes = "takes" if state.eligible else "does not take"
@@ -264,8 +264,8 @@ def _cleaning(patient: _Patient) -> Iterator[Reason]:
     if state.first_uncleanable_offset < log.log_end_offset:
         first = state.first_uncleanable_offset
         yield Reason("UNCLEANABLE", f"nothing is cleaned from offset {first} on: {state.limit_reason}")
-    if patient.transactions:
-        yield Reason("OPEN_TRANSACTION", _hanging(patient.transactions[0], now_ms))
+    if facts.transactions:
+        yield Reason("OPEN_TRANSACTION", _hanging(facts.transactions[0], now_ms))
     lag = log.config.min_compaction_lag_ms
     young = _young_until(log, state, lag)
     if young is not None and young > now_ms:
@@ -290,8 +290,8 @@ def _hanging(transaction: OpenTransaction, now_ms: int) -> str:
     )
 
 
-def _deletion(patient: _Patient) -> Iterator[Reason]:
-    plan, resolved = patient.plan, patient.resolved
+def _deletion(facts: _Facts) -> Iterator[Reason]:
+    plan, resolved = facts.plan, facts.resolved
     if not resolved.policy_known:
         yield Reason("POLICY_UNKNOWN", UNKNOWN_POLICY)
     refusal = resolved.refusal(DELETE)
@@ -311,8 +311,8 @@ def _deletion(patient: _Patient) -> Iterator[Reason]:
         yield Reason("RETENTION_NOT_SET", f"retention.ms is not set: {rule}")
 
 
-def _reading(patient: _Patient) -> Iterator[Reason]:
-    log, watermark = patient.log, patient.watermark
+def _reading(facts: _Facts) -> Iterator[Reason]:
+    log, watermark = facts.log, facts.watermark
     if log.log_start_offset == log.log_end_offset:
         yield Reason("EMPTY", f"the log is empty; the next record gets offset {log.log_end_offset}")
     else:
@@ -320,8 +320,8 @@ def _reading(patient: _Patient) -> Iterator[Reason]:
     if watermark < log.log_end_offset:
         left = f"the broker's last high watermark is {watermark}"
         yield Reason("HIGH_WATERMARK", f"consumers read up to offset {watermark - 1}: {left}")
-    if patient.transactions and patient.transactions[0].first_offset < watermark:
-        first = patient.transactions[0]
+    if facts.transactions and facts.transactions[0].first_offset < watermark:
+        first = facts.transactions[0]
         yield Reason(
             "OPEN_TRANSACTION",
             f"read_committed consumers stop before offset {first.first_offset}: a transaction of producer"
@@ -340,17 +340,17 @@ def _reading(patient: _Patient) -> Iterator[Reason]:
 # --- segments
 
 
-def _segments(patient: _Patient) -> Iterator[SegmentExplanation]:
-    resolved = patient.resolved
-    for segment, verdict in zip(patient.log.segments.snapshot(), patient.plan.segments, strict=True):
+def _segments(facts: _Facts) -> Iterator[SegmentExplanation]:
+    resolved = facts.resolved
+    for segment, verdict in zip(facts.log.segments.snapshot(), facts.plan.segments, strict=True):
         deletion = Reason("KEPT", verdict.reason)
         if verdict.rule is not None:
             deletion = Reason(verdict.rule.name, f"deletable: {verdict.reason}")
         elif not resolved.policy_known:
             deletion = Reason("POLICY_UNKNOWN", "cleanup.policy is not known")
         cleaning = Reason("NOT_COMPACTED", "not compacted")
-        if not patient.problem:
-            cleaning = _cleaning_of(patient.log, segment, verdict, patient.state)
+        if not facts.problem:
+            cleaning = _cleaning_of(facts.log, segment, verdict, facts.state)
         yield SegmentExplanation(
             segment.base_offset,
             verdict.next_offset,
@@ -376,56 +376,56 @@ def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: 
 # --- advice
 
 
-def _advice(patient: _Patient, trial: Trial | None, tried: Outcome | None) -> Iterator[str]:
-    log, resolved = patient.log, patient.resolved
+def _advice(facts: _Facts, trial: Trial | None, tried: Outcome | None) -> Iterator[str]:
+    log, resolved = facts.log, facts.resolved
     if not resolved.policy_known:
         yield (
             "state the policy with --set cleanup.policy=compact or in seglog.yaml, or name the log directory that holds"
-            f" the cluster's metadata with --metadata-dir; to see the known settings: {patient.command('config show')}"
+            f" the cluster's metadata with --metadata-dir; to see the known settings: {facts.command('config show')}"
         )
-    elif patient.failure:
-        trial_run = patient.command("verify", "--repair", "--dry-run")
+    elif facts.failure:
+        trial_run = facts.command("verify", "--repair", "--dry-run")
         yield f"look at the damage and the planned repair: {trial_run}"
-    elif trial is not None and not patient.problem:
-        yield from _cleaning_advice(patient, trial, tried)
-    if patient.transactions:
-        yield f"look at the open transaction: {patient.command('txn', after=['open'])}"
-    if patient.plan.removed and resolved.policy_known and not resolved.refusal(DELETE):
-        yield f"delete the deletable segments: {patient.command('retain')}"
-    yield from _freeing_advice(patient)
+    elif trial is not None and not facts.problem:
+        yield from _cleaning_advice(facts, trial, tried)
+    if facts.transactions:
+        yield f"look at the open transaction: {facts.command('txn', after=['open'])}"
+    if facts.plan.removed and resolved.policy_known and not resolved.refusal(DELETE):
+        yield f"delete the deletable segments: {facts.command('retain')}"
+    yield from _freeing_advice(facts)
     if log.recovery is not None and log.recovery.truncated_bytes:
-        yield f"look at the damage: {patient.command('verify')}"
+        yield f"look at the damage: {facts.command('verify')}"
 
 
-def _cleaning_advice(patient: _Patient, trial: Trial, tried: Outcome | None) -> Iterator[str]:
+def _cleaning_advice(facts: _Facts, trial: Trial, tried: Outcome | None) -> Iterator[str]:
     """Yields each command whose dry run changes something that the previous one does not."""
     done = _saved(tried)
     if done is not None:
-        yield f"clean it now, whatever its ratio ({done}): {patient.command('clean')}"
-    config = patient.log.config
-    if config.min_compaction_lag_ms > 0 and "lag" in patient.state.limit_reason:
+        yield f"clean it now, whatever its ratio ({done}): {facts.command('clean')}"
+    config = facts.log.config
+    if config.min_compaction_lag_ms > 0 and "lag" in facts.state.limit_reason:
         wait = ("--set", "min.compaction.lag.ms=0")
         done = _saved(trial(chosen={"min.compaction.lag.ms": 0}))
         if done is not None:
-            yield f"clean records younger than min.compaction.lag.ms too ({done}): {patient.command('clean', *wait)}"
-    if patient.log.segments.active.size and not patient.transactions:
-        yield from _rolling_advice(patient, trial)
+            yield f"clean records younger than min.compaction.lag.ms too ({done}): {facts.command('clean', *wait)}"
+    if facts.log.segments.active.size and not facts.transactions:
+        yield from _rolling_advice(facts, trial)
     expired = trial(expire=True)
     if not isinstance(expired, Cleaned) or not isinstance(tried, Cleaned):
         return
     if expired.result.bytes_written < tried.result.bytes_written:
-        expire = f"({_saved(expired)}): {patient.command('clean', '--expire')}"
+        expire = f"({_saved(expired)}): {facts.command('clean', '--expire')}"
         yield f"remove tombstones and markers past delete.retention.ms too {expire}"
 
 
-def _rolling_advice(patient: _Patient, trial: Trial) -> Iterator[str]:
+def _rolling_advice(facts: _Facts, trial: Trial) -> Iterator[str]:
     """Yields the command that cleans the active segment too, whose records may also be too young."""
     done = _saved(trial(roll=True))
     if done is not None:
-        yield f"clean the active segment too ({done}): {patient.command('clean', '--roll')}"
-    elif patient.log.config.min_compaction_lag_ms > 0:
+        yield f"clean the active segment too ({done}): {facts.command('clean', '--roll')}"
+    elif facts.log.config.min_compaction_lag_ms > 0:
         done = _saved(trial(roll=True, chosen={"min.compaction.lag.ms": 0}))
-        both = patient.command("clean", "--roll", "--set", "min.compaction.lag.ms=0")
+        both = facts.command("clean", "--roll", "--set", "min.compaction.lag.ms=0")
         if done is not None:
             yield f"clean the active segment too, although it is younger than min.compaction.lag.ms ({done}): {both}"
 
@@ -438,19 +438,19 @@ def _saved(outcome: Outcome | None) -> str | None:
     return f"{before} to {outcome.result.bytes_written} bytes"
 
 
-def _freeing_advice(patient: _Patient) -> Iterator[str]:
+def _freeing_advice(facts: _Facts) -> Iterator[str]:
     """Yields how to delete a segment that a timestamp in the future keeps."""
-    blocked = next((segment for segment in patient.plan.segments if segment.in_future and not segment.removed), None)
+    blocked = next((segment for segment in facts.plan.segments if segment.in_future and not segment.removed), None)
     if blocked is None:
         return
     what = f"a timestamp in the future keeps segment {blocked.base_offset}"
     when = "" if blocked.deletable_ms is None else format_time(blocked.deletable_ms)
-    key = patient.log.topic_partition
-    (freeing,) = plan_freeing([patient.log], 1 << 62, patient.now_ms, {key: patient.watermark})
+    key = facts.log.topic_partition
+    (freeing,) = plan_freeing([facts.log], 1 << 62, facts.now_ms, {key: facts.watermark})
     goes = any(one.base_offset == blocked.base_offset for one in freeing.removed)
     if goes and key.topic not in KAFKAS_OWN_TOPICS:
         before = sum(one.disk_bytes for one in freeing.removed if one.base_offset < blocked.base_offset)
         size = before + 1
-        yield f"{what}; to delete it before {when}: {patient.command('retain', '--free', f'+{size}')}"
+        yield f"{what}; to delete it before {when}: {facts.command('retain', '--free', f'+{size}')}"
     else:
         yield f"{what} until {when}"

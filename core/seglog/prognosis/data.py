@@ -151,12 +151,12 @@ class _Hazards:
     """The hazards in one segment: the first of each kind, with a count."""
 
     def __init__(self, facts: PartitionFacts, segment: SegmentFiles, closed: bool) -> None:
-        self._patient, self._segment, self._closed = facts, segment, closed
+        self._facts, self._segment, self._closed = facts, segment, closed
         self._found: dict[str, Diagnosis] = {}
         self._keyless_end: np.void | None = None
 
     def rows(self) -> Iterator[Diagnosis]:
-        for step in LogWalk(self._patient.fs, self._segment.log):
+        for step in LogWalk(self._facts.fs, self._segment.log):
             if isinstance(step, Gap):
                 if not step.at_end or self._closed:
                     message = f"{step.length} bytes are not a batch"
@@ -199,11 +199,11 @@ class _Hazards:
         self._note(code, int(row["position"]), int(row["size"]), message, int(row["base_offset"]))
 
     def _note(self, code: str, position: int, length: int, message: str, first_offset: int | None = None) -> None:
-        if not self._patient.survives(self._segment.base_offset, position):
+        if not self._facts.survives(self._segment.base_offset, position):
             return
         known = self._found.get(code)
         if known is not None:
             self._found[code] = replace(known, count=known.count + 1)
             return
         where = {"position": position, "length": length, "first_offset": first_offset}
-        self._found[code] = self._patient.diagnosis(code, Path(self._segment.log.name), message, **where)
+        self._found[code] = self._facts.diagnosis(code, Path(self._segment.log.name), message, **where)

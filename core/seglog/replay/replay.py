@@ -43,7 +43,7 @@ _INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, CLU
 class PlannedPartition:
     """A source partition and its target; offsets `next_offset` up to `end_offset` are left to replay.
 
-    `end_offset` is the last stable offset: an open transaction begins there.
+    `end_offset` is the last stable offset: below `log_end_offset` if an open transaction begins there.
     """
 
     source: TopicPartition

@@ -33,8 +33,7 @@ class Address:
 class Limits:
     """The limits for clients, which bound the endpoint's memory, descriptors and threads.
 
-    Sizes are in bytes, times in seconds or, with `_ms`, milliseconds. The comments give a
-    broker's names.
+    Sizes are in bytes, times in seconds or, with `_ms`, milliseconds. The comments give a broker's names.
     """
 
     connections: int = 1000  # max.connections

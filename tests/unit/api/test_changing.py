@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import seglog
-from seglog.runs.quarantine import QUARANTINE
+from seglog.runs.quarantine import PENDING_FILE, QUARANTINE
 from tests.support.command_line import json_lines, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.log_files import files_of
@@ -174,6 +174,28 @@ def test_a_cut_repair_is_settled_before_a_log_is_truncated(
     done = seglog.truncate(pair[0] / "u-0", to_offset=10)
     assert done.cut.end_offset <= 10 and done.run is not None
     assert not seglog.verify(pair[0] / "t-0", level="crc").summary.damaged
+
+
+def test_a_cut_repair_is_settled_before_the_next_one_looks_at_the_log(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Findings from before would be about files that settling the run has changed."""
+    damage(pair[0] / "t-0")
+    applied = 0
+
+    def cut(*_: object) -> None:
+        nonlocal applied
+        applied += 1
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr("seglog.runs.apply._apply_group", cut)
+        seglog.repair(pair[0] / "t-0")
+    assert applied == 1 and (pair[0] / PENDING_FILE).exists()
+    assert seglog.verify(pair[0] / "t-0", level="crc").summary.damaged
+    (done,) = seglog.repair(pair[0] / "t-0")
+    assert (done.before.damaged, done.outcome.run, done.complete) == (False, None, True)
+    assert not (pair[0] / PENDING_FILE).exists()
 
 
 def test_truncation_is_planned_without_a_change(pair: tuple[Path, Path]) -> None:
