@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,30 @@ def test_a_crash_while_finishing_is_finished_the_next_time(tmp_path: Path) -> No
             assert contents(directory) == expected, f"after {life} changes, and {again} more"
             again += 1
     assert min(outcomes[False], outcomes[True]) > 3, outcomes
+
+
+def test_replaced_files_are_durably_gone_before_others_take_their_names(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    class Recording(LocalFileSystem):
+        def remove(self, path: Path) -> None:
+            calls.append("remove")
+            super().remove(path)
+
+        def rename(self, source: Path, target: Path) -> None:
+            calls.append("rename")
+            super().rename(source, target)
+
+        def sync_directory(self, path: Path) -> None:
+            calls.append("sync")
+            super().sync_directory(path)
+
+    for base in (0, 20):
+        write_segment(tmp_path, base, batch(base, 10), batch(base + 10, 10))
+    write_segment(tmp_path, 0, batch(0, 10, value=b"new"), batch(30, 10, value=b"new"), state=FileState.SWAP)
+    settle_leftovers(Recording(), tmp_path)
+    assert [call for call, _ in groupby(calls)] == ["remove", "sync", "rename", "sync"]
+    assert set(contents(tmp_path)) == {0}
 
 
 @pytest.mark.parametrize("life", range(24))

@@ -11,7 +11,7 @@ writable index trims it. No real entry of an offset index is all zero, because t
 single entry of all zeros in a time index is real: timestamp 0 at the base offset.
 
 A transaction index has entries of 34 bytes in the order of the segment's ABORT markers. The file exists only if there
-was something to write, and a missing one means no entries: seglog never doubts it.
+was something to write, and a missing one means no entries; only `seglog verify` compares it with the markers.
 """
 
 from __future__ import annotations

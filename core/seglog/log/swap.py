@@ -207,10 +207,13 @@ def settle_leftovers(fs: FileSystem, directory: Path, before_loss: BeforeLoss | 
     if before_loss is not None:
         for each in settled.replaced:
             before_loss(each.path, str(each))
+    before = len(settled.removed)
     for name in fs.list(directory):
         offset = _offset_of(name)
         if not name.endswith(_SWAP) and offset is not None and covered[0] <= offset < covered[1]:
             _remove(fs, directory / name, settled)
+    if len(settled.removed) > before:
+        fs.sync_directory(directory)
     for name in swaps:
         source, target = directory / name, directory / name.removesuffix(_SWAP)
         fs.rename(source, target)

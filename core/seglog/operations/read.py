@@ -8,8 +8,6 @@ from typing import Any
 
 from seglog.dump.selection import Selection
 from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
-from seglog.evidence.findings import Finding
-from seglog.evidence.messages_07 import Messages07
 from seglog.format.columns import Records
 from seglog.log.log import Log
 from seglog.scan.listing import PartitionListing
@@ -68,6 +66,9 @@ def read_07(
 
     Raises OffsetOutOfRangeError outside the log, CorruptRecordError at damage, also at a torn end.
     """
+    from seglog.evidence.findings import Finding  # only such a log needs these
+    from seglog.evidence.messages_07 import Messages07
+
     segments = listing.segments
     start = segments[0].base_offset if segments else 0
     end = segments[-1].base_offset + segments[-1].size if segments else 0

@@ -6,7 +6,6 @@ functions share, and take paths, tiers and targets from the caller by the functi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -134,6 +133,8 @@ class CleaningHistory:
     """
 
     def __init__(self, fs: FileSystem, state: Path, log_directory: Path) -> None:
+        import hashlib  # loads OpenSSL, and most commands make no history
+
         self._fs, self.log_directory = fs, links.resolve(log_directory)
         digest = hashlib.sha256(str(self.log_directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self.path = state / "cleaning" / f"{digest}.jsonl"

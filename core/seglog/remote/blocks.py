@@ -155,24 +155,23 @@ class Blocks:
         """Fetches a run into the cache; `future` gets the data, or the error."""
         size, source = self.limits.block_bytes, run.source
         start, blocks = run.first * size, [(source.identity, number) for number in range(run.first, run.last + 1)]
-        data, failure = None, None
         try:
-            data = memoryview(source.fetch(start, min((run.last + 1) * size, source.size) - start)).cast("B")
+            try:
+                data = memoryview(source.fetch(start, min((run.last + 1) * size, source.size) - start)).cast("B")
+                with self._guard:
+                    self._held[blocks[0]] = blocks
+                    self._begin.update(dict.fromkeys(blocks, blocks[0]))
+                    for gone in self._cache.put(blocks[0], data):
+                        for block in self._held.pop(gone):
+                            del self._begin[block]
+            finally:
+                with self._guard:
+                    for block in blocks:
+                        del self._coming[block]
         except BaseException as error:  # noqa: BLE001 (the threads that wait for the run raise it)
-            failure = error
-        with self._guard:
-            for block in blocks:
-                del self._coming[block]
-            if data is not None:
-                self._held[blocks[0]] = blocks
-                self._begin.update(dict.fromkeys(blocks, blocks[0]))
-                for gone in self._cache.put(blocks[0], data):
-                    for block in self._held.pop(gone):
-                        del self._begin[block]
-        if data is not None:
-            run.future.set_result(data)
+            run.future.set_exception(error)
         else:
-            run.future.set_exception(failure)
+            run.future.set_result(data)
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._guard:

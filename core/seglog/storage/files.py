@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seglog.errors import RefusedError
 from seglog.storage.filesystem import File, FileSystem
-
-if TYPE_CHECKING:
-    pass
 
 PIECE_BYTES = 1 << 20
 

@@ -176,6 +176,21 @@ def test_what_goes_from_the_cache_leaves_nothing_behind() -> None:
     assert sorted(blocks._begin) == sorted(block for run in blocks._held.values() for block in run)
 
 
+def test_an_interrupt_while_a_block_is_stored_reaches_every_waiting_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = Blocks(LIMITS)
+    source = Source(("s3://bkt/x", "1"), len(DATA), lambda start, size: DATA[start : start + size])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(blocks._cache, "put", interrupted)
+        run = blocks._taken(source, 0, 0)[2][0]
+        blocks._bring(run)
+    assert isinstance(run.future.exception(timeout=0), KeyboardInterrupt)
+    assert not blocks._coming
+
+
 def test_without_a_cache_all_is_read_all_the_same(server: ObjectServer) -> None:
     fs = files(server, replace(LIMITS, cache_bytes=0))
     with fs.open(LOG, "r") as file:
