@@ -1,6 +1,6 @@
 """Functions that change logs: cleaning, retention, repair, recovery, truncation, conversion.
 
-Each has a `plan_` function that takes the same arguments and reports what would be done. It takes no lock and changes
+Each but `undo` and `convert` has a `plan_` function, which reports what would be done. It takes no lock and changes
 nothing. The function itself takes the log directory's lock, raises LockedError while a broker runs, and first finishes
 or undoes an interrupted run as the command line does. `clean` and `retain` raise RefusedError instead.
 """
@@ -99,8 +99,9 @@ def clean(
     that contradicts the cluster. `strategy` is "offset", "timestamp" or "header:NAME" (KIP-280). `roll` also cleans the
     active segment. `expire` removes tombstones and markers older than delete.retention.ms in this round.
 
-    Raises, before anything changes: RefusedError for a named partition that must not be compacted, LockedError,
-    NotALogError, and ConfigError for a bad configuration or strategy.
+    Raises, before anything changes: RefusedError for a named partition that must not be compacted, NotALogError, and
+    ConfigError for a bad configuration or strategy. Raises LockedError at a locked log directory; those before it have
+    been cleaned.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -161,7 +162,7 @@ def plan_retain(
     metadata_directory: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[RetainOutcome]:
-    """Returns what `retain` would delete now, and why every other segment stays. Takes the same arguments."""
+    """Returns what `retain` would delete now, and why every other segment stays. Changes nothing."""
     sources = _sources(_rules(retention_ms, retention_bytes, policy), override_policy, metadata_directory)
     ruled = retention_ms is not None or retention_bytes is not None
     return _retained(common, paths, sources, RetentionRequest(True, ruled, _space(free)))
@@ -187,7 +188,8 @@ def retain(
     a number of bytes or text as on the command line: "50GB", or "+10GB" for that much more than now.
 
     Raises, before anything changes: RefusedError if retention contradicts the cluster's configuration and
-    `override_policy` is not set, LockedError, NotALogError, ConfigError.
+    `override_policy` is not set, NotALogError, ConfigError. Raises LockedError at a locked log directory; those before
+    it are done.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -333,7 +335,7 @@ def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: L
 def plan_recover(
     path: Location, *, recovery_point: int | None = None, **common: Unpack[CommonArguments]
 ) -> list[RecoveryReport]:
-    """Returns what `recover` would do now. Takes the same arguments and changes nothing."""
+    """Returns what `recover` would do now. Changes nothing."""
     work, target, settings = _one(common, path)
     warn_of_runs(work, [target.path])
     options = RecoveryOptions(optional_integer("recovery_point", recovery_point, 0), dry_run=True)
@@ -390,7 +392,7 @@ def plan_truncate(
     to_time_ms: int | None = None,
     **common: Unpack[CommonArguments],
 ) -> Truncated:
-    """Returns what `truncate` would do now. Takes the same arguments and changes nothing."""
+    """Returns what `truncate` would do now. Changes nothing."""
     return _truncated(common, partition, to_offset, to_time_ms, None, dry_run=True, keep=True)
 
 

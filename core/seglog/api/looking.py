@@ -70,7 +70,7 @@ def verify(
 
     The result's `summary` is complete after the iteration, and runs the verification itself if nothing has iterated.
     Verification continues past damage. `level` is "header", "crc", "record", "index" or "semantic"; each includes the
-    levels before it. `live` expects a broker to write at the same time. `sample` checks that share of the segments
+    levels before it. `live` expects a broker to write at the same time. `sample` checks that share of the bytes
     (above 0, at most 1). `max_duration_s` stops after that many seconds. Raises NotALogError if there is no log at a
     path, ValueError for a bad argument.
 

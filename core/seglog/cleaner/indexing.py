@@ -6,8 +6,7 @@
 4. While records are unsettled: mark the records of the clean section whose keys are in the map (they would not get
    another chance), empty the map, and pass again from the first chunk with an unsettled record.
 5. If nothing lies before the first mapped offset, free the map: its bits answer the rest. Otherwise the copy frees it
-as
-   soon as it meets a large batch, which needs the map's memory, and first marks the records before that offset.
+   as soon as it meets a large batch, which needs the map's memory, and first marks the records before that offset.
 
 Indexed stretches in which no record survives are dead: the copy skips them unread (`offset_map.IndexedChunks`).
 """

@@ -74,7 +74,7 @@ class MetadataReplay:
             reason = error.strerror or str(error)
             self.problems.append(f"{error.filename or directory}: {reason}{_NOT_READ}")
         if self._end is not None and self.end_offset < self._end and not self.problems:
-            last = f"the last existing record has offset {self.end_offset - 1}"
+            last = f"the last record has offset {self.end_offset - 1}" if self.end_offset else "there is no record"
             self.problems.append(f"{directory}: offset {self._end - 1} was requested, but {last}")
 
     def read_snapshot(self, fs: FileSystem, path: Path) -> None:

@@ -18,6 +18,7 @@ from seglog.kernels.validate import judge_rows
 from seglog.log.read_order import Disorder
 from seglog.scan.log_walk import Gap, WalkedEntries
 from seglog.scan.segment_scan import EndReason
+from seglog.units import count_text
 
 _UNKNOWN_OFFSET = -(2**63)  # as last offset of the batch before: any offset may follow
 
@@ -126,7 +127,7 @@ def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator
         yield batch_finding(
             "BATCH_TOO_LARGE_TO_DECODE" if status in TOO_LARGE else "RECORDS_INVALID",
             place_of(path),
-            f"{STATUS_REASONS[status]}; the {readable} records before it are readable",
+            f"{STATUS_REASONS[status]}; {count_text(readable, 'record')} of the batch can be read",
             row,
             offsets_lost=max(0, int(row["last_offset"]) - int(row["base_offset"]) + 1 - readable),
         )

@@ -399,7 +399,7 @@ class _Losses:
         return None if offset is None or self._is_of_predecessor(name) else offset
 
     def _is_of_predecessor(self, name: str) -> bool:
-        """True if the checkpoint is older than the partition, whose records are all newer than its creation."""
+        """True if the checkpoint is older than `partition.metadata`, and the first record is not."""
         metadata = self._listing.partition_metadata
         status = None if metadata is None else self._fs.status(metadata)
         if status is None or self._around.written_ms.get(name, status.modified_ms) >= status.modified_ms:

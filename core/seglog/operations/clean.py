@@ -3,8 +3,8 @@
 1. Before anything is opened for writing, every checkpoint is read (`checkpoints.check_checkpoints`), and the policy of
    every named partition must be known to include compact. Cleaning by mistake deletes records for good.
 2. A named partition is first opened on trial, with every change in memory, and its round is planned there. It is
-refused
-   if its recovery would cut off damage, or if the output has no room. If there is nothing to clean, it is left alone.
+   refused if its recovery would cut off damage, or if the output has no room. If there is nothing to clean, it is left
+   alone.
 3. The plan is carried out on the same log if opening it changed nothing; otherwise the log is opened again for writing.
    In a log directory, rounds go on, the dirtiest log first, until no log is eligible.
 4. The end of each round becomes the partition's checkpoint.
@@ -164,8 +164,8 @@ def clean(
 ) -> Iterator[Outcome]:
     """Cleans the partition directories and log directories in `targets`, each partition once.
 
-    Calls `begin` at the start of each step of each round. Raises what `requests` raises, and LockedError, before
-    anything is changed.
+    Calls `begin` at the start of each step of each round. Raises what `requests` raises, before anything is changed.
+    Raises LockedError at a locked log directory; those before it have been cleaned.
     """
     open_directory = _overlaid if dry_run else open_for_cleaning
     for request in requests(fs, targets, topics_of):

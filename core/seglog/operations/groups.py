@@ -2,9 +2,9 @@
 
 1. Find the partitions of `__consumer_offsets` and `__share_group_state` in every directory. Among several replicas of
    one, the most advanced counts.
-2. Replay each (`evidence.coordinator_replay`), to its end or to a given time. 3. A group belongs in one partition, by
-Kafka's hash of its name. Commits in another partition are shown and noted; those
-   in the right one win.
+2. Replay each (`evidence.coordinator_replay`), to its end or to a given time.
+3. A group belongs in one partition, by Kafka's hash of its name. Commits in another partition are shown and noted;
+   those in the right one win.
 4. Compute lag against the end of the longest log of the partition that is present.
 
 Damage and unreadable data become problems in the report, and the rest goes on.

@@ -49,7 +49,7 @@ _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}
 
 
 def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
-    """Yields what `verify` finds and what survives the start: one counted diagnosis per code and file."""
+    """Yields what `verify` finds and a start leaves in the log: one counted diagnosis per code and file."""
     options = LookOptions(Level.SEMANTIC)
     rows: dict[tuple[str, str], Diagnosis] = {}
     for found in PartitionLook(facts.view, facts.around, options):

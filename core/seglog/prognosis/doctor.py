@@ -202,17 +202,17 @@ class _Metadata:
     """The cluster's metadata, from the broker's directory that holds it; read on first use."""
 
     def __init__(self, directories: Sequence[DirectoryFacts]) -> None:
-        self._wards = directories
+        self._directories = directories
 
     @cached_property
     def known(self) -> ClusterMetadata | None:
         """None if no metadata could be read completely."""
-        found = (directory.around.metadata for directory in self._wards)
+        found = (directory.around.metadata for directory in self._directories)
         return next((one for one in found if one is not None and one.knows_topics), None)
 
     def again(self, fs: FileSystem) -> _Metadata:
         """Returns the metadata read again."""
-        return _Metadata([read_directory(fs, directory.listing.path) for directory in self._wards])
+        return _Metadata([read_directory(fs, directory.listing.path) for directory in self._directories])
 
 
 class _Coordinators:

@@ -39,7 +39,7 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     yield from _names(facts)
     yield from _small_files(facts)
     if facts.listing.format == "0.7":
-        yield facts.diagnosis("KAFKA_07_LOG", "", f"{len(facts.listing.segments)} files of Kafka 0.7")
+        yield facts.diagnosis("KAFKA_07_LOG", "", f"{count_text(len(facts.listing.segments), 'file')} of Kafka 0.7")
         return
     yield from _leftovers(facts)
     yield from _start(facts)

@@ -20,6 +20,7 @@ from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.prognosis.cases import UNFORESEEN, Diagnosis, Gravity
 from seglog.prognosis.partition_facts import PartitionFacts
+from seglog.units import count_text
 
 
 def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
@@ -65,8 +66,8 @@ def _stray_reason(metadata: ClusterMetadata, key: TopicPartition, topic_id: str,
         return f"the cluster's metadata puts its replicas on brokers {replicas}, not on this one ({node_id})"
     name = _name_of(metadata, topic_id)
     if name:
-        count = len(metadata.partitions.get(topic_id, {}))
-        return f"the topic {name} has {count} partitions, but no partition {key.partition}"
+        count = count_text(len(metadata.partitions.get(topic_id, {})), "partition")
+        return f"the topic {name} has {count}, but no partition {key.partition}"
     if key.topic in metadata.topic_ids:
         return "its topic id differs from the topic's id in the cluster's metadata: the topic was deleted and recreated"
     return "the cluster's metadata has no topic of that id"

@@ -75,7 +75,7 @@ class IndexObserver:
         for i in range(self._next_time, len(self._times)):
             timestamp, offset = (int(value) for value in self._times[i].tolist())
             if offset > self._last_offset:
-                message = f"entry {i} names offset {offset}, but the segment ends with {self._last_offset}"
+                message = f"entry {i} names offset {offset}, but the segment ends before offset {self._last_offset + 1}"
                 yield from self._wrong_time(i, message)
             elif timestamp > self._max_timestamp:
                 message = f"entry {i} has timestamp {timestamp}, but no record is that late"

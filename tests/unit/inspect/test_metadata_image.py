@@ -55,6 +55,13 @@ def test_an_end_that_no_record_reaches_is_a_problem(tmp_path: Path, base: int, e
     assert "are missing before this segment" in problem if base else f"offset {end - 1} was requested" in problem
 
 
+def test_an_end_is_a_problem_of_a_log_without_a_record(tmp_path: Path) -> None:
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "__cluster_metadata-0" / f"{0:020d}.log").touch()
+    (problem,) = image(tmp_path, end=9).problems
+    assert problem.endswith("offset 8 was requested, but there is no record")
+
+
 def test_a_snapshot_counts_from_its_offset_and_older_ones_serve_older_ends(tmp_path: Path) -> None:
     directory = write_metadata_log(tmp_path, [topic("late", 9)], base_offset=10)
     (directory / f"{4:020d}-{1:010d}.checkpoint").write_bytes(record_batches([topic("old")]))

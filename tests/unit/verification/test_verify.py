@@ -128,6 +128,7 @@ def test_a_body_that_cannot_be_decoded_is_told(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, rebatched(4, payload=b"\x7f" * 40))
     found, summary = verified(path, Level.RECORD)
     assert [(f.code, f.offsets_lost) for f in found] == [("RECORDS_INVALID", 3)]
+    assert found[0].message.endswith("; 0 records of the batch can be read")
     assert (summary.batches, summary.records) == (8, 21)
 
 
