@@ -7,7 +7,7 @@ Credentials belong together: a given key is never combined with a token from the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from seglog.errors import ConfigError
@@ -65,15 +65,15 @@ class StoreSettings:
             raise ConfigError(f"{' and '.join(missing)}: missing, although the rest of these credentials is given")
         return cls(tuple(sorted(values.items())))
 
-    def beside(self, environment: Mapping[str, str], schemes: Iterable[str]) -> StoreSettings:
-        """Returns these settings, completed from an environment for stores of these schemes."""
+    def beside(self, environment: Mapping[str, str], schemes: Collection[str]) -> StoreSettings:
+        """Returns these settings, completed from an environment for stores and web servers of these schemes."""
         values = dict(self.values)
         for scheme in schemes:
             own = any(name in values for name in _CREDENTIALS.get(scheme, ()))
             for name in VARIABLES.get(scheme, ()):
                 if environment.get(name) and not (own and name in _CREDENTIALS[scheme]):
                     values.setdefault(name, environment[name])
-        for name in LIMITS if values else ():
+        for name in LIMITS if values or schemes else ():
             if environment.get(name):
                 values.setdefault(name, environment[name])
         return StoreSettings(tuple(sorted(values.items())))

@@ -61,6 +61,15 @@ def test_what_the_environment_says_of_a_store_that_is_met_comes_along() -> None:
     assert StoreSettings().beside(environment, []).values == ()
 
 
+@pytest.mark.parametrize("scheme", ["https", "s3"])
+def test_limits_come_along_to_a_store_without_settings(scheme: str) -> None:
+    environment = {"SEGLOG_REMOTE_TIMEOUT": "7s", "SEGLOG_REMOTE_RETRIES": "", "HOME": "/home/somebody"}
+    assert StoreSettings().beside(environment, [scheme]).values == (("SEGLOG_REMOTE_TIMEOUT", "7s"),)
+    given = StoreSettings.of({"SEGLOG_REMOTE_TIMEOUT": "3s"})
+    assert given.beside(environment, [scheme]).values == given.values
+    assert StoreSettings().beside(environment, []).values == ()
+
+
 def test_a_store_is_opened_with_them_whatever_the_environment_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDofanother")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
