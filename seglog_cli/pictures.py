@@ -33,6 +33,8 @@ PICTURES = {
     "stats": (80, "seglog stats --sizing customers-0"),
     "clean": (80, "seglog clean --dry-run --roll customers-0"),
 }
+# Runs a command line with options that `sys.argv`, which the panel "what to do next" repeats, does not have.
+_RUN = "import sys; from seglog_cli.process import main; main([*sys.argv[1:], *{hidden}])"
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Zl-lh]|\r")  # of the cursor; sequences that set a style stay
 # rich's own page loads fonts from other machines; a picture in a repository loads nothing.
 _PAGE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -88,8 +90,9 @@ def shown(line: str, columns: int, directory: Path) -> str:
     """Returns what a command writes to a terminal of this width, including styles."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    command = [sys.executable, "-m", "seglog_cli", *line.split()[1:], "--progress", "none"]
-    command += ["--now", NOW] if "ls" not in command else []
+    words = line.split()[1:]
+    hidden = ["--progress", "none", *(["--now", NOW] if words[0] != "ls" else [])]
+    command = [sys.executable, "-c", _RUN.format(hidden=hidden), *words]
     variables = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path)}
     for name in ("NO_COLOR", "COLUMNS"):
         variables.pop(name, None)

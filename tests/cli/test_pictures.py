@@ -26,6 +26,7 @@ def test_a_picture_is_whole_and_asks_nobody(path: Path) -> None:
     assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
     assert re.findall(r"https?://[^\"<]+", text) == ["http://www.w3.org/2000/svg"]
     assert "url(http" not in text and "@import" not in text
+    assert "--progress" not in text and "--now" not in text  # which only the script gives
 
 
 @pytest.mark.parametrize("name", ["ls", "verify"])
