@@ -126,7 +126,7 @@ class Screen:
         first = text.wrap(self.rich, max(self.width - indent, 20))[0]
         rest = text[len(first) :]
         rest = rest[len(rest) - len(rest.plain.lstrip(" ")) :]
-        others = rest.wrap(self.rich, max(self.width - indent - hang, 20))
+        others = list(rest.wrap(self.rich, max(self.width - indent - hang, 20))) if rest else []
         for part, further in ((first, 0), *((other, hang) for other in others)):
             part.rstrip()
             self.rich.print(Text(" " * (indent + further)) + part, soft_wrap=True)

@@ -240,6 +240,9 @@ def test_only_the_continuation_of_a_long_line_is_indented() -> None:
         "  abcd abcd abcd abcd abcd abcd abcd",
         "    abcd abcd abcd abcd abcd",
     ]
+    written.clear()
+    screen.line([("", "a" * 40 + " ")], hang=2)
+    assert b"".join(written).decode() == "a" * 40 + "\n"
 
 
 def test_further_sentences_of_an_explanation_stand_below_the_first(logs: Path) -> None:
