@@ -284,7 +284,7 @@ class _Planner:
             report = plan_recovery(self._overlay, self._directory, self._clock, options)
         except (CorruptionError, SegmentOffsetOverflowError) as error:
             other = Policy.SMALLEST_LOSS.value
-            self._draft.unrepaired.append(f"recovery as by a broker fails (--policy {other} does not): {error}")
+            self._draft.unrepaired.append(f"a broker's recovery fails (--policy {other} does not): {error}")
             return None
         segments = {segment.base_offset: segment for segment in listing.segments}
         if any(found.base_offset not in segments for found in report.recovered):
