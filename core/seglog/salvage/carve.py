@@ -74,11 +74,26 @@ def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | Non
 
     The file's name contradicts the offsets of those marked `outside`. Either the name is wrong or the offset, which no
     checksum covers; `vouched` decides by other batches.
+
+    A name that more batches contradict than fit says nothing. Then a second walk allows any offset past damage, and
+    the batches that only it finds follow.
     """
     name = parse_file_name(path.name)
     offsets = PlausibleOffsets() if name is None else PlausibleOffsets.of_segment(name.offset)
+    positions: list[np.ndarray] = []
+    outside = 0
     for rows, first in judged_batches(fs, path, offsets, progress, anywhere=True):
-        yield found_rows(rows, first, source, offsets)
+        found = found_rows(rows, first, source, offsets)
+        positions.append(found["position"])
+        outside += int(np.count_nonzero(found["outside"]))
+        yield found
+    if 2 * outside <= sum(map(len, positions)):
+        return
+    known = np.concatenate(positions)
+    for rows, first in judged_batches(fs, path, PlausibleOffsets()):
+        found = found_rows(rows, first, source, offsets)
+        found["outside"] = True
+        yield found[~np.isin(found["position"], known)]
 
 
 def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:
@@ -90,6 +105,9 @@ def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:
     - Offsets ascend from batch to batch of one file (a cleaned log has gaps). The first and the last batch of such a
       run have only one neighbour; they are dropped if flipping one bit would join them to it.
     - The batch's time, which the checksum covers, lies between the times of the batches on both sides.
+
+    A name that more batches contradict than fit says nothing. Then all batches of its file count as `outside`, because
+    a broken offset may fit such a name.
     """
     if not found["outside"].any():
         return found
@@ -109,7 +127,9 @@ def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:
             sound[run[-1]] |= not _one_bit_off(found[run[-1]], found[run[-2]])
     doubtful = np.flatnonzero(~sound)
     sound[doubtful] = _are_timely(found[doubtful], found[sound])
+    contradicts = np.bincount(found["source"], np.where(found["outside"], 1, -1))[found["source"]] > 0
     kept: np.ndarray = found[sound]
+    kept["outside"] |= contradicts[sound]
     return kept
 
 

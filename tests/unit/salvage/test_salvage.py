@@ -110,6 +110,30 @@ def test_the_last_of_misplaced_batches_may_have_a_broken_offset(tmp_path: Path, 
     assert batches_in(tmp_path / "again" / "t-0") == [*good, batch(whole, 2)]
 
 
+@pytest.mark.parametrize("place", ["between bytes that are no batch", "within a damaged batch"])
+def test_a_wrong_name_hides_no_batch_that_was_moved(tmp_path: Path, place: str) -> None:
+    """The batch at offset 6 lies behind that at 12, and neither the name nor the batch before it allows its offset."""
+    source = tmp_path / "t-0"
+    source.mkdir()
+    batches = [batch(first, 3) for first in (0, 3, 6, 12, 18, 21)]
+    around = bytearray(batch(15, 3, value=b"x" * 100) if place == "within a damaged batch" else b"\xee" * 400)
+    around[100 : 100 + len(batches[2])] = batches[2]
+    data = b"".join([*batches[:2], batches[3], around, *batches[4:]])
+    (source / f"{1 << 20:020d}.log").write_bytes(data)
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == batches
+
+
+def test_a_wrapper_whose_broken_end_fits_a_wrong_name_excludes_nobody(tmp_path: Path) -> None:
+    source = tmp_path / "t-0"
+    source.mkdir()
+    batches = wrappers(0, Compression.GZIP, count=20)
+    broken = struct.pack(">q", 59) + batches[3][8:]
+    (source / f"{50:020d}.log").write_bytes(b"".join([*batches[:3], broken, *batches[4:]]))
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == [*batches[:3], *batches[4:]]
+
+
 def test_a_batch_alone_belongs_where_another_files_name_says(tmp_path: Path) -> None:
     """Its file lies over the one that came after it."""
     source = tmp_path / "t-0"
