@@ -143,7 +143,7 @@ def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
     assert run(["spark", "clean", str(logs / "orders-none-0")]) == 12
     refusal = capsys.readouterr().err  # the cluster's metadata beside the log makes the default known
     assert "orders-none is not compacted: its cleanup.policy is delete (Kafka's default: " in refusal
-    assert "lists the topic and says nothing else" in refusal
+    assert "lists the topic without a policy" in refusal
 
 
 def test_clean_with_an_output_commits_logs_that_the_commands_read(

@@ -310,7 +310,7 @@ def test_a_segment_that_is_to_be_joined_and_was_changed_ends_the_write(server: O
     with pytest.raises(Exception, match=r"checksum|was changed since"):
         write(sink, rows(["c"]))
     server.objects[name] = whole[:-1]
-    with pytest.raises(IncompleteError, match=r"\.log: 0 bytes of batches.*it was changed since it was committed"):
+    with pytest.raises(IncompleteError, match=r"\.log: 0 bytes of batches.*it was changed after it was committed"):
         write(sink, rows(["c"]))
 
 
