@@ -1,4 +1,4 @@
-"""xxHash32 with seed 0 (Y. Collet, XXH32 specification), for the header and block checksums of an LZ4 frame."""
+"""xxHash32 with seed 0 (the XXH32 specification by Yann Collet), for the header and block checksums of an LZ4 frame."""
 
 from __future__ import annotations
 
