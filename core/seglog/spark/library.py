@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import ConfigError
-from seglog.operations.workspace import Sources, Workspace, policy_misuse
 from seglog.remote.routing import parse_location, require_local
 
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ def clean(
     """
     from seglog.cleaner.round import Strategy
     from seglog.operations.clean import POLICIES, CleaningOrder, keep_history
+    from seglog.operations.workspace import Sources, Workspace, policy_misuse
     from seglog.remote.settings import StoreSettings
     from seglog.scan.listing import resolve_paths
     from seglog.spark import cleaning

@@ -30,12 +30,8 @@ from pyspark.sql.datasource import (
 )
 
 from seglog.errors import UnsupportedError
-from seglog.remote.routing import machine_files
-from seglog.spark.files import files_of, sendable
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import Field, ddl, default_projection, projection_of
-from seglog.spark.tasks import query_id
-from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +50,7 @@ class SeglogReader(DataSourceReader):
         self.options, self.projection = options, projection
 
     def partitions(self) -> list[InputPartition]:
+        from seglog.spark.files import files_of
         from seglog.spark.splits import plan_splits
 
         return [InputPartition(split) for split in plan_splits(files_of(self.options.store), self.options)]
@@ -95,6 +92,8 @@ class SeglogStreamWriter(DataSourceStreamArrowWriter):
         self.sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from seglog.spark.tasks import query_id
+
         owner = query_id()
         if owner is None:
             raise UnsupportedError("this stream's batches have no query id: it is not a micro-batch stream")
@@ -103,6 +102,7 @@ class SeglogStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         from seglog.log.append_journal import StreamBatch
         from seglog.spark.sinks import checkpoint_entry
+        from seglog.storage.local import LocalFileSystem
 
         entry = checkpoint_entry(LocalFileSystem(), self.sink.options, batchId)
         for owner in _owners(messages):
@@ -139,6 +139,8 @@ class SeglogDataSource(DataSource):
         return ddl(default_projection(options.view, options.columns, options.include_headers))
 
     def reader(self, schema: StructType) -> SeglogReader:
+        from seglog.spark.files import sendable
+
         options = sendable(parse_read_options(self.options))
         return SeglogReader(options, projection_of(options.view, schema))
 
@@ -149,6 +151,7 @@ class SeglogDataSource(DataSource):
         return SeglogStreamWriter(self._sink(schema, overwrite))
 
     def _sink(self, schema: StructType, overwrite: bool) -> Sink:
+        from seglog.remote.routing import machine_files
         from seglog.spark.sinks import sink_of
         from seglog.spark.write_options import check_schema, parse_write_options
 
@@ -162,6 +165,7 @@ class SeglogDataSource(DataSource):
             raise UnsupportedError(
                 f"a stream needs a later PySpark than {version}, which gives Python sources no read limits"
             )
+        from seglog.spark.files import sendable
         from seglog.spark.stream import SeglogStreamReader
 
         options = sendable(parse_read_options(self.options, streaming=True))
