@@ -256,6 +256,28 @@ def judged_batches(
             yield step.piece.batches[stays], step.first[stays]
 
 
+def batches_anywhere(
+    fs: FileSystem, path: Path, offsets: PlausibleOffsets, progress: Callable[[int], None] | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
+    """Yields (good batches, their first offsets, false) for the pieces of a log file, whatever the offsets.
+
+    `offsets` are those that the file's name allows. If more batches contradict the name than fit it, the name says
+    nothing: a second walk allows any offset past damage, and yields the batches that only it finds, with true.
+    """
+    positions = [np.zeros(0, dtype=np.int64)]
+    outside = 0
+    for rows, first in judged_batches(fs, path, offsets, progress, anywhere=True):
+        positions.append(rows["position"].copy())
+        outside += int(np.count_nonzero((rows["base_offset"] < offsets.least) | (rows["last_offset"] > offsets.most)))
+        yield rows, first, False
+    known = np.concatenate(positions)
+    if 2 * outside <= len(known):
+        return
+    for rows, first in judged_batches(fs, path, PlausibleOffsets()):
+        new = ~np.isin(rows["position"], known)
+        yield rows[new], first[new], True
+
+
 def _end_of(row: np.void) -> int:
     return int(row["position"]) + int(row["size"])
 

@@ -6,12 +6,11 @@ with the right name still exists, or several batches contradict the name and no 
 Renaming keeps every batch. A repair that trusted the name would remove the batches below it as outside their segment
 and, if the name is too low, the end of the previous segment too.
 
-Memory is bounded by the batches of three segments, 32 bytes each.
+Memory is bounded by the batches of three segments, 40 bytes each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.evidence.batch_order import ascending_chain
-from seglog.evidence.segment_survey import judged_batches
+from seglog.evidence.segment_survey import batches_anywhere, judged_batches
 from seglog.format.filenames import FileState, segment_file_name
 from seglog.log.segment import LogSegment
 from seglog.repairs.plan import FileRepair
@@ -122,7 +121,8 @@ def _contradicting(fs: FileSystem, directory: Path, segments: tuple[SegmentFiles
     """Returns the base offsets of segments that begin below their name, or whose name the previous segment passes."""
     found, end = [], 0
     for files in segments:
-        some = next(((first, rows["last_offset"]) for rows, first in _judged(fs, files) if len(first)), None)
+        judged = judged_batches(fs, files.log, PlausibleOffsets.of_segment(files.base_offset), anywhere=True)
+        some = next(((first, rows["last_offset"]) for rows, first in judged if len(first)), None)
         first = None if some is None else int(some[0][np.argmax(ascending_chain(*some))])
         if first is None:
             continue
@@ -133,17 +133,14 @@ def _contradicting(fs: FileSystem, directory: Path, segments: tuple[SegmentFiles
 
 
 def _held(fs: FileSystem, files: SegmentFiles) -> _Held:
-    parts = [np.zeros(0, dtype=_BATCH)]
-    for rows, first in _judged(fs, files):
+    parts, positions = [np.zeros(0, dtype=_BATCH)], [np.zeros(0, dtype=np.int64)]
+    for rows, first, _ in batches_anywhere(fs, files.log, PlausibleOffsets.of_segment(files.base_offset)):
         part = np.zeros(len(rows), dtype=_BATCH)
         part["first"], part["last"], part["size"], part["crc"] = first, rows["last_offset"], rows["size"], rows["crc"]
         parts.append(part)
-    return _Held(files, np.concatenate(parts))
-
-
-def _judged(fs: FileSystem, files: SegmentFiles) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    offsets = PlausibleOffsets.of_segment(files.base_offset)
-    return judged_batches(fs, files.log, offsets, anywhere=True)
+        positions.append(rows["position"].copy())
+    in_file_order = np.argsort(np.concatenate(positions), kind="stable")
+    return _Held(files, np.concatenate(parts)[in_file_order])
 
 
 def _double(other: _Held, held: _Held) -> tuple[_Held, _Held] | None:

@@ -205,8 +205,12 @@ class _Planner:
 
         Returns the segments that will exist, and the number of batches that each gains, by log name.
         """
-        known = ((segment, surveys.get(segment.log.name)) for segment in segments)
-        strayed = {segment.base_offset for segment, survey in known if survey is not None and may_have_strays(survey)}
+        strayed = {
+            segment.base_offset
+            for segment in segments
+            if (survey := surveys.get(segment.log.name)) is not None
+            and (may_have_strays(survey) or (segment.log.name in self._sources and not survey.is_whole))
+        }
         if not strayed:
             return segments, {}
         none = names_within_batches(self._overlay, segments, self._surveys_of(segments, surveys), strayed)

@@ -9,8 +9,9 @@ batch belongs must be clear:
 2. A stretch that contradicts the segment (other batches have some of its offsets, or leader epochs would fall) comes
    from another log or from an older state of this one. It is removed with the damage, as is one far beyond the log end.
 3. A single batch may have a broken base offset. It is removed too if flipping one bit makes it fit exactly where it is,
-   unless its timestamp, which the checksum covers, shows that it was moved. If its offset continues the last batch
-   before it in its supposed segment, the flipped offset must fill the hole at its present place exactly.
+   unless its timestamp, which the checksum covers, shows that it was moved, or the two files hold each other's batches
+   and none of their own. If its offset continues the last batch before it in its supposed segment, the flipped offset
+   must fill the hole at its present place exactly.
 4. A file's only own batch, among strays, does not count as its own if flipping one bit makes it continue a neighbour.
 
 Memory is bounded by the batches of the files with strays and of their segments, 48 bytes each.
@@ -234,7 +235,14 @@ class _Gathering:
     def _is_likely(self, number: int, home: int, stretch: np.ndarray) -> bool:
         """Rule 3."""
         new = self._new(home, stretch)
-        return len(new) == 1 and not self._may_have_a_broken_offset(number, home, new[0])
+        if len(new) != 1:
+            return False
+        return self._is_exchanged(number, home) or not self._may_have_a_broken_offset(number, home, new[0])
+
+    def _is_exchanged(self, number: int, home: int) -> bool:
+        """True if all batches that a file's segment has now came from the file of `home`."""
+        held = self._of(number)
+        return len(held) > 0 and bool((held["file"] == home).all())
 
     def _place(self, number: int, home: int, stretch: np.ndarray) -> bool:
         held, new = self._of(home), self._new(home, stretch)

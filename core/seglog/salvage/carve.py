@@ -15,7 +15,7 @@ from types import TracebackType
 import numpy as np
 
 from seglog import layout
-from seglog.evidence.segment_survey import judged_batches
+from seglog.evidence.segment_survey import batches_anywhere, judged_batches
 from seglog.format.filenames import parse_file_name
 from seglog.progress import BytesRead
 from seglog.scan.resync import PlausibleOffsets, next_entry
@@ -72,28 +72,16 @@ _COPIED = (
 def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | None) -> Iterator[np.ndarray]:
     """Yields the good batches of a log file as FOUND rows.
 
-    The file's name contradicts the offsets of those marked `outside`. Either the name is wrong or the offset, which no
-    checksum covers; `vouched` decides by other batches.
-
-    A name that more batches contradict than fit says nothing. Then a second walk allows any offset past damage, and
-    the batches that only it finds follow.
+    The file's name contradicts the offsets of those marked `outside`, and says nothing about those that only the second
+    walk finds (`batches_anywhere`). Either the name is wrong or the offset, which no checksum covers; `vouched` decides
+    by other batches.
     """
     name = parse_file_name(path.name)
     offsets = PlausibleOffsets() if name is None else PlausibleOffsets.of_segment(name.offset)
-    positions: list[np.ndarray] = []
-    outside = 0
-    for rows, first in judged_batches(fs, path, offsets, progress, anywhere=True):
+    for rows, first, name_is_wrong in batches_anywhere(fs, path, offsets, progress):
         found = found_rows(rows, first, source, offsets)
-        positions.append(found["position"])
-        outside += int(np.count_nonzero(found["outside"]))
+        found["outside"] |= name_is_wrong
         yield found
-    if 2 * outside <= sum(map(len, positions)):
-        return
-    known = np.concatenate(positions)
-    for rows, first in judged_batches(fs, path, PlausibleOffsets()):
-        found = found_rows(rows, first, source, offsets)
-        found["outside"] = True
-        yield found[~np.isin(found["position"], known)]
 
 
 def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:

@@ -219,3 +219,21 @@ def test_of_two_copies_with_wrong_names_one_gets_the_right_one(cleaned: Path) ->
         path.unlink()
     repaired(cleaned)
     assert held(cleaned) == {segment(17): whole}
+
+
+def test_moved_blocks_in_exchanged_contents_stay_too(tmp_path: Path) -> None:
+    """The name of the file, and the first good batch in it, are too high for the batches after the next damage."""
+    directory = tmp_path / "logs" / "t-0"
+    first, junk = [batch(base, 3) for base in range(0, 24, 3)], batch(0, 3)[25:]
+    write_segment(directory, 0, *first)
+    write_segment(directory, 24, batch(24, 3), batch(27, 3))
+    write_segment(directory, 30, batch(30, 3), batch(33, 3))
+    whole = held(directory)
+    (directory / segment(0)).write_bytes((directory / segment(30)).read_bytes())
+    moved = (junk, *first[3:4], junk, *first[1:3], junk, first[0], junk, *first[5:])
+    (directory / segment(30)).write_bytes(b"".join(moved))
+    repaired(directory)
+    good = {each for name in whole for each in whole[name]} - {first[4]}
+    assert {each for batches in held(directory).values() for each in batches} == good
+    summary = examination(FS, CLOCK, directory.parent, [directory]).summary
+    assert (summary.errors, summary.warnings) == (0, 0)

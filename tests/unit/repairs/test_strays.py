@@ -61,6 +61,16 @@ def test_exchanged_contents_go_back_and_undo_gives_the_exchange_back(directory: 
     assert files_of(directory) == exchanged
 
 
+def test_an_exchanged_batch_one_bit_from_the_end_of_the_other_segment_goes_back(directory: Path) -> None:
+    put(directory, FIRST, batch(0, 3), batch(3, 3))
+    put(directory, SECOND, batch(9, 1))  # with one bit flipped, it would be 8 and end the first segment
+    (directory / THIRD).unlink()
+    whole = held(directory)
+    exchange(directory, FIRST, SECOND)
+    repaired(directory)
+    assert held(directory) == whole
+
+
 def test_exchanged_contents_with_damage_lose_the_damage_alone(directory: Path) -> None:
     whole = held(directory)
     data = bytearray((directory / SECOND).read_bytes())
