@@ -23,18 +23,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seglog.api.changing import clean as clean
-    from seglog.api.changing import convert as convert
-    from seglog.api.changing import plan_clean as plan_clean
-    from seglog.api.changing import plan_recover as plan_recover
-    from seglog.api.changing import plan_repair as plan_repair
-    from seglog.api.changing import plan_retain as plan_retain
-    from seglog.api.changing import plan_truncate as plan_truncate
-    from seglog.api.changing import recover as recover
-    from seglog.api.changing import repair as repair
-    from seglog.api.changing import retain as retain
-    from seglog.api.changing import truncate as truncate
-    from seglog.api.changing import undo as undo
+    from seglog.api.cleaning import clean as clean
+    from seglog.api.cleaning import plan_clean as plan_clean
+    from seglog.api.cleaning import plan_retain as plan_retain
+    from seglog.api.cleaning import retain as retain
+    from seglog.api.creating import convert as convert
+    from seglog.api.creating import plan_rebuild as plan_rebuild
+    from seglog.api.creating import plan_restore as plan_restore
+    from seglog.api.creating import rebuild as rebuild
+    from seglog.api.creating import restore as restore
     from seglog.api.looking import diff as diff
     from seglog.api.looking import doctor as doctor
     from seglog.api.looking import explain as explain
@@ -42,10 +39,13 @@ if TYPE_CHECKING:
     from seglog.api.looking import stats as stats
     from seglog.api.looking import verify as verify
     from seglog.api.opening import open_log as open_log
-    from seglog.api.restoring import plan_rebuild as plan_rebuild
-    from seglog.api.restoring import plan_restore as plan_restore
-    from seglog.api.restoring import rebuild as rebuild
-    from seglog.api.restoring import restore as restore
+    from seglog.api.repairing import plan_recover as plan_recover
+    from seglog.api.repairing import plan_repair as plan_repair
+    from seglog.api.repairing import plan_truncate as plan_truncate
+    from seglog.api.repairing import recover as recover
+    from seglog.api.repairing import repair as repair
+    from seglog.api.repairing import truncate as truncate
+    from seglog.api.repairing import undo as undo
     from seglog.configuration.keys import LogConfig as LogConfig
     from seglog.errors import AppendError as AppendError
     from seglog.errors import ConfigError as ConfigError
@@ -95,23 +95,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "seglog.api.changing": (
-        "clean",
-        "convert",
-        "plan_clean",
+    "seglog.api.cleaning": ("clean", "plan_clean", "plan_retain", "retain"),
+    "seglog.api.creating": ("convert", "plan_rebuild", "plan_restore", "rebuild", "restore"),
+    "seglog.api.looking": ("diff", "doctor", "explain", "partitions", "stats", "verify"),
+    "seglog.api.opening": ("open_log",),
+    "seglog.api.repairing": (
         "plan_recover",
         "plan_repair",
-        "plan_retain",
         "plan_truncate",
         "recover",
         "repair",
-        "retain",
         "truncate",
         "undo",
     ),
-    "seglog.api.looking": ("diff", "doctor", "explain", "partitions", "stats", "verify"),
-    "seglog.api.opening": ("open_log",),
-    "seglog.api.restoring": ("plan_rebuild", "plan_restore", "rebuild", "restore"),
     "seglog.configuration.keys": ("LogConfig",),
     "seglog.errors": (
         "AppendError",

@@ -1,22 +1,65 @@
-"""Functions that restore what a cluster lost: its metadata, from its brokers' log directories; partitions set aside.
-
-They only read their sources.
-"""
+"""Functions that create something new and only read their sources: conversion, rebuilding, restoring."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
 
 from seglog.arguments import flag, instance, integer, mapping, several
+from seglog.format.filenames import parse_topic_partition
+from seglog.model import Compression, member
 from seglog.operations import rebuild as rebuilding
 from seglog.operations import restore as restoring
+from seglog.operations.convert import Converted, ConvertOptions, convert_to, convertible
 from seglog.operations.rebuild import RebuildRequest
 from seglog.operations.restore import RestorePlan
-from seglog.operations.workspace import CommonArguments, Location, workspace_of
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    ReadArguments,
+    local_path,
+    looked_at,
+    settings_of,
+    workspace_of,
+)
 from seglog.reconstruction.plan import RebuildPlan
 from seglog.remote.routing import parse_location
+from seglog.storage import links
+
+
+def convert(
+    partition: Location,
+    output: Location,
+    *,
+    magic: Literal[0, 1, 2] = 2,
+    codec: Compression | str | None = None,
+    **common: Unpack[ReadArguments],
+) -> Converted:
+    """Rewrites a partition in another record format or codec into the new partition directory `output`.
+
+    Offsets and timestamps stay, and the source is only read. `magic` is the record format, 0, 1 or 2. `codec` is none,
+    gzip, snappy, lz4 or zstd; None keeps each batch's codec. Raises CorruptRecordError for damage, UnsupportedError for
+    data that the format cannot hold, RefusedError if `output` holds something.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value" * 100, timestamp=1000)])
+    ...     done = seglog.convert(directory + "/t-0", directory + "/packed-0", codec="zstd")
+    ...     done.batches_written, done.bytes_written < done.bytes_read
+    (1, True)
+    """
+    if magic not in (0, 1, 2):
+        raise ValueError(f"magic: {magic!r} is not 0, 1 or 2")
+    options = ConvertOptions(magic, None if codec is None else member(Compression, codec))
+    target = links.resolve(local_path(output))
+    work, (source,) = looked_at(common, [partition])
+    if parse_topic_partition(target.name) is None:
+        raise ValueError(f"output: {target.name} is not of the form topic-partition")
+    listing = convertible(work.fs, source)
+    settings = settings_of(work, target.parent)
+    return convert_to(work.fs, work.clock, listing, target, options, settings)[0]
 
 
 def plan_rebuild(
