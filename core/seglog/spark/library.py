@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import ConfigError
-from seglog.remote.routing import parse_location, require_local
+from seglog.remote.routing import parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from seglog.spark.jobs import VerifyReport
 
 Location = str | Path
-
-_logger = logging.getLogger(__name__)
 
 
 def clean(
@@ -43,7 +40,15 @@ def clean(
     """
     from seglog.cleaner.round import Strategy
     from seglog.operations.clean import POLICIES, CleaningOrder, keep_history
-    from seglog.operations.workspace import Sources, Workspace, policy_misuse
+    from seglog.operations.workspace import (
+        Sources,
+        Workspace,
+        local_paths_of,
+        paths_of,
+        policy_misuse,
+        settings_of,
+        warn,
+    )
     from seglog.remote.settings import StoreSettings
     from seglog.scan.listing import resolve_paths
     from seglog.spark import cleaning
@@ -51,13 +56,10 @@ def clean(
     from seglog.spark.files import files_of, sent_along
     from seglog.tiers.view import see_tiers
 
-    located = _located(paths)
-    shown: Sequence[Path] = located
     if output is None:
-        for path in located:
-            require_local(path)
-        work = Workspace()
+        work, shown = Workspace(), local_paths_of(paths)
     else:
+        located = paths_of(paths)
         to = Destination(located, parse_location(output), sent_along(StoreSettings.of(store or {}), [*located, output]))
         fs, shown = see_tiers(files_of(to.store), located)
         work = Workspace(fs)
@@ -68,7 +70,7 @@ def clean(
         raise ConfigError(misuse)
     order = CleaningOrder.of(
         targets,
-        lambda path: work.settings(path, sources),
+        lambda path: settings_of(work, path, sources),
         strategy=Strategy.parse(strategy),
         roll=roll,
         expire=expire,
@@ -79,9 +81,7 @@ def clean(
         tasks = cleaning.SparkTasks(spark, cleaning.Placement())
         return clean_into(tasks, to, topics_of, work.clock, order.options, (work.fs, shown))
     outcomes = list(cleaning.clean(spark, targets, topics_of, work.clock, order.options))
-    problem = keep_history(work, outcomes)
-    if problem:
-        _logger.warning("%s", problem)
+    warn(keep_history(work, outcomes))
     return outcomes
 
 
@@ -94,9 +94,10 @@ def verify(
 ) -> VerifyReport:
     """Verifies logs over many tasks, as `seglog.verify` does on one machine. Returns the findings and a summary.
 
-    `level` is framing, crc, records, index or semantic. Set `live` if a broker is writing. `store` are settings of an
+    `level` is header, crc, record, index or semantic. Set `live` if a broker is writing. `store` are settings of an
     object store, like the options of a query.
     """
+    from seglog.operations.workspace import paths_of, warn
     from seglog.remote.settings import StoreSettings
     from seglog.scan.listing import resolve_paths
     from seglog.scan.view import unfinished_runs
@@ -109,19 +110,11 @@ def verify(
     levels = {one.name.lower(): one for one in Level}
     if level not in levels:
         raise ConfigError(f"level: {level!r} is not one of {', '.join(levels)}")
-    located = _located(paths)
+    located = paths_of(paths)
     settings = sent_along(StoreSettings.of(store or {}), located)
     fs, shown = see_tiers(files_of(settings), located)
-    for problem in unfinished_runs(fs, shown):
-        _logger.warning("%s", problem)
+    warn(*unfinished_runs(fs, shown))
     options = VerifyOptions(level=levels[level], live=live, jobs=1)
     report = jobs.verify(spark, resolve_paths(fs, shown), options, store=settings, seen=fs)
-    for remark in report.remarks:
-        _logger.warning("%s", remark)
+    warn(*map(str, report.remarks))
     return report
-
-
-def _located(paths: tuple[Location, ...]) -> list[Path]:
-    if not paths:
-        raise ConfigError("no path is given: name partitions or log directories")
-    return [parse_location(path) for path in paths]
