@@ -28,6 +28,6 @@ def stderr_aside() -> Iterator[BinaryIO]:
             os.close(ours)
 
 
-def told_aside(file: BinaryIO) -> str:
-    """Returns the beginning of what was written."""
+def beginning_of(file: BinaryIO) -> str:
+    """Returns the first 64 KiB that were written."""
     return os.pread(file.fileno(), _MOST_BYTES, 0).decode("utf-8", "replace")

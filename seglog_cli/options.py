@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 import typer
 
 from seglog_cli import completing
-from seglog_cli.console import ColorChoice
+from seglog_cli.console import ColorChoice, Console
 from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
 from seglog_cli.progress import ProgressChoice
-from seglog_cli.session import RelativeTime, Session, open_session
+from seglog_cli.session import RelativeTime, Session
 
 if TYPE_CHECKING:
     from seglog.scan.listing import Target
@@ -36,6 +36,7 @@ class _Labelled(Protocol):
     def label(self) -> str: ...
 
 
+Command = TypeVar("Command", bound=Callable[..., int | None])
 Value = TypeVar("Value")
 Member = TypeVar("Member", bound=_Labelled)
 
@@ -182,48 +183,54 @@ def require_policy(policy: str | None, policies: Sequence[str], targets: Sequenc
         raise UsageError(problem)
 
 
-def _common(
-    as_json: Annotated[bool, flag("--json", "Write JSON lines to standard output.")] = False,
-    quiet: Annotated[bool, flag("--quiet -q", "Write only data and errors, no messages.")] = False,
-    verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Write details too, such as where the time went.")
-    ] = 0,
-    color: Annotated[
-        ColorChoice,
-        option("--color", "auto|always|never", "When to use colour. With auto, NO_COLOR and FORCE_COLOR count."),
-    ] = "auto",
-    progress: Annotated[
-        ProgressChoice, option("--progress", "auto|plain|none", "How to show progress on standard error.")
-    ] = "auto",
-    jobs: Annotated[
-        int | None, option("--jobs -j", "N", "Use this many threads (default: one for each core).", least=1)
-    ] = None,
-    config: Annotated[
-        Path | None,
-        option("--config", "FILE", "The configuration file, in YAML (default: $SEGLOG_CONFIG, ./seglog.yaml, …)."),
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, option("--set", "KEY=VALUE", "Set a configuration value by Kafka's key; repeatable.")
-    ] = None,
-    now: Annotated[
-        int | None,
-        time_option("--now", "Use this as the current time: RFC 3339, epoch milliseconds, or relative such as -1h."),
-    ] = None,
-    show_help: HelpOption = False,
-) -> None:
-    """Is never called: its signature is the list of common options."""
-
-
-_COMMON = inspect.signature(_common, eval_str=True).parameters
-COMMON_OPTIONS = tuple(_COMMON)
-CONTEXT: dict[str, Any] = {"help_option_names": []}  # `help.HelpOption` takes the place of Typer's --help
-
-
 class OptionGroup:
     """Base of dataclasses whose fields are options that several commands share."""
 
 
-Command = TypeVar("Command", bound=Callable[..., int | None])
+@dataclass(frozen=True)
+class CommonOptions(OptionGroup):
+    """The options of every command."""
+
+    as_json: Annotated[bool, flag("--json", "Write JSON lines to standard output.")] = False
+    quiet: Annotated[bool, flag("--quiet -q", "Write only data and errors, no messages.")] = False
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Write details too, such as where the time went.")
+    ] = 0
+    color: Annotated[
+        ColorChoice,
+        option("--color", "auto|always|never", "When to use colour. With auto, NO_COLOR and FORCE_COLOR count."),
+    ] = "auto"
+    progress: Annotated[
+        ProgressChoice, option("--progress", "auto|plain|none", "How to show progress on standard error.")
+    ] = "auto"
+    jobs: Annotated[
+        int | None, option("--jobs -j", "N", "Use this many threads (default: one for each core).", least=1)
+    ] = None
+    config: Annotated[
+        Path | None,
+        option("--config", "FILE", "The configuration file, in YAML (default: $SEGLOG_CONFIG, ./seglog.yaml, …)."),
+    ] = None
+    overrides: Annotated[
+        list[str] | None, option("--set", "KEY=VALUE", "Set a configuration value by Kafka's key; repeatable.")
+    ] = None
+    now: Annotated[
+        int | None,
+        time_option("--now", "Use this as the current time: RFC 3339, epoch milliseconds, or relative such as -1h."),
+    ] = None
+    show_help: HelpOption = False
+
+    def session(self) -> Session:
+        """Builds the command's session."""
+        from seglog.clock import SystemClock
+
+        console = Console(as_json=self.as_json, quiet=self.quiet, verbose=self.verbose, color=self.color)
+        now = _absolute(self.now, SystemClock().now_ms)
+        return Session(console, self.progress, self.jobs, self.config, tuple(self.overrides or ()), now)
+
+
+_COMMON = inspect.signature(CommonOptions, eval_str=True).parameters
+COMMON_OPTIONS = tuple(_COMMON)
+CONTEXT: dict[str, Any] = {"help_option_names": []}  # `help.HelpOption` takes the place of Typer's --help
 
 
 def takes_urls(
@@ -283,15 +290,13 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     }
 
     def run(**values: Any) -> None:
-        common = {name: values.pop(name) for name in COMMON_OPTIONS}
-        del common["show_help"]  # its callback has already shown the help
-        session = open_session(**common)
+        session = CommonOptions(**{name: values.pop(name) for name in COMMON_OPTIONS}).session()
 
         def called() -> int | None:
             session.check_configuration()
-            arguments = {}
+            arguments, now_ms = {}, lambda: session.clock.now_ms()
             for parameter in own:
-                given = {option.name: _absolute(session, values[option.name]) for option in declared[parameter.name]}
+                given = {option.name: _absolute(values[option.name], now_ms) for option in declared[parameter.name]}
                 in_group = parameter.name in groups
                 arguments[parameter.name] = parameter.annotation(**given) if in_group else given[parameter.name]
             _require_local(function, arguments)
@@ -318,6 +323,6 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     return run
 
 
-def _absolute(session: Session, value: Any) -> Any:
-    """Returns the value; a relative time becomes absolute by the session's clock."""
-    return session.clock.now_ms() + value.distance_ms if isinstance(value, RelativeTime) else value
+def _absolute(value: Any, now_ms: Callable[[], int]) -> Any:
+    """Returns the value of an option; a relative time becomes an absolute one."""
+    return now_ms() + value.distance_ms if isinstance(value, RelativeTime) else value

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog_cli.console import ColorChoice, Console
+from seglog_cli.console import Console
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
@@ -239,27 +239,6 @@ class Session:
 
         self.used.add("--progress plain")
         return open_progress(self.console, self.progress_choice, title, total, unit)
-
-
-def open_session(
-    *,
-    as_json: bool,
-    quiet: bool,
-    verbose: int,
-    color: ColorChoice,
-    progress: ProgressChoice,
-    jobs: int | None,
-    config: Path | None,
-    overrides: list[str] | None,
-    now: int | RelativeTime | None,
-) -> Session:
-    """Builds the session from the common options."""
-    console = Console(as_json=as_json, quiet=quiet, verbose=verbose, color=color)
-    if isinstance(now, RelativeTime):
-        from seglog.clock import SystemClock
-
-        now = SystemClock().now_ms() + now.distance_ms
-    return Session(console, progress, jobs, config, tuple(overrides or ()), now)
 
 
 def lost_text(report: RecoveryReport) -> str:

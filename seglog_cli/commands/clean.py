@@ -61,7 +61,7 @@ _REASONS = {
         "records dropped: aborted transactions and expired markers",
     ),
     "batches_discarded": ("batch dropped whole", "batches dropped whole"),
-    "batches_verbatim": ("batch copied as it is", "batches copied as they are"),
+    "batches_verbatim": ("batch copied unchanged", "batches copied unchanged"),
     "batches_rebuilt": ("batch rewritten", "batches rewritten"),
     "batches_emptied": (
         "batch kept empty: the last of a producer or of the range",

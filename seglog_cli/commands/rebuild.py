@@ -152,7 +152,7 @@ def _show_text(console: Console, plan: RebuildPlan) -> None:
         console.line(f"metadata: {plan.source} up to offset {plan.end_offset - 1}")
     console.line(f"features: {', '.join(f'{name} {level}' for name, level in plan.features.items())}")
     console.line(f"producer ids: from {plan.next_producer_id} on")
-    console.line(f"other records as they were: {len(plan.records)}")
+    console.line(f"other records, unchanged: {len(plan.records)}")
     console.line()
     rows = [
         (

@@ -412,7 +412,7 @@ def _started(session: Session, name: str, master: str | None, settings: dict[str
     """Starts the session. Shows the JVM's stderr with -v; otherwise only its first error if Spark does not start."""
     from seglog.errors import ConfigError
     from seglog.spark.session import session as spark_session
-    from seglog_cli.aside import stderr_aside, told_aside
+    from seglog_cli.aside import beginning_of, stderr_aside
 
     if session.console.verbose:
         return spark_session(name, master, settings)
@@ -420,8 +420,9 @@ def _started(session: Session, name: str, master: str | None, settings: dict[str
         try:
             return spark_session(name, master, settings)
         except ConfigError as error:
-            told = [line.strip() for line in told_aside(written).splitlines() if "Exception" in line or "Error" in line]
-            raise ConfigError(": ".join([str(error), *told[:1]])) from error
+            lines = map(str.strip, beginning_of(written).splitlines())
+            errors = [line for line in lines if "Exception" in line or "Error" in line]
+            raise ConfigError(": ".join([str(error), *errors[:1]])) from error
 
 
 def _text(value: object) -> object:

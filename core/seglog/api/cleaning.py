@@ -1,7 +1,7 @@
 """Functions that delete records by a topic's cleanup policy: compaction and retention.
 
 Each has a `plan_` function, which reports what would be done, takes no lock and changes nothing. The function itself
-takes the log directory's lock. It raises LockedError while a broker runs, and RefusedError if a run is unfinished there.
+takes the log directory's lock. It raises LockedError while a broker runs, and RefusedError after an interrupted run.
 """
 
 from __future__ import annotations

@@ -357,7 +357,7 @@ _REGISTRY = (
     FindingCode(
         "LOG_MISSING",
         _E,
-        "A partition directory has no log file, but other files show that it held records.",
+        "A partition directory has no log file. It is a remark if no other file shows that it held records.",
         "Creates an empty log and serves it. A follower fetches everything again; on a leader the records are lost.",
         Notice.NEVER,
     ),

@@ -60,7 +60,7 @@ def too_large_to_rewrite(path: Path, row: np.void) -> UnsupportedError:
     """Returns the error for a batch (layout.BATCH) beyond WHOLE_LIMIT that would have to be held whole."""
     return UnsupportedError(
         f"{path}: position {row['position']}: the batch of {row['size']} bytes with offsets {row['base_offset']} to"
-        f" {row['last_offset']} is, or expands to, more than {WHOLE_LIMIT >> 20} MiB, too large to be written anew"
+        f" {row['last_offset']} is, or expands to, more than {WHOLE_LIMIT >> 20} MiB, too large to be rewritten"
     )
 
 

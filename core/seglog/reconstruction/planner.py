@@ -357,7 +357,7 @@ class Planner:
         return _version_first({METADATA_VERSION: _DEFAULT_VERSION, **self._choices.features})
 
     def _records(self) -> Iterator[FramedRecord]:
-        """Yields all records but features, topics, their configuration and producer ids, which are written anew."""
+        """Yields all records but features, topics, their configuration and producer ids, written separately."""
         source = self._known if self._known is not None and self._known.records else self._formatted
         for key, record in ({} if source is None else source.records).items():
             if record.name not in _REWRITTEN and key[:2] != ("CONFIG_RECORD", TOPIC_RESOURCE):

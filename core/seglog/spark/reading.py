@@ -196,7 +196,7 @@ def _is_planned(fs: FileSystem, path: Path, piece: SegmentPiece, *, to_the_end: 
     """True if the file is the planned one: unchanged, or the last segment and only longer.
 
     With `to_the_end`, a longer file counts as another one too: what looks like damage may be bytes that a writer has
-    just cut off and written anew.
+    just cut off and rewritten.
     """
     status = fs.status(path)
     if status is None:
