@@ -5,6 +5,7 @@ by offset.
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from seglog import layout
 from seglog.errors import OffsetOutOfRangeError
+from seglog.format.compression import compress
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
@@ -21,6 +23,7 @@ from seglog.log.validator import AppendOrigin
 from seglog.model import Compression, Header, Isolation, Record, TimestampType
 from seglog.storage.local import LocalFileSystem
 from tests.support.kafka import KafkaHarness
+from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import opened_log
 
 pytestmark = pytest.mark.kafka
@@ -154,6 +157,23 @@ def test_kafka_loads_and_lists_what_records_became(kafka: KafkaHarness, tmp_path
 
 
 # --- reading --------------------------------------------------------------------------------------------
+
+
+def test_an_lz4_block_that_expands_to_nothing_ends_only_kafkas_reading(kafka: KafkaHarness, tmp_path: Path) -> None:
+    records = [NaiveRecord(i, 0, b"key", b"value") for i in range(2)]
+    first, second = (record.encode() for record in records)
+    packed = bytes(compress(Compression.LZ4, first))
+    header, end_mark, stored = packed[:7], packed[-4:], 1 << 31
+    blocks = [struct.pack("<I", stored | len(data)) + data for data in (first, second)]
+    nothing = struct.pack("<I", 1) + bytes(1)
+    payload = header + blocks[0] + nothing + blocks[1] + end_mark
+    data = batch_v2(0, records, attributes=Compression.LZ4, payload=payload)
+    (written,) = kafka.append(tmp_path / "t-0", data)["appends"]
+    assert written["lastOffset"] == 1
+    kinds = [(row["t"], row.get("offset"), row.get("class")) for row in kafka.list(tmp_path / "t-0")]
+    assert kinds == [("batch", None, None), ("record", 0, None), ("error", None, "InvalidRecordException")]
+    with opened(tmp_path / "t-0") as log:
+        assert [record.offset for record in log.records()] == [0, 1]
 
 
 @pytest.mark.parametrize("name", list(VARIED))

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.format.compression import DecompressionError, compress, compressed_pieces, decompress, decompress_into
+from seglog.format.expanding import MemoryPayload, expanded
 from seglog.kernels.xxhash import xxh32
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -382,6 +383,14 @@ class TestLz4:
     def test_any_other_block_size_does_not_end_it(self, mark: int) -> None:
         with pytest.raises(DecompressionError, match="lz4: a block is larger"):
             unpack(LZ4, lz4_frame([stored_block(b"abc")])[:-4] + struct.pack("<I", mark))
+
+    def test_a_block_that_expands_to_nothing_does_not_end_the_frame(self) -> None:
+        """Kafka's buffered reader takes an empty read for the end of the stream (ChunkedBytesStream.fill)."""
+        nothing = struct.pack("<I", 1) + bytes(1)  # a sequence without literals and without a match
+        frame = lz4_frame([nothing, stored_block(b"abc"), nothing, nothing, stored_block(b"def"), nothing])
+        assert unpack(LZ4, frame) == b"abcdef"
+        expansion, out = expanded(LZ4, MemoryPayload(frame), 2), memoryview(bytearray(9))
+        assert out[: expansion.read_into(out)] == b"abcdef"
 
     def test_a_second_frame_is_ignored(self) -> None:
         assert unpack(LZ4, compress(LZ4, b"one") + compress(LZ4, b"two")) == b"one"

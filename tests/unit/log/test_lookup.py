@@ -70,6 +70,14 @@ def test_the_largest_timestamp_is_the_one_that_the_index_knows(tmp_path: Path) -
         assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(1004, 9, 0)
 
 
+def test_records_without_a_timestamp_have_no_largest_one(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, batch(0, timestamp=-1))
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
+        assert log.offset_for_timestamp(0) is None
+        assert [record.timestamp for record in log.records()] == [-1]
+
+
 def test_a_record_has_the_epoch_of_its_own_batch(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0, batch(0, 5, epoch=3), batch(5, 5, epoch=4))
     with opened_log(tmp_path / "t-0") as log:
