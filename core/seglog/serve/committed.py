@@ -40,11 +40,11 @@ class Commit:
 
 
 class CommittedOffsets:
-    """Commits by group and partition; `count` is their total number."""
+    """Commits by group and partition: `count` of them, with group names and metadata of `size` bytes."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Commit]] = {}
-        self.count = 0
+        self.count = self.size = 0
 
     def of(self, group: str) -> Mapping[TopicPartition, Commit]:
         """Returns the commits of a group."""
@@ -57,9 +57,16 @@ class CommittedOffsets:
 
     def put(self, group: str, partition: TopicPartition, commit: Commit) -> None:
         """Sets the newest commit of a group for a partition."""
+        self.size += self.growth(group, partition, commit)
         commits = self._groups.setdefault(group, {})
         self.count += partition not in commits
         commits[partition] = commit
+
+    def growth(self, group: str, partition: TopicPartition, commit: Commit) -> int:
+        """Returns by how many bytes `put` would change `size`."""
+        known = self.of(group).get(partition)
+        more = len(commit.metadata) - (0 if known is None else len(known.metadata))
+        return more if group in self._groups else more + len(group)
 
     def __iter__(self) -> Iterator[tuple[str, TopicPartition, Commit]]:
         return ((group, each, commit) for group, commits in self._groups.items() for each, commit in commits.items())

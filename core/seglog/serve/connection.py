@@ -134,6 +134,7 @@ class Connection:
         del frame
         self._peer.client_id = request.client_id or self._peer.client_id
         answer = await self._dispatcher.answer(request, self._peer)
+        del request  # decoded, it takes many times its frame, and the client may be slow to take the answer
         self._requests += 1
         self._endpoint.metrics.requests_total += 1
         if answer is None:

@@ -41,6 +41,7 @@ class Limits:
     requests_bytes: int = 64 << 20  # queued.max.request.bytes: all requests that are being read or answered
     fetch_bytes: int = 55 << 20  # fetch.max.bytes
     fetch_partitions: int = 10_000  # of one request
+    fetch_files: int = 64  # open for one answer; later partitions with data wait for the client's next fetch
     wait_ms: int = 30_000  # the longest wait of an empty fetch
     idle_s: float = 600.0  # connections.max.idle.ms
     frame_s: float = 30.0  # from a request's first byte to its last
@@ -51,6 +52,7 @@ class Limits:
     session_most_ms: int = 1_800_000  # group.max.session.timeout.ms
     first_join_ms: int = 200  # group.initial.rebalance.delay.ms; shorter than a broker's
     commits: int = 1_000_000  # group, topic and partition
+    commits_bytes: int = 256 << 20  # names of groups, and metadata
     commit_metadata_bytes: int = 4096  # offset.metadata.max.bytes
 
 
@@ -95,6 +97,10 @@ class Endpoint:
     @property
     def cluster_id(self) -> str:
         return self.catalog.cluster_id or CLUSTER_ID
+
+    def report_unreadable(self, directory: Path, error: OSError) -> None:
+        """Reports a partition that cannot be read, once."""
+        self.report(CorruptionError(directory, f"cannot be read: {error.strerror or error}"))
 
     def report(self, damage: CorruptionError) -> None:
         """Reports damage that a fetch has met, each place once."""

@@ -1,8 +1,9 @@
 """Answers fetches with a span of each partition, within the request's limits (Kafka: ReplicaManager.readFromLog).
 
 The first partition with data gives at least its first batch, whatever its size; the others keep to the rest of the
-request's limit. The logs never grow, so waiting for more bytes is useless: any data, and any error, is answered at
-once. Fetch sessions are not kept (session id 0: the client sends all partitions).
+request's limit. An answer holds a file open for each partition with data, so their number is limited too; clients fetch
+the rest next, as after the limit of bytes. The logs never grow, so waiting for more bytes is useless: any data, and any
+error, is answered at once. Fetch sessions are not kept (session id 0: the client sends all partitions).
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class Fetched:
 
 @dataclass(slots=True)
 class _Room:
-    """The bytes that an answer may still take, and whether it is empty so far."""
+    """The bytes and open files that an answer may still take, and whether it is empty so far."""
 
     left: int
+    files: int
     empty: bool = True
 
 
@@ -47,7 +49,7 @@ def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
     if sum(len(topic.partitions) for topic in body.topics) > endpoint.limits.fetch_partitions:
         return Fetched(_refused(ErrorCode.invalid_request), settled=True)
     isolation = isolation_of(body)
-    room = _Room(max(0, min(int(body.max_bytes), endpoint.limits.fetch_bytes)))
+    room = _Room(max(0, min(int(body.max_bytes), endpoint.limits.fetch_bytes)), endpoint.limits.fetch_files)
     topics: list[dict[str, Any]] = []
     try:
         for topic in body.topics:
@@ -108,7 +110,7 @@ def _partition(
     except CorruptionError:
         return entry | {"error_code": ErrorCode.corrupt_message}  # find_span has reported it
     except OSError as error:
-        endpoint.report(CorruptionError(partition.directory, f"cannot be read: {error.strerror or error}"))
+        endpoint.report_unreadable(partition.directory, error)
         return entry | {"error_code": ErrorCode.kafka_storage_error}
     entry["records"] = found.data
     if isolation == Isolation.READ_COMMITTED:
@@ -121,7 +123,7 @@ def _partition(
 def _read(endpoint: Endpoint, partition: ServedPartition, asked: Any, isolation: Isolation, room: _Room) -> Found:
     offset = int(asked.fetch_offset)
     most = min(max(0, int(asked.partition_max_bytes)), room.left)
-    if most <= 0 and not room.empty:
+    if not room.files or (most <= 0 and not room.empty):
         return Found(b"")
     view, skip = partition.log.view, endpoint.skip_damage
     found = find_span(view, offset, most, isolation, partition.ends, skip_damage=skip, report=endpoint.report)
@@ -133,4 +135,5 @@ def _read(endpoint: Endpoint, partition: ServedPartition, asked: Any, isolation:
     if size:
         room.empty = False
     room.left -= size
+    room.files -= isinstance(found.data, FileSpan)
     return found

@@ -16,7 +16,7 @@ from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile
 from seglog.serve.coordinator import Coordinator
 from seglog.serve.endpoint import NODE_ID, Endpoint
 from seglog.serve.groups import Group, Joined, JoinRequest, Outcome
-from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values
+from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, each_once
 
 Answerer = Callable[["GroupRequests", Any, int, str, str], Awaitable[Values]]
 
@@ -124,7 +124,8 @@ class GroupRequests:
             topics = self._committed(body.group_id, body.topics)
             return {"topics": topics, "error_code": ErrorCode.none}
         groups = [
-            {"group_id": each.group_id, "topics": self._committed(each.group_id, each.topics)} for each in body.groups
+            {"group_id": each.group_id, "topics": self._committed(each.group_id, each.topics)}
+            for each in each_once(body.groups)
         ]
         return {"groups": groups}
 
@@ -176,6 +177,9 @@ class GroupRequests:
             return ErrorCode.invalid_commit_offset_size
         if partition not in self._offsets.of(group) and self._offsets.count >= limits.commits:
             return ErrorCode.group_max_size_reached
+        growth = self._offsets.growth(group, partition, commit)
+        if growth > 0 and self._offsets.size + growth > limits.commits_bytes:
+            return ErrorCode.group_max_size_reached
         return ErrorCode.none
 
     async def _keep(self, taken: list[tuple[str, TopicPartition, Commit]]) -> bool:
@@ -210,7 +214,7 @@ class GroupRequests:
 
     async def describe_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
         """Describes the members of groups."""
-        return {"groups": [self._described(name) for name in body.groups]}
+        return {"groups": [self._described(name) for name in each_once(body.groups)]}
 
     def _described(self, name: str) -> Values:
         group = self._coordinator.groups.get(name)

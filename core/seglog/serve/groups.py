@@ -21,6 +21,7 @@ from seglog.serve.endpoint import Limits
 
 Token = Hashable
 NO_GENERATION = -1
+_PROTOCOL_BYTES = 192
 
 
 class Outcome(IntEnum):
@@ -66,8 +67,8 @@ class JoinRequest:
 
     @property
     def size(self) -> int:
-        """The bytes kept of it."""
-        named = sum(len(name) + len(metadata) for name, metadata in self.protocols)
+        """The bytes kept of it, with the objects around a protocol: an empty one takes memory too."""
+        named = sum(len(name) + len(metadata) + _PROTOCOL_BYTES for name, metadata in self.protocols)
         return named + len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
 
 
@@ -168,9 +169,9 @@ class Group:
         limits = self.limits
         if not limits.session_least_ms <= request.session_timeout_ms <= limits.session_most_ms:
             return Outcome.INVALID_SESSION_TIMEOUT
-        same = self._instance(request.instance_id)
-        others = [m for m in self.members.values() if m is not same and m.member_id != request.member_id]
-        is_new = request.member_id not in self.members and same is None
+        replaced = None if request.member_id else self._instance(request.instance_id)
+        others = [m for m in self.members.values() if m is not replaced and m.member_id != request.member_id]
+        is_new = request.member_id not in self.members and replaced is None
         if is_new and len(self.members) + len(self.pending.keys() - {request.member_id}) >= limits.group_members:
             return Outcome.GROUP_MAX_SIZE_REACHED
         names = {name for name, _ in request.protocols}
@@ -183,7 +184,7 @@ class Group:
 
     def _join_known(self, request: JoinRequest, token: Token, now: int) -> list[Reply]:
         member_id = request.member_id
-        if member_id in self.pending:
+        if member_id in self.pending and self._instance(request.instance_id) is None:
             del self.pending[member_id]
             return self._admit(request, member_id, token, now)
         problem = self._problem(member_id, request.instance_id)

@@ -10,12 +10,12 @@ import dataclasses
 import datetime
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from seglog.model import Isolation
 from seglog.serve.request_walk import walk_of
@@ -83,6 +83,8 @@ VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
 
 NO_OFFSET = -1
 NO_NODE = -1
+
+T = TypeVar("T")
 
 Values = Mapping[str, Any]  # the fields of an answer, or of a part of it, by kio's names
 
@@ -157,6 +159,14 @@ def read_request(frame: bytes) -> Request:
     if not _nulls_fit(body):
         raise HostileRequestError(f"API {api_key} in version {version} has a null where none is allowed")
     return Request(api_key, version, correlation_id, getattr(header, "client_id", None), body)
+
+
+def each_once(parts: Iterable[T]) -> Iterable[T]:
+    """Returns the parts of a request without repetitions: a part of a few bytes can ask for a long answer.
+
+    A megabyte of one topic's name would otherwise make an answer of gigabytes.
+    """
+    return dict.fromkeys(parts)
 
 
 def isolation_of(body: Any) -> Isolation:

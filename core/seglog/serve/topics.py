@@ -14,8 +14,9 @@ from seglog.errors import CorruptionError
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import NODE_ID, Endpoint
-from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, isolation_of
+from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, each_once, isolation_of
 
+_TOPIC_IDS_FROM = 12  # Metadata; versions 10 and 11 can carry an id instead of a name, but no answer to it
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _TOPIC_RESOURCE = 2
 _TOPIC_CONFIG = 1
@@ -28,8 +29,11 @@ def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
     asked = body.topics
     if asked is None or (version == 0 and not asked):
         found = [_topic(endpoint, name, None) for name in sorted(topics)]
+    elif version < _TOPIC_IDS_FROM and any(each.name is None for each in asked):
+        invalid = {"error_code": ErrorCode.invalid_request, "topic_id": None, "partitions": ()}
+        found = [invalid | {"name": each.name or ""} for each in each_once(asked)]
     else:
-        found = [_topic(endpoint, each.name, getattr(each, "topic_id", None)) for each in asked]
+        found = [_topic(endpoint, each.name, getattr(each, "topic_id", None)) for each in each_once(asked)]
     address = endpoint.advertised
     return {
         "brokers": [{"node_id": NODE_ID, "host": address.host, "port": address.port}],
@@ -100,6 +104,9 @@ def _offset_at(endpoint: Endpoint, partition: ServedPartition, stamp: int, isola
     except CorruptionError as error:
         endpoint.report(error)
         return {"error_code": ErrorCode.corrupt_message}
+    except OSError as error:
+        endpoint.report_unreadable(partition.directory, error)
+        return {"error_code": ErrorCode.kafka_storage_error}
     if found is None or (stamp != _EARLIEST and found.offset >= limit):
         return {"timestamp": NO_TIMESTAMP, "offset": NO_OFFSET}
     return {"timestamp": found.timestamp, "offset": found.offset, "leader_epoch": found.leader_epoch}
@@ -154,7 +161,7 @@ def epoch_problem(partition: ServedPartition, asked: Any) -> ErrorCode:
 
 def describe_configs(endpoint: Endpoint, body: Any, _version: int) -> Values:
     """Describes the configuration of topics as far as it is known; all of it is read-only."""
-    return {"results": [_resource(endpoint, each) for each in body.resources]}
+    return {"results": [_resource(endpoint, each) for each in each_once(body.resources)]}
 
 
 def _resource(endpoint: Endpoint, asked: Any) -> Values:

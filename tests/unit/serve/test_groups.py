@@ -155,6 +155,17 @@ def test_a_static_member_takes_its_own_place_and_fences_the_former_one() -> None
     assert group.leave("", 220, "i")[0] is Outcome.NONE and not group.members
 
 
+def test_a_member_that_is_about_to_join_cannot_share_a_static_members_instance() -> None:
+    group = made_group()
+    ((_, given),) = group.join(joining(named_first=True), "named", 0)
+    group.join(joining(instance_id="i"), "static", 0)
+    for protocols in (["other"], ["range"]):
+        ((_, refused),) = group.join(joining(given.member_id, instance_id="i", protocols=protocols), "x", 10)
+        assert refused.outcome in (Outcome.INCONSISTENT_GROUP_PROTOCOL, Outcome.FENCED_INSTANCE_ID)
+    group.join(joining(given.member_id), "joins", 20)
+    assert {"static", "joins"} == answers(group.tick(300)).keys()
+
+
 class GroupMachine(RuleBasedStateMachine):
     """Clients that do anything at any time. Every request is answered once, at once or later."""
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import pytest
 
+from seglog.log.log import Log
 from seglog.model import Isolation, Record
 from seglog.serve import dispatch, protocol, server
 from seglog.serve.endpoint import Limits
@@ -183,6 +184,76 @@ def test_what_members_of_groups_say_of_themselves_is_kept_within_a_bound(directo
         assert clients[3].ask(protocol.METADATA, 12, {"topics": None}).topics
         for client in clients:
             client.close()
+
+
+def test_an_empty_protocol_of_a_member_counts_too(directory: Path) -> None:
+    times = {"session_timeout": timedelta(minutes=30), "rebalance_timeout": timedelta(minutes=30)}
+    asked = {"group_id": "g", "member_id": "", "protocol_type": "consumer", **times}
+    with Serving(directory, limits=Limits(groups_bytes=300_000)) as serving, RawClient(serving.address) as client:
+        joined = client.ask(protocol.JOIN_GROUP, 2, {**asked, "protocols": [{"name": "", "metadata": b""}] * 10_000})
+        assert joined.error_code is ErrorCode.group_max_size_reached
+
+
+def test_names_of_groups_and_metadata_of_commits_are_kept_within_a_bound(directory: Path) -> None:
+    def commit(client: RawClient, group: str, metadata: str) -> ErrorCode:
+        entry = {"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}
+        asked = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
+        topics = [{"name": "t", "partitions": [entry]}]
+        (topic,) = client.ask(protocol.OFFSET_COMMIT, 8, {**asked, "topics": topics}).topics
+        found: ErrorCode = topic.partitions[0].error_code
+        return found
+
+    with Serving(directory, limits=Limits(commits_bytes=1000)) as serving, RawClient(serving.address) as client:
+        assert commit(client, "g" * 600, "") is ErrorCode.none
+        assert commit(client, "h" * 600, "") is ErrorCode.group_max_size_reached
+        assert commit(client, "g" * 600, "m" * 600) is ErrorCode.group_max_size_reached
+        assert commit(client, "g" * 600, "m" * 400) is ErrorCode.none
+        assert commit(client, "g" * 600, "m") is ErrorCode.none
+        assert serving.commits.size == 601
+
+
+def test_what_a_request_repeats_is_answered_once(serving: Serving) -> None:
+    with RawClient(serving.address) as client:
+        described = client.ask(protocol.METADATA, 1, {"topics": [{"name": "t"}] * 5000}).topics
+        assert [topic.name for topic in described] == ["t"]
+        resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
+        assert len(client.ask(protocol.DESCRIBE_CONFIGS, 4, {"resources": [resource] * 5000}).results) == 1
+        assert len(client.ask(protocol.DESCRIBE_GROUPS, 5, {"groups": ["g"] * 5000}).groups) == 1
+        groups = [{"group_id": "g", "topics": None}] * 5000
+        assert len(client.ask(protocol.OFFSET_FETCH, 8, {"groups": groups}).groups) == 1
+
+
+def test_a_fetch_opens_a_bounded_number_of_files(directory: Path) -> None:
+    partition = {"partition": 0, "fetch_offset": 4, "partition_max_bytes": 1 << 10}
+    asked = {"topics": [{"topic": "t", "partitions": [partition] * 50}], "min_bytes": 1, "max_bytes": 1 << 20}
+    with Serving(directory, limits=Limits(fetch_files=3)) as serving, RawClient(serving.address) as client:
+        (topic,) = client.ask(protocol.FETCH, 4, {**asked, "replica_id": -1}).responses
+        assert [bool(each.records) for each in topic.partitions] == [True] * 3 + [False] * 47
+        assert {each.error_code for each in topic.partitions} == {ErrorCode.none}
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_an_id_instead_of_a_name_is_refused_where_no_answer_can_carry_it(serving: Serving, version: int) -> None:
+    asked = {"topics": [{"name": None, "topic_id": None}, {"name": "t", "topic_id": None}]}
+    with RawClient(serving.address) as client:
+        found = client.ask(protocol.METADATA, version, asked).topics
+        refused = ErrorCode.invalid_request
+        assert [(topic.name, topic.error_code) for topic in found] == [("", refused), ("t", refused)]
+        assert client.ask(protocol.METADATA, 12, asked).topics[1].error_code is ErrorCode.none
+
+
+def test_a_time_that_a_disk_does_not_give_is_an_error_of_its_partition(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    asked = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": 1010}]}], "replica_id": -1}
+    with Serving(directory) as serving, RawClient(serving.address) as client:
+        monkeypatch.setattr(Log, "offset_for_timestamp", fails)
+        (topic,) = client.ask(protocol.LIST_OFFSETS, 5, asked).topics
+        assert topic.partitions[0].error_code is ErrorCode.kafka_storage_error
+        assert len(serving.observer.damages) == 1
 
 
 def test_two_hundred_connections_are_served_at_once(serving: Serving) -> None:
