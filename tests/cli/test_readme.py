@@ -210,6 +210,36 @@ def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch
         assert result.exit_code in (0, 1), result.output
 
 
+NIGHT_COMMANDS = sorted(set(re.findall(r"`(seglog [^`]+)`", README.split("## 3 a.m.\n")[1].split("\n## ")[0])))
+
+
+@pytest.mark.parametrize("command", [command for command in NIGHT_COMMANDS if not command.startswith("seglog replay")])
+def test_the_night_tables_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each as it is written, with a path for each placeholder; then without --dry-run. A replay needs a cluster."""
+    logs, words = clean_logs(tmp_path), shlex.split(command.replace("…", ""))[1:]
+    monkeypatch.chdir(logs)
+    verb, partition = words[0], "customers-0" if words[0] in ("clean", "explain") else "orders-none-0"
+    segment = f"{partition}/00000000000000000350.log"
+    places = {"LOGDIR": ".", "PARTITION": partition, "PATH": partition, "FILE": segment, "IMAGE": segment, "N": "400"}
+    places |= {"NEW": "../NEW", "NEW/TOPIC-N": "../NEW/orders-0", "DIR": "../DIR"}
+    if verb == "undo":
+        places["RUN"] = stage_run(logs, tmp_path)[EXAMPLE_RUN]
+    elif verb == "verify":
+        with (logs / "orders-none-0" / "00000000000000000350.log").open("r+b") as file:
+            file.seek(5000)
+            file.write(b"XXXX")
+    elif verb == "restore":
+        places["COPY"] = "orders-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-delete"
+        (logs / "orders-none-0").rename(places["COPY"])
+    elif verb == "transplant":
+        dead, target = stage_dead_cluster(tmp_path).values()
+        places |= {"NEW": dead, "OLD_LOGDIR": dead, "LOGDIR": target}
+    given = [places.get(word, word) for word in words]
+    for arguments in [given, [word for word in given if word != "--dry-run"]][: 1 + ("--dry-run" in given)]:
+        done = run(*arguments)
+        assert done.exit_code in (0, 1, ExitCode.REPAIRED if "--repair" in words else 0), done.output
+
+
 @pytest.mark.parametrize("example", SERVE_EXAMPLES)
 def test_the_examples_of_serve_serve_until_they_are_stopped(example: str, tmp_path: Path) -> None:
     logs = clean_logs(tmp_path)
