@@ -234,6 +234,12 @@ def test_the_library_looks_at_a_url_as_at_a_path(look: Callable[[str], object], 
     assert remote == local
 
 
+def test_the_doctor_asks_objects_for_no_owner(places: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects seem to belong to the reader: one that is not root is no broker's user that may not write them."""
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    assert [row.code for row in seglog.doctor(f"{places[1]}/4.3.0-clean") if row.code == "ACCESS_DENIED"] == []
+
+
 def test_a_url_of_this_machine_is_its_path(places: tuple[Path, str]) -> None:
     path = places[0] / PARTITION
     for url in (f"file:{path}", f"file://{path}", f"file://localhost{path}"):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.remote_path import RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.links import has_access_list
@@ -83,8 +84,8 @@ class _User:
 
 
 def denied(fs: FileSystem, listing: LogDirectoryListing) -> Iterator[Denied]:
-    """Yields for each directory what the broker's user cannot open; nothing if root owns everything."""
-    user = _broker_user(fs, listing)
+    """Yields for each directory what the broker's user cannot open; nothing if root owns everything, or at a URL."""
+    user = None if isinstance(listing.path, RemotePath) else _broker_user(fs, listing)  # objects have no owner or mode
     if user is None:
         return
     for directory in (listing.path, *(partition.path for partition in listing.partitions)):
