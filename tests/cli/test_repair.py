@@ -104,6 +104,26 @@ def test_a_lock_is_exit_code_11_and_a_bad_place_12(logs: Path) -> None:
     assert contents_below(logs) == before
 
 
+def test_a_partition_that_is_a_link_is_its_log_directorys(logs: Path, tmp_path: Path) -> None:
+    """A broker follows the link, and holds no lock beside its target."""
+    partition, target = logs / "orders-lz4-0", tmp_path / "elsewhere" / "orders-lz4-0"
+    target.parent.mkdir()
+    partition.rename(target)
+    partition.symlink_to(target)
+    break_batch(partition)
+    before = contents_below(logs), contents_below(target)
+    with DirectoryLock(logs):
+        for command in (["verify", "--repair"], ["recover"], ["reindex"], ["retain"], ["truncate", "--to-offset", "1"]):
+            assert process(*command, partition).returncode == 11, command
+        assert b"verified as with --live" in process("verify", partition).stderr
+    assert (contents_below(logs), contents_below(target)) == before
+    assert process("verify", "--repair", partition).returncode == 4
+    runs = [path for path in (logs.parent / ".seglog-quarantine").iterdir() if path.is_dir()]
+    assert process("undo", runs[0]).returncode == 0
+    assert partition.is_symlink()
+    assert (contents_below(logs), contents_below(target)) == before
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -110,9 +110,9 @@ def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_
     from seglog.log.log import Log
     from seglog.log.read_loader import Place, ViewingFileSystem
     from seglog.scan.listing import require_directory, require_partition
-    from seglog.storage import links
+    from seglog.storage.lock import partition_path
 
-    directory = links.resolve(directory)
+    directory = partition_path(directory)
     require_directory(fs, directory)
     require_partition(fs, directory)
     topic_partition, views = topic_partition_of(directory), ViewingFileSystem(fs, directory.parent)

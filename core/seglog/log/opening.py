@@ -19,8 +19,8 @@ from seglog.log.loader import plan_recovery, refuse_losses
 from seglog.log.log import Log
 from seglog.log.swap import BeforeLoss
 from seglog.scan.listing import list_partition, require_partition, require_room_for_partition
-from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 
 _AMPLE_BYTES = 64 << 20
 
@@ -40,7 +40,7 @@ def open_partition(
     Raises NotALogError if it is missing, or is no partition by its name or contents. With `create` a missing one is
     created; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is no partition.
     """
-    directory = links.resolve(directory)
+    directory = partition_path(directory)
     if fs.status(directory) is not None:
         require_partition(fs, directory)
     elif create:

@@ -46,9 +46,9 @@ from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.operations.workspace import CleaningHistory, Workspace, state_directory
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
-from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
+from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
 
 
@@ -191,7 +191,7 @@ def requests(
         log_directory = log_directory_of(target)
         named, whole = by_directory.get(log_directory, ([], False))
         if target.kind is TargetKind.PARTITION:
-            named.append(log_directory / links.resolve(target.path).name)
+            named.append(partition_path(target.path))
         by_directory[log_directory] = named, whole or target.kind is TargetKind.LOG_DIRECTORY
     found = [
         Request(path, tuple(dict.fromkeys(named)), whole, topics_of(path))

@@ -22,8 +22,8 @@ from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.journal import RunRecord
 from seglog.runs.undoable import undoable
 from seglog.scan.listing import require_partition
-from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
 
 
@@ -61,7 +61,7 @@ class Keeper:
 
     def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
         """Opens a partition for writing (`open_partition`); returns the recovery's report as well."""
-        partition, report = links.resolve(partition), None
+        partition, report = partition_path(partition), None
         settle_unfinished(self.fs, partition.parent, self.settled)
         try:
             owner, log = self._opened_for_writing(partition, create)
@@ -107,7 +107,7 @@ class Keeper:
 
         Without `keep` the removed data is lost.
         """
-        partition = links.resolve(partition)
+        partition = partition_path(partition)
         require_partition(self.fs, partition)
 
         def work(fs: FileSystem) -> Truncated:

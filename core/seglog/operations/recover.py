@@ -27,6 +27,7 @@ from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.scan.listing import Target, TargetKind, is_07, refuse_file
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def recover(
     """
     refuse_file(target)
     whole = target.kind is TargetKind.LOG_DIRECTORY
-    path = links.resolve(target.directory)
+    path = links.resolve(target.path) if whole else partition_path(target.directory)
     if not options.dry_run:
         settle_unfinished(fs, path if whole else path.parent, options.settled)
     owner = LogDirectory.open(

@@ -22,9 +22,8 @@ from seglog.repairs.plan import RepairOptions, RepairPlan
 from seglog.repairs.repair import Examination, RepairOutcome, examination, plan_repair, repair
 from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
-from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import DirectoryLock
+from seglog.storage.lock import DirectoryLock, partition_path
 from seglog.units import count_text
 
 
@@ -99,7 +98,7 @@ class RepairWatch:
 def repair_jobs(fs: FileSystem, paths: Sequence[Path]) -> list[RepairJob]:
     """Returns one job per log directory, in the order of the paths. Raises ValueError for a file."""
     jobs: dict[Path, RepairJob] = {}
-    for target in resolve_paths(fs, [links.resolve(path) for path in paths]):
+    for target in resolve_paths(fs, [partition_path(path) for path in paths]):
         job = _job_of(fs, target)
         known = jobs.get(job.log_directory, job)
         partitions = tuple(dict.fromkeys((*known.partitions, *job.partitions)))

@@ -45,8 +45,8 @@ from seglog.log.retention import (
 )
 from seglog.operations.retain_ahead import retain_ahead
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
-from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
 IN_TIER = (
@@ -238,7 +238,7 @@ def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path,
         if target.kind is TargetKind.LOG_DIRECTORY:
             new = [partition.path for partition in list_log_directory(fs, log_directory).live]
         else:
-            new = [log_directory / links.resolve(target.directory).name]
+            new = [partition_path(target.directory)]
             named.update(new)
         paths.update(dict.fromkeys(new))
     return [(log_directory, list(paths), named) for log_directory, (paths, named) in found.items()]

@@ -18,7 +18,7 @@ from seglog.runs.journal import RunRecord, RunState, read_journal
 from seglog.runs.quarantine import QUARANTINE, find_run, pending_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import DirectoryLock
+from seglog.storage.lock import DirectoryLock, partition_path
 
 Settled = Callable[[RunRecord], None]
 
@@ -106,7 +106,7 @@ def places(quarantine: Path | None, *paths: Path) -> list[Path]:
         return [links.resolve(quarantine)]
     found = []
     for path in paths:
-        full = links.resolve(path)
+        full = partition_path(path)
         around = (full, full.parent, full.parent.parent)
         found += [full, *(parent / name for parent in around for name in (QUARANTINE, QUARANTINE_WITHIN))]
     return list(dict.fromkeys(found))
@@ -114,7 +114,7 @@ def places(quarantine: Path | None, *paths: Path) -> list[Path]:
 
 def concerns(run: RunRecord, path: Path) -> bool:
     """True if a run changed the partition or log directory at `path`, is stored there, or `path` contains either."""
-    full = links.resolve(path)
+    full = partition_path(path)
     if full in (run.log_directory, *run.log_directory.parents, *run.folder.parents, run.folder):
         return True
     return full.parent == run.log_directory and full.name in run.start.get("partitions", ())

@@ -23,6 +23,7 @@ from seglog.model import TopicPartition
 from seglog.remote_path import why_absent
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 
 OFFSET_CHECKPOINTS = (
     filenames.RECOVERY_POINT_CHECKPOINT,
@@ -382,8 +383,9 @@ def require_room_for_partition(fs: FileSystem, path: Path) -> None:
 
 def log_directory_of(target: Target) -> Path:
     """Returns the log directory that a typed path is or lies in, resolved; for a file its partition's."""
-    path = links.resolve(target.directory)
-    return path if target.kind is TargetKind.LOG_DIRECTORY else path.parent
+    if target.kind is TargetKind.LOG_DIRECTORY:
+        return links.resolve(target.path)
+    return partition_path(target.directory).parent
 
 
 def partition_directories(fs: FileSystem, target: Target) -> tuple[Path, ...]:

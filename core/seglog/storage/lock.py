@@ -35,6 +35,7 @@ from seglog.storage.local import LocalFileSystem
 
 LOCK_FILE = ".lock"
 _COMMAND_WIDTH = 160
+_MOST_LINKS = 40
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -153,6 +154,25 @@ class DirectoryLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def partition_path(path: Path) -> Path:
+    """Resolves the links in a path to a partition directory, except for a link that lies in a log directory.
+
+    Such a link is a partition of that log directory, under the link's name: a broker there holds its own lock, and none
+    beside the link's target. If only the target lies in a locked log directory, the link is followed.
+    """
+    resolved = links.resolve(path)
+    at = path
+    for _ in range(0 if isinstance(path, RemotePath) else _MOST_LINKS):
+        if not os.path.islink(at):  # noqa: PTH114 (Path.is_symlink raises without permission)
+            break
+        parent = links.resolve(at.parent)
+        if _key_of(parent / LOCK_FILE) is not None:
+            is_theirs = holder_of(resolved.parent) is not None and holder_of(parent) is None
+            return resolved if is_theirs else parent / at.name
+        at = parent / os.readlink(at)  # noqa: PTH115 (Path.readlink raises for RemotePath)
+    return resolved
 
 
 def holder_of(log_directory: Path) -> Holder | None:

@@ -43,6 +43,7 @@ from seglog.scan.view import PartitionView, SingleFile, is_held
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
+from seglog.storage.lock import partition_path
 from seglog.verification.batches import Level, Totals
 from seglog.verification.files import verify_log_directory
 from seglog.verification.partition import LookOptions, PartitionLook
@@ -221,7 +222,7 @@ class Verification:
 
     def _surroundings(self, partition: Path) -> Surroundings | None:
         """Returns the surroundings of a partition that is a target itself; read once per log directory."""
-        directory = links.resolve(partition).parent
+        directory = partition_path(partition).parent
         if directory not in self._around:
             try:
                 self._around[directory] = read_surroundings(self._fs, directory, ask_readers=False)
