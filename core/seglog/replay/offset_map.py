@@ -42,8 +42,11 @@ class OffsetMap:
         self._size = 0
 
     def load(self, size: int) -> None:
-        """Loads the file's first `size` bytes, and cuts off the rest. Raises RefusedError if it is no offset map, or
-        shorter."""
+        """Loads the file's first `size` bytes, and cuts off the rest.
+
+        Raises RefusedError if the file is no offset map or is shorter, or if it has runs and `size` is 0: then it is
+        another replay's, because a replay writes runs only after its state counts the header.
+        """
         if self._fs.status(self._path) is None:
             if size:
                 raise RefusedError(f"{self._path} is missing, but the state of the replay counts {size} bytes of it")
@@ -51,8 +54,10 @@ class OffsetMap:
         with self._fs.open(self._path, "r+") as file:
             if file.size() < size:
                 raise RefusedError(f"{self._path} has {file.size()} bytes, but the state of the replay counts {size}")
-            if not size and not HEADER.startswith(file.read_at(0, min(len(HEADER), file.size()))):
-                raise RefusedError(f"{self._path} exists already and is not an offset map")
+            front = file.read_at(0, len(HEADER) + 1)
+            if not size and not HEADER.startswith(front):
+                what = "the offset map of another replay" if front.startswith(HEADER) else "not an offset map"
+                raise RefusedError(f"{self._path} exists already and is {what}: name another file")
             data = file.read_at(0, size) or HEADER
             file.write_at(0, data[: len(HEADER)])
             file.truncate(len(data))

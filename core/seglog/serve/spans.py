@@ -155,25 +155,22 @@ def _take(view: LogView, index: int, wanted: _Wanted, ends: SpanEnds | None = No
     """Takes batches of a segment. Without `ends` it starts at the beginning, as in segments after the first one."""
     segment = view.segments[index]
     with ExitStack() as stack:
-        file = stack.enter_context(segment.fs.open(segment.path, "r"))
-        taken = _search(segment, file, view.size_of(index), wanted, ends)
+        file, size = stack.enter_context(segment.fs.open(segment.path, "r")), view.size_of(index)
+        start = 0 if ends is None else _start(segment, file, size, wanted.offset, ends)
+        taken = _walk(_steps(segment, file, start, size, wanted.max_bytes), wanted)
         if taken.size:
             stack.pop_all()
             taken.file = file
         return taken
 
 
-def _search(segment: LogSegment, file: File, size: int, wanted: _Wanted, ends: SpanEnds | None) -> _Taken:
-    for entry in _hints(segment, wanted.offset, ends) if ends is not None else ():
-        if believed_batch(file, size, segment.base_offset, entry) is not None:
-            return _walk(_steps(segment, file, entry[1], size, wanted.max_bytes), wanted)
-    return _walk(_steps(segment, file, 0, size, wanted.max_bytes), wanted)
-
-
-def _hints(segment: LogSegment, offset: int, ends: SpanEnds) -> Iterator[tuple[int, int]]:
-    """Yields (offset, position) pairs at which the batch of an offset may be."""
-    yield offset, ends.find(offset, segment.base_offset)
-    yield segment.offset_index.lookup(offset)
+def _start(segment: LogSegment, file: File, size: int, offset: int, ends: SpanEnds) -> int:
+    """Returns the position where the walk to an offset begins: the first hint at which a batch lies, else 0."""
+    position = ends.find(offset, segment.base_offset)
+    if believed_batch(file, size, segment.base_offset, (offset, position)) is not None:
+        return position
+    entry = segment.offset_index.lookup(offset)
+    return 0 if believed_batch(file, size, segment.base_offset, entry) is None else entry[1]
 
 
 def _walk(steps: Iterator[np.ndarray | CorruptRecordError], wanted: _Wanted) -> _Taken:

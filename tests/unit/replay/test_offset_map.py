@@ -54,6 +54,18 @@ def test_a_later_run_takes_what_its_state_counts_and_cuts_off_the_rest(tmp_path:
     assert [made(path, path.stat().st_size).translated(SOURCE, n) for n in range(3)] == [0, 1, 7]
 
 
+def test_the_map_of_another_replay_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "map.csv"
+    offsets = made(path)
+    assert made(path).save() == len(HEADER)  # a run that was killed before its first save began no runs
+    fill(offsets, (0, 0), (1, 1))
+    offsets.save()
+    before = path.read_bytes()
+    with pytest.raises(RefusedError, match="is the offset map of another replay"):
+        made(path)
+    assert path.read_bytes() == before
+
+
 def test_a_map_that_is_not_what_the_state_counts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="is missing"):
         made(tmp_path / "gone.csv", 10)
