@@ -54,6 +54,7 @@ def test_truncation_drops_entries_at_and_after_the_offset(index: OffsetIndex) ->
 
 
 def test_upper_bound_is_the_first_entry_after_the_bytes_read(index: OffsetIndex) -> None:
+    assert index.upper_bound_offset(0, 70) == 105, "Kafka's search passes over an equal first entry"
     assert index.upper_bound_offset(70, 800) == 110
     assert index.upper_bound_offset(70, 5000) is None
 
