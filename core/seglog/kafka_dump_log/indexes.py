@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -73,8 +74,9 @@ class IndexDump:
     def _read(self) -> bytes:
         return self.fs.read_bytes(self.path, _MOST_INDEX_BYTES)
 
-    def _log(self) -> File | None:
-        return self.fs.open(self.log_path, "r") if self.fs.status(self.log_path) is not None else None
+    def _log(self) -> AbstractContextManager[File | None]:
+        """Opens the log, if there is one."""
+        return nullcontext() if self.fs.status(self.log_path) is None else self.fs.open(self.log_path, "r")
 
     # --- offset index
 
@@ -86,21 +88,19 @@ class IndexDump:
         if self.sanity_only:
             yield from self._sanity(rows["offset"], None, 8)
             return
-        log = self._log()
-        for i, (offset, position) in enumerate(rows.tolist()):
-            # A crash leaves entries of zeros; Kafka's tool stops at the first one.
-            if i > 0 and offset == self.base_offset:
-                break
-            padding = offset == self.base_offset and position == 0
-            if log is not None and not padding:
-                row = entry_row(log, position, log.size()) if 0 <= position < log.size() else None
-                found = -1 if row is None else int(row["last_offset"][0])
-                if found != offset:
-                    self.reports.index_mismatch(self.path, offset, found)
-            if not self.verify_only:
-                yield f"offset: {offset} position: {position}"
-        if log is not None:
-            log.close()
+        with self._log() as log:
+            for i, (offset, position) in enumerate(rows.tolist()):
+                # A crash leaves entries of zeros; Kafka's tool stops at the first one.
+                if i > 0 and offset == self.base_offset:
+                    break
+                padding = offset == self.base_offset and position == 0
+                if log is not None and not padding:
+                    row = entry_row(log, position, log.size()) if 0 <= position < log.size() else None
+                    found = -1 if row is None else int(row["last_offset"][0])
+                    if found != offset:
+                        self.reports.index_mismatch(self.path, offset, found)
+                if not self.verify_only:
+                    yield f"offset: {offset} position: {position}"
 
     # --- time index
 
@@ -110,18 +110,16 @@ class IndexDump:
             yield from self._sanity(rows["offset"], rows["timestamp"], 12)
             return
         lookup = self._offset_lookup()
-        log = self._log()
         before = -1
-        for i, (timestamp, offset) in enumerate(rows.tolist()):
-            if i > 0 and offset == self.base_offset:
-                break
-            if log is not None:
-                self._check_time_entry(log, lookup, timestamp, offset, before)
-            if not self.verify_only:
-                yield f"timestamp: {timestamp} offset: {offset}"
-            before = timestamp
-        if log is not None:
-            log.close()
+        with self._log() as log:
+            for i, (timestamp, offset) in enumerate(rows.tolist()):
+                if i > 0 and offset == self.base_offset:
+                    break
+                if log is not None:
+                    self._check_time_entry(log, lookup, timestamp, offset, before)
+                if not self.verify_only:
+                    yield f"timestamp: {timestamp} offset: {offset}"
+                before = timestamp
 
     def _offset_lookup(self) -> np.ndarray:
         path = self.path.with_suffix(FileKind.OFFSET_INDEX.value)

@@ -75,7 +75,7 @@ def recover(
             start = options.recovery_point
             if start is None:
                 start = 0 if options.lossless else owner.recovery_points.get(topic_partition, 0)
-            yield _require_access(owner, topic_partition, start, options)
+            yield _recover_one(owner, topic_partition, start, options)
 
 
 def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicPartition]:
@@ -87,40 +87,51 @@ def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicParti
     return [found]
 
 
-def _require_access(
+def _recover_one(
     owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
 ) -> RecoveryReport:
-    """Runs `_recover_one`; raises IncompleteError for a file that this user may not open."""
+    """Recovers a partition, or plans it. Raises IncompleteError for a file that this user may not open."""
+    partition = owner.path / str(topic_partition)
     try:
-        return _recover_one(owner, topic_partition, start, options)
+        obstacles = list(partition_obstacles(owner.fs, partition))
+        work = _plan if options.dry_run else _carry_out
+        report = work(owner, topic_partition, start, options)
     except SeglogError:
         raise  # also a link that is not followed, which is a PermissionError too
     except PermissionError as error:
-        place = error.filename or owner.path / str(topic_partition)
+        place = error.filename or partition
         unclean = "" if owner.clean_shutdown else f", and {owner.path} is not marked as closed properly"
         raise IncompleteError(
             f"{place}: {error.strerror or error}; a broker could not open the log either{unclean}"
         ) from error
+    report.obstacles = obstacles
+    return report
 
 
-def _recover_one(
+def _plan(owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions) -> RecoveryReport:
+    plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
+    if options.lossless and plan.truncated_bytes:
+        raise RefusedError(
+            f"{plan.directory}: {plan.truncated_bytes} bytes cannot be indexed because of damage;"
+            " see `seglog verify`, and `seglog verify --repair`"
+        )
+    return plan
+
+
+def _carry_out(
     owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
 ) -> RecoveryReport:
     partition = owner.path / str(topic_partition)
-    obstacles = list(partition_obstacles(owner.fs, partition))
-    loses = not options.dry_run and _known_to_lose(owner, partition, start, options.lossless)
-    if options.dry_run or options.lossless:
-        plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
-        if options.lossless and plan.truncated_bytes:
-            raise RefusedError(
-                f"{plan.directory}: {plan.truncated_bytes} bytes cannot be indexed because of damage;"
-                " see `seglog verify`, and `seglog verify --repair`"
-            )
-        if options.dry_run:
-            plan.obstacles = obstacles
-            return plan
-    report = _opened(owner, topic_partition, start, options, loses)
-    report.obstacles = obstacles
+    loses = _known_to_lose(owner, partition, start, options.lossless)
+    if options.lossless:
+        _plan(owner, topic_partition, start, options)  # refuses if a byte would be lost
+    if not loses or options.on_loss is None:
+        try:
+            return owner.log_in(partition, options.progress, recover_from=start).recovery
+        except LossAhead:
+            assert options.on_loss is not None
+    report = options.on_loss(owner, topic_partition, start)
+    owner.log_in(partition, recover_from=report.log_end_offset)  # to be closed with the others
     return report
 
 
@@ -135,17 +146,3 @@ def _known_to_lose(owner: LogDirectory, partition: Path, start: int, lossless: b
     if not plan.truncated_bytes:
         require_room(owner, plan, work="rebuilding its indexes" if lossless else "recovering it")
     return bool(plan.truncated_bytes)
-
-
-def _opened(
-    owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions, loses: bool
-) -> RecoveryReport:
-    directory = owner.path / str(topic_partition)
-    if not loses or options.on_loss is None:
-        try:
-            return owner.log_in(directory, options.progress, recover_from=start).recovery
-        except LossAhead:
-            assert options.on_loss is not None
-    report = options.on_loss(owner, topic_partition, start)
-    owner.log_in(directory, recover_from=report.log_end_offset)  # to be closed with the others
-    return report

@@ -272,7 +272,7 @@ class _Directory:
             self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
         ) as directory:
             self._in_tier = {_topic_of(path) for path in paths if self._is_in_tier(directory, path)}
-            went = self._retain_ahead(directory, paths, waiting) if writable else {}
+            early = self._retain_ahead(directory, paths, waiting) if writable else {}
             logs: list[Log] = []
             for path in paths:
                 try:
@@ -281,14 +281,13 @@ class _Directory:
                 except SeglogError as error:
                     if self._fs.status(path) is not None or not self._request.dry_run:
                         failures.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
-                    if path in went:
-                        against = self._topics.resolve(_topic_of(path)).against(DELETE)
-                        gone = went[path]
-                        retained.append(Retained(self._path, gone, NOT_RECOVERED, 0, against, len(gone.segments)))
-            freed = sum(plan.freed_bytes for plan in went.values())
+                    if path in early:
+                        against, plan = self._topics.resolve(_topic_of(path)).against(DELETE), early[path]
+                        retained.append(Retained(self._path, plan, NOT_RECOVERED, 0, against, len(plan.segments)))
+            freed = sum(plan.freed_bytes for plan in early.values())
             left = self._space.left(self._space.wanted(self._path, waiting), freed)
             for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
-                retained.append(self._carry_out(log, plan, went.get(log.directory)))
+                retained.append(self._carry_out(log, plan, early.get(log.directory)))
         done: list[Retained | RetentionFailure | Freed] = [*failures, *retained]
         if self._request.free is not None:
             freed_in_all = sum(one.plan.freed_bytes for one in retained)
@@ -356,17 +355,17 @@ class _Directory:
             return plan_freeing(logs, wanted, now_ms, watermarks)
         return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
 
-    def _carry_out(self, log: Log, plan: RetentionPlan, went: RetentionPlan | None) -> Retained:
-        """Applies a plan; `went` is the part applied before recovery."""
+    def _carry_out(self, log: Log, plan: RetentionPlan, early: RetentionPlan | None) -> Retained:
+        """Applies a plan; `early` is the part of the whole plan that was applied before recovery."""
         topic = log.topic_partition.topic
         note, contradictions = self._why_kept(topic), self._topics.resolve(topic).against(DELETE)
         if note:  # the plan was made without a policy; this is the real reason
             verdicts = (replace(v, reason=note) if v.reason == EMPTY_POLICY else v for v in plan.segments)
             plan = replace(plan, segments=tuple(verdicts))
         whole, ahead = plan, 0
-        if went is not None:
-            whole = replace(plan, log_start_offset=went.log_start_offset, segments=(*went.segments, *plan.segments))
-            ahead = len(went.segments)
+        if early is not None:
+            whole = replace(plan, log_start_offset=early.log_start_offset, segments=(*early.segments, *plan.segments))
+            ahead = len(early.segments)
             log.leader_epochs.truncate_from_start(log.log_start_offset)
         if self._request.dry_run or plan.empty:
             return Retained(self._path, whole, note, 0, contradictions, ahead)
