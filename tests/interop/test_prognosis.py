@@ -69,5 +69,6 @@ def test_a_broker_does_with_damaged_directories_what_doctor_foretells(tmp_path: 
         wounds = wounded(chance, directories) if number else failed(directories[1])
         prognosis = foretell(directories)
         course = try_start(directories, root / "work", SETTINGS)
-        assert list(differences(prognosis, course, directories)) == [], (number, wounds, course.said[-3000:])
+        if wrong := list(differences(prognosis, course, directories)):
+            pytest.fail("\n".join([f"round {number}: {wounds}", *wrong, course.said[-20000:]]))
         shutil.rmtree(root)

@@ -169,6 +169,9 @@ def differences(prognosis: Prognosis, course: Course, directories: Sequence[Path
     if course.started:  # what lies in a directory, or a partition, that failed before is not come to
         refusing = [row for row in refusing if Path(row["log_directory"]) not in offline]
     starts = not refusing and directories[0] not in offline and offline != set(directories)
+    if prognosis.named("STRAY_IN_FAILED_DIRECTORY"):
+        # Threads load a directory's logs side by side, and the renaming of a stray fails only after the failure.
+        starts = starts and course.started
     why = "; ".join(f"{row['partition']}/{row['file']} {row['code']}" for row in blockers)
     if starts != course.started:
         yield f"doctor: {'starts' if starts else 'does not start'} ({why}); the broker: {course.started}"
