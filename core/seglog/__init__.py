@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     from seglog.inspect.diff import Difference as Difference
     from seglog.inspect.overview import PartitionOverview as PartitionOverview
     from seglog.log.append import AppendInfo as AppendInfo
+    from seglog.log.append import ProducerIdentity as ProducerIdentity
     from seglog.log.directory import LogDirectory as LogDirectory
     from seglog.log.loader import RecoveryReport as RecoveryReport
     from seglog.log.log import Log as Log
     from seglog.log.lookup import TimestampOffset as TimestampOffset
-    from seglog.log.producers import ProducerIdentity as ProducerIdentity
     from seglog.log.reader import FetchResult as FetchResult
     from seglog.log.transfer import MessageSetSend as MessageSetSend
     from seglog.log.transfer import MultiMessageSetSend as MultiMessageSetSend
@@ -125,12 +125,11 @@ _MODULES = {
     "seglog.format.columns": ("Records",),
     "seglog.inspect.diff": ("Difference",),
     "seglog.inspect.overview": ("PartitionOverview",),
-    "seglog.log.append": ("AppendInfo",),
+    "seglog.log.append": ("AppendInfo", "ProducerIdentity"),
     "seglog.log.directory": ("LogDirectory",),
     "seglog.log.loader": ("RecoveryReport",),
     "seglog.log.log": ("Log",),
     "seglog.log.lookup": ("TimestampOffset",),
-    "seglog.log.producers": ("ProducerIdentity",),
     "seglog.log.reader": ("FetchResult",),
     "seglog.log.transfer": ("MessageSetSend", "MultiMessageSetSend"),
     "seglog.model": ("Compression", "Header", "Isolation", "Record", "TimestampType", "TopicPartition"),

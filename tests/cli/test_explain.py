@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
-from seglog.log.producers import ProducerIdentity
+from seglog.log.append import ProducerIdentity
 from seglog.model import Compression, Record, TopicPartition
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.compacted_directories import broker_directory, opened

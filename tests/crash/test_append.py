@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from seglog.configuration.keys import LogConfig
+from seglog.log.append import ProducerIdentity
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.manual_clock import ManualClock

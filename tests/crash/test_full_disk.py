@@ -14,8 +14,8 @@ import pytest
 from seglog.configuration.keys import LogConfig
 from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.producer_snapshot import decode_snapshot
+from seglog.log.append import ProducerIdentity
 from seglog.log.directory import LogDirectory
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover

@@ -16,10 +16,10 @@ import pytest
 
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
-from seglog.log.append_journal import StreamBatch
 from seglog.log.directory import LogDirectory
 from seglog.log.staged_append import StagedAppend
-from seglog.log.unfinished_append import discard_staged
+from seglog.log.staged_journal import StreamBatch
+from seglog.log.staged_settling import discard_staged
 from seglog.model import Record, TopicPartition
 from seglog.storage.filesystem import FileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut

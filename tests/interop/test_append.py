@@ -17,8 +17,8 @@ from seglog import layout
 from seglog.errors import OffsetOutOfRangeError
 from seglog.format.compression import compress
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.log.validator import AppendOrigin
 from seglog.model import Compression, Header, Isolation, Record, TimestampType
 from seglog.storage.local import LocalFileSystem

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.cleaner.round import CleanerOptions, Strategy
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.operations.clean import Cleaned, Outcome, clean
 from seglog.scan.listing import resolve_paths

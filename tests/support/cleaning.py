@@ -14,8 +14,8 @@ from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS, opened_log

@@ -10,8 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record, TopicPartition
 from tests.support import logs_on_disk as logs
 from tests.support.compacted_directories import opened

@@ -221,114 +221,112 @@ def open_parts(
         ends = starts + (batches["size"] - layout.RECORD_BATCH_OVERHEAD)
         yield OpenPart(0, len(batches), chunk.data, starts, ends)
         return
-    whole = _Whole(account or unlimited(), in_windows, make_room, opened)
+    opener = _Opener(chunk, wanted, account or unlimited(), opened, in_windows, make_room)
     if not chunk.complete and not legacy.any():
-        yield from whole.from_file(chunk, wanted is None or bool(wanted[0]))
+        yield from opener.from_file()
         return
     borders = [0, *(np.flatnonzero(legacy[1:] != legacy[:-1]) + 1).tolist(), len(batches)]
     for first, last in pairwise(borders):
-        if legacy[first]:
-            yield from _legacy(chunk, first, last, whole)
-        elif opened is None:
-            yield from _expanded(chunk, first, last, wanted, whole)
-        else:
-            yield from _opened_once(chunk, first, last, wanted, opened, whole)
-
-
-def _legacy(chunk: Chunk, first: int, last: int, whole: _Whole) -> Iterator[OpenPart]:
-    rows = chunk.batches[first:last]
-    waiting: list[Records] = []
-    if chunk.complete:
-        parts = decode_records(chunk.data, rows, chunk.position, limit=WHOLE_LIMIT)
-    else:
-        parts = decode_large(chunk.file, rows, limit=WHOLE_LIMIT)
-    for found in parts:
-        bad = np.flatnonzero(found.status)
-        if len(bad) and found.status[bad[0]] in TOO_LARGE:
-            raise too_large_to_rewrite(chunk.path, found.batches[bad[0]])
-        if len(bad):
-            raise invalid_records(chunk.path, found.batches[bad[0]], int(found.status[bad[0]]))
-        waiting.append(found)
-        if found.rows_after and not whole.in_windows:
-            whole.make_room()
-            continue  # a wrapper in parts is rewritten as a whole
-        records = joined(waiting)
-        waiting.clear()
-        begin = first + records.first_batch
-        nothing = np.zeros(0, dtype=np.int64)
-        yield OpenPart(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
-
-
-def _opened_once(
-    chunk: Chunk,
-    first: int,
-    last: int,
-    wanted: np.ndarray | None,
-    opened: OpenedPayloads,
-    whole: _Whole,
-) -> Iterator[OpenPart]:
-    for stretch in opened.stretches(chunk, first, last):
-        if stretch.arena is None or stretch.bounds is None:
-            yield from _expanded(chunk, stretch.first, stretch.last, wanted, whole)
-        else:
-            yield OpenPart(stretch.first, stretch.last, stretch.arena, stretch.bounds[:-1], stretch.bounds[1:])
-
-
-def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, whole: _Whole) -> Iterator[OpenPart]:
-    rows = chunk.batches[first:last]
-    count = len(rows)
-    from_, to = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    payload_spans(chunk.data, rows, chunk.position, from_, to, np.empty(count, dtype=np.int8))
-    packed = _Packed(
-        chunk.data,
-        rows,
-        from_,
-        to,
-        np.where(rows["count"] != 0, rows["attributes"] & layout.CODEC_MASK, Compression.NONE).tolist(),
-        np.zeros(count, dtype=np.int8) if wanted is None else (~wanted[first:last]).view(np.int8) * _UNWANTED,
-    )
-    i = 0
-    while i < count:
-        stop, arena, bounds = _laid_open(chunk, packed, i, whole.opened)
-        if stop > i:
-            yield OpenPart(first + i, first + stop, arena, bounds[:-1], bounds[1:])
-            i = stop
-            continue
-        del arena
-        piece = chunk.data[from_[i] : to[i]]
-        if whole.in_windows:
-            yield from _windows(chunk, first + i, partial(MemoryPayload, piece), whole.account)
-        else:
-            yield from whole.part(chunk, first + i, partial(_from_memory, piece))
-        i += 1
+        yield from opener.legacy(first, last) if legacy[first] else opener.modern(first, last)
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
-    """How to open a batch that does not fit an arena: `in_windows`, or alone."""
+class _Opener:
+    """Opens the batches of one chunk, as `open_parts` says."""
 
+    chunk: Chunk
+    wanted: np.ndarray | None
     account: Account
+    opened: OpenedPayloads | None
     in_windows: bool
     make_room: Callable[[], None]
-    opened: OpenedPayloads | None
 
-    def from_file(self, chunk: Chunk, is_wanted: bool) -> Iterator[OpenPart]:
+    def legacy(self, first: int, last: int) -> Iterator[OpenPart]:
+        """Decodes messages of magic 0 and 1."""
+        chunk, rows = self.chunk, self.chunk.batches[first:last]
+        waiting: list[Records] = []
+        if chunk.complete:
+            parts = decode_records(chunk.data, rows, chunk.position, limit=WHOLE_LIMIT)
+        else:
+            parts = decode_large(chunk.file, rows, limit=WHOLE_LIMIT)
+        for found in parts:
+            bad = np.flatnonzero(found.status)
+            if len(bad) and found.status[bad[0]] in TOO_LARGE:
+                raise too_large_to_rewrite(chunk.path, found.batches[bad[0]])
+            if len(bad):
+                raise invalid_records(chunk.path, found.batches[bad[0]], int(found.status[bad[0]]))
+            waiting.append(found)
+            if found.rows_after and not self.in_windows:
+                self.make_room()
+                continue  # a wrapper in parts is rewritten as a whole
+            records = joined(waiting)
+            waiting.clear()
+            begin = first + records.first_batch
+            nothing = np.zeros(0, dtype=np.int64)
+            yield OpenPart(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
+
+    def modern(self, first: int, last: int) -> Iterator[OpenPart]:
+        """Opens batches of magic 2, or takes their payloads from `opened`."""
+        if self.opened is None:
+            yield from self._in_arenas(first, last)
+            return
+        for stretch in self.opened.stretches(self.chunk, first, last):
+            if stretch.arena is None or stretch.bounds is None:
+                yield from self._in_arenas(stretch.first, stretch.last)
+            else:
+                yield OpenPart(stretch.first, stretch.last, stretch.arena, stretch.bounds[:-1], stretch.bounds[1:])
+
+    def from_file(self) -> Iterator[OpenPart]:
         """Opens the only batch of a chunk without bytes."""
-        if not is_wanted or not chunk.batches[0]["count"]:
+        chunk = self.chunk
+        if (self.wanted is not None and not self.wanted[0]) or not chunk.batches[0]["count"]:
             nothing = np.zeros(1, dtype=np.int64)
             yield OpenPart(0, 1, np.empty(0, dtype=np.uint8), nothing, nothing)
             return
         position, size = chunk.position + layout.RECORD_BATCH_OVERHEAD, chunk.size - layout.RECORD_BATCH_OVERHEAD
-        if self.in_windows:
-            yield from _windows(chunk, 0, partial(FilePayload, chunk.file, position, size), self.account)
-        else:
-            yield from self.part(chunk, 0, partial(_from_file, chunk.file, position, size))
+        payload = partial(FilePayload, chunk.file, position, size)
+        yield from self._large(0, payload, partial(_from_file, payload))
 
-    def part(self, chunk: Chunk, i: int, open_into: Callable[[int, np.ndarray], int]) -> Iterator[OpenPart]:
-        """Opens batch `i` alone. `open_into(codec, out)` decompresses its payload and returns the size."""
+    def _in_arenas(self, first: int, last: int) -> Iterator[OpenPart]:
+        """Decompresses batches, as many at a time as fit an arena."""
+        packed = _Packed.of(self.chunk, first, last, self.wanted)
+        i = 0
+        while i < len(packed.rows):
+            stop, arena, bounds = self._filled_arena(packed, i)
+            if stop > i:
+                yield OpenPart(first + i, first + stop, arena, bounds[:-1], bounds[1:])
+                i = stop
+                continue
+            del arena
+            piece = packed.data[packed.starts[i] : packed.ends[i]]
+            yield from self._large(first + i, partial(MemoryPayload, piece), partial(_from_memory, piece))
+            i += 1
+
+    def _filled_arena(self, packed: _Packed, first: int) -> tuple[int, np.ndarray, np.ndarray]:
+        """Opens the batches from `first` on that fit an arena. Returns (the batch after them, arena, its bounds)."""
+        space = None if self.opened is None else self.opened.space(_ARENA_BYTES)
+        arena = np.empty(_ARENA_BYTES, dtype=np.uint8) if space is None else space.arena
+        bounds = np.zeros(len(packed.rows) - first + 1, dtype=np.int64)
+        stop, used = packed.fill(first, arena, bounds)
+        bounds = bounds[: stop - first + 1]
+        if self.opened is not None and space is not None:
+            is_open = packed.status[first:stop] == 0
+            self.opened.keep(space, self.chunk.path, packed.rows[first:stop], is_open, bounds)
+        return stop, arena[:used], bounds
+
+    def _large(
+        self, i: int, payload: Callable[[], Payload], open_into: Callable[[int, np.ndarray], int]
+    ) -> Iterator[OpenPart]:
+        """Opens batch `i`, which fits no arena: a few megabytes at a time, or alone in its own memory.
+
+        `open_into(codec, out)` decompresses the payload and returns its size.
+        """
+        if self.in_windows:
+            yield from self._windows(i, payload)
+            return
         self.make_room()
         self.account.take(WHOLE_LIMIT)  # its real size is known afterwards
-        alone, start, end = _alone(chunk, chunk.batches[i], open_into)
+        alone, start, end = _alone(self.chunk, self.chunk.batches[i], open_into)
         given = [alone]  # only the consumer will hold it
         if self.opened is not None and is_large(alone):
             self.opened.give_way()
@@ -337,45 +335,28 @@ class _Whole:
         yield OpenPart(i, i + 1, given.pop(), np.array([start]), np.array([end]), spacious=True)
         self.account.give(end - start)
 
+    def _windows(self, i: int, payload: Callable[[], Payload]) -> Iterator[OpenPart]:
+        chunk, row = self.chunk, self.chunk.batches[i : i + 1]
+        batch = LargeBatch(row, payload, limit=WHOLE_LIMIT, account=self.account)
+        try:
+            for window in batch.payloads():
+                own = row.copy()
+                own["count"] = window.records
+                bounds = np.array([window.start, window.end], dtype=np.int64)
+                yield OpenPart(i, i + 1, window.arena, bounds[:1], bounds[1:], window=own)
+        except BadRecords as error:
+            raise invalid_records(chunk.path, row[0], error.status) from error
+        except DecompressionError as error:
+            raise _not_opened(chunk, row[0], error) from error
+
 
 def _from_memory(piece: np.ndarray, codec: int, out: np.ndarray) -> int:
     return decompress_into(codec, byte_view(piece), out)
 
 
-def _from_file(file: File, position: int, size: int, codec: int, out: np.ndarray) -> int:
+def _from_file(payload: Callable[[], Payload], codec: int, out: np.ndarray) -> int:
     """Decompresses piece by piece, so that the compressed payload is never in memory as a whole."""
-    return expanded(codec, FilePayload(file, position, size), magic=2).read_into(byte_view(out))
-
-
-def _windows(chunk: Chunk, i: int, payload: Callable[[], Payload], account: Account) -> Iterator[OpenPart]:
-    """Opens batch `i` a few megabytes at a time."""
-    row = chunk.batches[i : i + 1]
-    batch = LargeBatch(row, payload, limit=WHOLE_LIMIT, account=account)
-    try:
-        for window in batch.payloads():
-            own = row.copy()
-            own["count"] = window.records
-            bounds = np.array([window.start, window.end], dtype=np.int64)
-            yield OpenPart(i, i + 1, window.arena, bounds[:1], bounds[1:], window=own)
-    except BadRecords as error:
-        raise invalid_records(chunk.path, row[0], error.status) from error
-    except DecompressionError as error:
-        raise _not_opened(chunk, row[0], error) from error
-
-
-def _laid_open(
-    chunk: Chunk, packed: _Packed, first: int, opened: OpenedPayloads | None
-) -> tuple[int, np.ndarray, np.ndarray]:
-    """Opens the batches from `first` on that fit an arena. Returns (the batch after them, arena, payload bounds)."""
-    space = None if opened is None else opened.space(_ARENA_BYTES)
-    arena = np.empty(_ARENA_BYTES, dtype=np.uint8) if space is None else space.arena
-    bounds = np.zeros(len(packed.rows) - first + 1, dtype=np.int64)
-    stop, used = packed.lay_open(first, arena, bounds)
-    bounds = bounds[: stop - first + 1]
-    if opened is not None and space is not None:
-        is_open = packed.status[first:stop] == 0
-        opened.keep(space, chunk.path, packed.rows[first:stop], is_open, bounds)
-    return stop, arena[:used], bounds
+    return expanded(codec, payload(), magic=2).read_into(byte_view(out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +370,19 @@ class _Packed:
     codecs: list[int]
     status: np.ndarray
 
-    def lay_open(self, first: int, arena: np.ndarray, bounds: np.ndarray) -> tuple[int, int]:
+    @classmethod
+    def of(cls, chunk: Chunk, first: int, last: int, wanted: np.ndarray | None) -> _Packed:
+        """Returns batches [`first`, `last`) of a chunk, of magic 2."""
+        rows, count = chunk.batches[first:last], last - first
+        starts, ends = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        payload_spans(chunk.data, rows, chunk.position, starts, ends, np.empty(count, dtype=np.int8))
+        codecs = np.where(rows["count"] != 0, rows["attributes"] & layout.CODEC_MASK, Compression.NONE)
+        status = np.zeros(count, dtype=np.int8)
+        if wanted is not None:
+            status[~wanted[first:last]] = _UNWANTED
+        return cls(chunk.data, rows, starts, ends, codecs.tolist(), status)
+
+    def fill(self, first: int, arena: np.ndarray, bounds: np.ndarray) -> tuple[int, int]:
         """Fills the arena from batch `first` on. Returns (first batch that does not fit or is damaged, bytes used).
 
         Batch i ends in the arena at `bounds[i - first + 1]`.

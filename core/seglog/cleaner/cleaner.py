@@ -18,6 +18,10 @@ Step 3 copies groups in one of two ways, with the same output (`RoundCopy`):
 
 Group by group is faster if the groups share out evenly among the threads. With transactions everywhere the groups
 would wait for each other, so the round goes chunk by chunk if the index has met a transaction.
+
+The other modules, in the order in which to read them: `round` has the options and the plan. `chunks` reads segments,
+checks them and decompresses; `opened_payloads` keeps what was decompressed. `offset_map` and `indexing` are step 2,
+`record_filter`, `legacy_filter` and `output` step 3. `manager` chooses the next log for a cleaner that runs for ever.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Generic, TypeAlias
+from typing import Generic
 
 from seglog import layout
 from seglog.cleaner.indexing import OffsetIndexing, Step, TransactionTracker, build_offset_map
@@ -65,12 +69,16 @@ COUNTING, COPYING = "counting the output", "copying"
 # Called when a step of a round begins, with the partition, the step's name, and the least bytes that it will read.
 Begin = Callable[[TopicPartition, str, int], None]
 
-# Each group's output and the summaries of its segments.
-_Copied: TypeAlias = list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]
-
 
 def ignore_step(topic_partition: TopicPartition, step: str, size: int) -> None:
     """Ignores progress."""
+
+
+def clean_log(
+    log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = ignore_step
+) -> CleaningResult:
+    """Plans and runs one round over `log`. `checkpoint` is the partition's entry in cleaner-offset-checkpoint."""
+    return apply_plan(log, plan_round(log, options, clock, checkpoint), clock, begin)
 
 
 @dataclass(frozen=True)
@@ -136,13 +144,6 @@ def roll_as_planned(log: Log, plan: RoundPlan) -> None:
         log.roll()
 
 
-def clean_log(
-    log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = ignore_step
-) -> CleaningResult:
-    """Plans and runs one round over `log`. `checkpoint` is the partition's entry in cleaner-offset-checkpoint."""
-    return apply_plan(log, plan_round(log, options, clock, checkpoint), clock, begin)
-
-
 @contextmanager
 def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
     """Yields a pool of `options.jobs` threads, or None for a single one."""
@@ -185,7 +186,7 @@ def _counted(
     """Runs step 3 with the output counted instead of written."""
     interval = round_.plan.bounds.index_interval_bytes
     copy = RoundCopy(round_, indexing, stats, pool, lambda base_offset: NullOutput(base_offset, interval))
-    return [summary for _, summaries in copy.run() for summary in summaries]
+    return [summary for output in copy.run() for summary in output.summaries]
 
 
 def _run(
@@ -198,7 +199,7 @@ def _run(
     try:
         copied = copy.run()
         with stats.phase("fsync"):
-            for output in copy.outputs:
+            for output in copied:
                 output.wait()
     except BaseException:
         for output in copy.outputs:
@@ -207,10 +208,10 @@ def _run(
         raise
     with stats.phase("swap"):
         groups = zip(copied, round_.groups, strict=True)
-        replacements = [Replacement([part.segment for part in output.parts], old) for (output, _), old in groups]
-        log.replace_segments(replacements, named=all(len(output.parts) == 1 for output in copy.outputs))
+        replacements = [Replacement([part.segment for part in output.parts], old) for output, old in groups]
+        log.replace_segments(replacements, named=all(len(output.parts) == 1 for output in copied))
     stats.all_done()
-    summaries = [summary for _, found in copied for summary in found]
+    summaries = [summary for output in copied for summary in output.summaries]
     return CleaningResult.of(round_.plan, stats, summaries, dry_run=False)
 
 
@@ -222,10 +223,10 @@ def cleaned_segments(round_: CleaningRound, directory: Path) -> Callable[[int], 
 # --- step 3: copying
 
 
-def _wait_for_few(copied: _Copied[OutputT]) -> None:
+def _wait_for_few(copied: list[GroupOutput[OutputT]]) -> None:
     """Waits until at most _UNFLUSHED groups are not on stable storage."""
     if len(copied) > _UNFLUSHED:
-        copied[-1 - _UNFLUSHED][0].wait()
+        copied[-1 - _UNFLUSHED].wait()
 
 
 class RoundCopy(Generic[OutputT]):
@@ -249,8 +250,8 @@ class RoundCopy(Generic[OutputT]):
         self._last_begun: Future[None] | None = None
         self.outputs: list[GroupOutput[OutputT]] = []
 
-    def run(self) -> _Copied[OutputT]:
-        """Copies the groups. Returns each group's output and segment summaries, in the order of the groups."""
+    def run(self) -> list[GroupOutput[OutputT]]:
+        """Copies the groups. Returns their finished outputs, in the order of the groups."""
         tied = self._indexing.has_transactions or self._round.options.expire
         copy = self._chunk_by_chunk if tied or not self._groups_share_evenly() else self._group_by_group
         # fsync has its own thread, so that the others need not wait for the disk
@@ -280,19 +281,20 @@ class RoundCopy(Generic[OutputT]):
             self._last_begun = flusher.submit(self._all_begun)
         return output
 
-    def _chunk_by_chunk(self, flusher: Executor) -> _Copied[OutputT]:
+    def _chunk_by_chunk(self, flusher: Executor) -> list[GroupOutput[OutputT]]:
         filter_ = filter_of(self._round, self._indexing, self._stats, self._pool)
-        copied: _Copied[OutputT] = []
+        copied: list[GroupOutput[OutputT]] = []
         for group in self._round.groups:
             output = self._begin(group, flusher)
             copy_group(self._round, group, filter_, output, self._stats, self._pool)
             with self._stats.phase("fsync"):
-                copied.append((output, output.finish(group[-1].modified_ms, flusher)))
+                output.finish(group[-1].modified_ms, flusher)
+                copied.append(output)
                 _wait_for_few(copied)
         check_complete(self._round, self._indexing, int(filter_.ordinals[filter_slots.DIRTY_ORDINAL]))
         return copied
 
-    def _group_by_group(self, flusher: Executor) -> _Copied[OutputT]:
+    def _group_by_group(self, flusher: Executor) -> list[GroupOutput[OutputT]]:
         groups = self._round.groups
         trackers: list[GroupTracker] = []
         for _ in groups:
@@ -301,13 +303,13 @@ class RoundCopy(Generic[OutputT]):
         own_bytes = min(options.chunk_bytes, options.most_chunk_bytes)
         plan = replace(self._round.plan, options=replace(options, jobs=1, chunk_bytes=own_bytes))
         alone = replace(self._round, plan=plan)
-        copied: _Copied[OutputT] = []
+        copied: list[GroupOutput[OutputT]] = []
         records = 0
 
         def take(group: _CopiedGroup[OutputT]) -> None:
             nonlocal records
             self._stats.add(group.stats)
-            copied.append((group.output, group.summaries))
+            copied.append(group.output)
             records += group.dirty_records
             _wait_for_few(copied)
 
@@ -327,21 +329,20 @@ class RoundCopy(Generic[OutputT]):
         with tracker:
             stats = CleanerStats(round_.clock)
             filter_ = RecordFilter(round_, self._indexing, stats, tracker=tracker)
-            first = self._indexing.ordinals_at(group[0].base_offset)
-            filter_.ordinals[:] = first
+            filter_.ordinals[:] = self._indexing.ordinals_at(group[0].base_offset)
+            first = int(filter_.ordinals[filter_slots.DIRTY_ORDINAL])
             output = self._begin(group, flusher)
             copy_group(round_, group, filter_, output, stats, None, account)
             with stats.phase("fsync"):
-                summaries = output.finish(group[-1].modified_ms, flusher)
-            return _CopiedGroup(output, summaries, int(filter_.ordinals[filter_slots.DIRTY_ORDINAL]) - first[0], stats)
+                output.finish(group[-1].modified_ms, flusher)
+            return _CopiedGroup(output, int(filter_.ordinals[filter_slots.DIRTY_ORDINAL]) - first, stats)
 
 
 @dataclass(frozen=True, slots=True)
 class _CopiedGroup(Generic[OutputT]):
-    """A copied group: its output, the summaries of its segments, its number of dirty records, and its counts."""
+    """A group that was copied by one thread: its output, its number of dirty records, and its counts."""
 
     output: GroupOutput[OutputT]
-    summaries: list[SegmentSummary]
     dirty_records: int
     stats: CleanerStats
 

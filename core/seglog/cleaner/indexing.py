@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -136,12 +137,20 @@ def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor 
         OffsetMap(round_.options, round_.plan.first_uncleanable_offset - round_.plan.first_mapped_offset)
     )
     passes = _Passes(round_, indexing, stats, pool, step)
-    start: tuple[int, int, int] | None = (0, 0, 0)
+    start: _PassStart | None = _PassStart(0, 0, 0)
     while start is not None:
-        start = passes.run(*start)
+        start = passes.run(start)
     if indexing.superseded is not None or not round_.segments_before_dirty:
         indexing.offset_map.release()
     return indexing
+
+
+class _PassStart(NamedTuple):
+    """Where a pass begins: a chunk of the dirty section, and the ordinal of its first record."""
+
+    segment_number: int
+    position: int
+    ordinal: int
 
 
 class _Passes:
@@ -161,18 +170,18 @@ class _Passes:
         )
         self._segments = round_.dirty_segments
         self._first_pass = True
-        self._unsettled: tuple[int, int, int] | None = None  # where the next pass begins
+        self._unsettled: _PassStart | None = None  # where the next pass begins
         self._aborted: np.ndarray = np.zeros(0, dtype=np.int64)
 
-    def run(self, number: int, position: int, ordinal: int) -> tuple[int, int, int] | None:
-        """Runs one pass from a chunk of segment `number`. Returns where the next pass begins, or None."""
+    def run(self, start: _PassStart) -> _PassStart | None:
+        """Runs one pass. Returns where the next pass begins, or None."""
         if not self._first_pass:
             self._indexing.passes += 1
-            self._map.begin_pass(ordinal)
+            self._map.begin_pass(start.ordinal)
         self._unsettled = None
-        size = sum(segment.size for segment in self._segments[number:]) - position
+        size = sum(segment.size for segment in self._segments[start.segment_number :]) - start.position
         self._step(INDEXING if self._first_pass else f"{INDEXING}, pass {self._indexing.passes}", size)
-        chunks = self._first_chunks() if self._first_pass else self._later_chunks(number, position)
+        chunks = self._first_chunks() if self._first_pass else self._later_chunks(start)
         options = self._round.options
         in_order(self._pool, options.jobs, self._open, chunks, options.chunks_ahead, self._take, held=_held_by)
         unsettled = self._unsettled
@@ -212,11 +221,13 @@ class _Passes:
                 yield number, chunk, self._aborted_batches(chunk, tracker)
                 del chunk  # a large one is not held while the next one is read
 
-    def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
-        for i, segment in enumerate(self._segments[number:], start=number):
-            start = position if i == number else self._start_of(segment)
-            for chunk in self._chunks_of(segment, start):
-                yield i, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
+    def _later_chunks(self, start: _PassStart) -> Iterator[tuple[int, Chunk, np.ndarray]]:
+        """Yields the same from the start of a later pass on; the first pass has found the aborted batches."""
+        first = start.segment_number
+        for number, segment in enumerate(self._segments[first:], start=first):
+            position = start.position if number == first else self._start_of(segment)
+            for chunk in self._chunks_of(segment, position):
+                yield number, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
                 del chunk
 
     def _chunks_of(self, segment: LogSegment, start: int) -> Iterator[Chunk]:
@@ -255,9 +266,9 @@ class _Passes:
     # --- mapping
 
     def _take(self, opened: _Opened) -> None:
-        before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
+        before = _PassStart(opened.segment_number, opened.chunk.position, self._map.next_ordinal)
         if self._first_pass:
-            _note_start(self._indexing.dirty_starts, self._segments[opened.segment_number], before[2])
+            _note_start(self._indexing.dirty_starts, self._segments[opened.segment_number], before.ordinal)
         with self._stats.phase("map"):
             self._put(opened)
         if self._unsettled is None and self._map.is_full:
@@ -303,7 +314,7 @@ def _mark_clean_section(round_: CleaningRound, indexing: OffsetIndexing) -> None
     """Marks the records before the first mapped offset whose keys are in the map."""
     if indexing.superseded is None:
         indexing.superseded = np.zeros(1 << 13, dtype=np.uint8)
-    ordinals = np.zeros(2, dtype=np.int64)
+    ordinals = first_ordinals()
     settings = _filter_settings(round_, indexing)
     for segment in round_.segments_before_dirty:
         _note_start(indexing.clean_starts, segment, int(ordinals[filter_slots.CLEAN_ORDINAL]))
@@ -334,6 +345,11 @@ def _mark_chunk(chunk: Chunk, indexing: OffsetIndexing, ordinals: np.ndarray, se
         done, status = superseding.mark_superseded(part.arena, part.starts, part.ends, batches, *place)
         if status != RECORDS_VALID:
             raise invalid_records(chunk.path, batches[done], status)
+
+
+def first_ordinals() -> np.ndarray:
+    """Returns the ordinals (int64) of the first dirty and the first clean record, by `filter_slots.*_ORDINAL`."""
+    return np.zeros(filter_slots.CLEAN_ORDINAL + 1, dtype=np.int64)
 
 
 def place_of(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool, in_place: bool = False) -> Place:

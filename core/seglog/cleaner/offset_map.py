@@ -50,7 +50,12 @@ class KeyTable:
     `without_key` counts the records without a key in fully dirty batches.
     """
 
-    columns: key_tables.Columns
+    hashes: np.ndarray
+    sizes: np.ndarray
+    ordinals: np.ndarray
+    versions: np.ndarray
+    presence: np.ndarray
+    keys: np.ndarray
     rows: int = 0
     records: int = 0
     without_key: int = 0
@@ -59,27 +64,18 @@ class KeyTable:
     def empty(cls, versioned: bool, key_bytes: int = _KEY_BYTES) -> KeyTable:
         versions = _ROWS if versioned else 0
         return cls(
-            (
-                np.empty(_ROWS, dtype=np.int64),
-                np.empty(_ROWS, dtype=np.int32),
-                np.empty(_ROWS, dtype=np.int32),
-                np.empty(versions, dtype=np.int64),
-                np.empty(versions, dtype=np.int8),
-                np.empty(key_bytes, dtype=np.uint8),
-            )
+            hashes=np.empty(_ROWS, dtype=np.int64),
+            sizes=np.empty(_ROWS, dtype=np.int32),
+            ordinals=np.empty(_ROWS, dtype=np.int32),
+            versions=np.empty(versions, dtype=np.int64),
+            presence=np.empty(versions, dtype=np.int8),
+            keys=np.empty(key_bytes, dtype=np.uint8),
         )
 
     @property
-    def sizes(self) -> np.ndarray:
-        return self.columns[1]
-
-    @property
-    def keys(self) -> np.ndarray:
-        return self.columns[5]
-
-    @property
-    def ordinals(self) -> np.ndarray:
-        return self.columns[2]
+    def columns(self) -> key_tables.Columns:
+        """The arrays as the kernels take them."""
+        return self.hashes, self.sizes, self.ordinals, self.versions, self.presence, self.keys
 
 
 class KeyReader:

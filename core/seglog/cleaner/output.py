@@ -174,12 +174,14 @@ OutputT = TypeVar("OutputT", bound=Output)
 class GroupOutput(Generic[OutputT]):
     """The output of one group: a segment, or several if one cannot hold it. A batch is never divided.
 
-    `make` begins a segment at a base offset: the group's, then that of the first batch that did not fit.
+    `make` begins a segment at a base offset: the group's, then that of the first batch that did not fit. Once the
+    output is finished, `summaries` describe its segments, in order.
     """
 
     def __init__(self, make: Callable[[int], OutputT], base_offset: int, bounds: SegmentBounds) -> None:
         self._make, self._bounds = make, bounds
         self.parts = [make(base_offset)]
+        self.summaries: list[SegmentSummary] = []
 
     def append(self, batches: np.ndarray, data: np.ndarray) -> None:
         """Appends whole batches: `data` is their bytes, `batches` their rows (layout.BATCH) in the same order."""
@@ -200,9 +202,9 @@ class GroupOutput(Generic[OutputT]):
             part = next(part for part in reversed(self.parts) if part.base_offset <= transaction.last_offset)
             part.append_aborted([transaction])
 
-    def finish(self, modified_ms: int, pool: Executor | None) -> list[SegmentSummary]:
+    def finish(self, modified_ms: int, pool: Executor | None) -> None:
         """Finishes every segment, in order, as `CleanedOutput.finish` does."""
-        return [part.finish(modified_ms, pool) for part in self.parts]
+        self.summaries = [part.finish(modified_ms, pool) for part in self.parts]
 
     def wait(self) -> None:
         """Waits until every segment is on stable storage."""

@@ -30,6 +30,7 @@ from seglog.cleaner.chunks import (
 from seglog.cleaner.indexing import (
     OffsetIndexing,
     TransactionTracker,
+    first_ordinals,
     make_room_for_large,
     place_of,
     track_batches,
@@ -160,7 +161,7 @@ class RecordFilter:
         self._tracker = tracker or TransactionTracker()
         self._unmapped = np.array(sorted(indexing.aborted), dtype=np.int64)
         self._spare: deque[np.ndarray] = deque()
-        self.ordinals = np.zeros(2, dtype=np.int64)
+        self.ordinals = first_ordinals()
 
     # --- in log order
 
@@ -378,26 +379,6 @@ class RecordFilter:
         else:
             filtered.held_bytes += chosen.taken
 
-    # --- memory
-
-    def give_back(self, filtered: FilteredChunk) -> None:
-        """Takes back the memory of a written chunk for reuse: fresh memory costs as much as filling it."""
-        filtered.pieces.clear()
-        while filtered.memory:
-            self._keep(filtered.memory.pop())
-
-    def _keep(self, memory: np.ndarray) -> None:
-        if len(memory) <= CHUNK_BYTES + _SLACK_BYTES and len(self._spare) < self._round.options.chunks_ahead:
-            self._spare.append(memory)
-
-    def _memory(self, size: int) -> np.ndarray:
-        """Returns memory of at least `size` bytes."""
-        with suppress(IndexError):  # none to spare
-            memory = self._spare.pop()
-            if len(memory) >= size:
-                return memory
-        return np.empty(size, dtype=np.uint8)
-
     def _packed(self, chunk: Chunk, batches: np.ndarray, piece: _ChosenPiece) -> FilteredPiece:
         """Joins verbatim, empty and rebuilt batches, and compresses the rebuilt ones."""
         targets, sources, actions, payloads = piece.targets, piece.sources, piece.actions, piece.out
@@ -431,3 +412,23 @@ class RecordFilter:
                 seal_batch(out, used, targets[row], True)
                 row, used = row + 1, stop
         return targets, out[:used]
+
+    # --- memory
+
+    def give_back(self, filtered: FilteredChunk) -> None:
+        """Takes back the memory of a written chunk for reuse: fresh memory costs as much as filling it."""
+        filtered.pieces.clear()
+        while filtered.memory:
+            self._keep(filtered.memory.pop())
+
+    def _keep(self, memory: np.ndarray) -> None:
+        if len(memory) <= CHUNK_BYTES + _SLACK_BYTES and len(self._spare) < self._round.options.chunks_ahead:
+            self._spare.append(memory)
+
+    def _memory(self, size: int) -> np.ndarray:
+        """Returns memory of at least `size` bytes."""
+        with suppress(IndexError):  # none to spare
+            memory = self._spare.pop()
+            if len(memory) >= size:
+                return memory
+        return np.empty(size, dtype=np.uint8)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seglog import layout
-from seglog.arguments import described, integer, within
+from seglog.arguments import described, flag, instance, integer, within
 from seglog.errors import (
     AppendError,
     InvalidRecordError,
@@ -35,25 +35,28 @@ from seglog.format.builder import (
     BatchOptions,
     columns,
     columns_of,
+    encode_all,
     encode_columns,
 )
 from seglog.format.columns import Records
+from seglog.format.control import encode_control_key, encode_transaction_marker
 from seglog.format.filenames import segment_file_name
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.kernels import encode as kernels
 from seglog.log.producer_state import BatchMetadata, read_markers
-from seglog.log.producers import ProducerIdentity, check_batch
 from seglog.log.validator import (
     AnalyzedBatches,
     AppendOrigin,
     AppendRules,
     analyze,
+    check_producer,
     check_timestamps,
     first_offset_of,
     validate_for_follower,
     validate_for_leader,
 )
 from seglog.log.writer import SegmentWriter, WritableLog
-from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, Record, TimestampType
+from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, ControlType, Record, TimestampType
 
 _WHERE = "appended records"
 
@@ -80,6 +83,30 @@ class AppendInfo:
     def count(self) -> int:
         """The number of offsets taken."""
         return self.last_offset - self.first_offset + 1 if self.last_offset >= 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """An idempotent or transactional producer (KIP-98).
+
+    With `base_sequence` None its batch continues after the producer's last one, or begins at 0. A `transactional` batch
+    opens the producer's transaction, which `Log.append_end_txn_marker` ends.
+    """
+
+    producer_id: int
+    producer_epoch: int = 0
+    base_sequence: int | None = None
+    transactional: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("producer_id", "producer_epoch", "base_sequence"):
+            if getattr(self, name) is not None or name != "base_sequence":
+                object.__setattr__(self, name, integer(name, getattr(self, name)))
+        flag("transactional", self.transactional)
+        if not 0 <= self.producer_id <= layout.INT64_MAX or not 0 <= self.producer_epoch < 2**15:
+            raise ValueError(f"producer {self.producer_id} with epoch {self.producer_epoch} cannot be")
+        if self.base_sequence is not None and not 0 <= self.base_sequence <= layout.INT32_MAX:
+            raise ValueError(f"sequence {self.base_sequence} is not in 0 to 2147483647")
 
 
 class Appender:
@@ -294,7 +321,7 @@ class Appender:
                 if isinstance(marker, InvalidRecordError):
                     raise marker
                 epoch = None if marker is None else marker.coordinator_epoch
-        return check_batch(self._log.producers, batch, origin, epoch)
+        return check_producer(self._log.producers, batch, origin, epoch)
 
     def _write(self, parts: Iterable[AnalyzedBatches], origin: AppendOrigin, now_ms: int, as_one: bool) -> AppendInfo:
         log, replicated = self._log, origin != AppendOrigin.REPLICATION
@@ -354,3 +381,22 @@ class Appender:
 
 def _checked_epoch(leader_epoch: object) -> int:
     return within("leader_epoch", leader_epoch, NO_LEADER_EPOCH, layout.INT32_MAX)
+
+
+def encode_end_txn_marker(producer: ProducerIdentity, commit: bool, coordinator_epoch: int, timestamp: int) -> bytes:
+    """Encodes the control batch that ends a transaction, as a coordinator sends it (Kafka: EndTransactionMarker)."""
+    instance("producer", producer, ProducerIdentity, "a seglog.ProducerIdentity")
+    coordinator_epoch = within("coordinator_epoch", coordinator_epoch, 0, layout.INT32_MAX)
+    timestamp = within("timestamp", timestamp, 0, layout.INT64_MAX)
+    kind = ControlType.COMMIT if flag("commit", commit) else ControlType.ABORT
+    record = Record(encode_transaction_marker(coordinator_epoch), encode_control_key(kind), timestamp)
+    payload = encode_all(columns_of([record]), 0, BatchOptions())[layout.RECORD_BATCH_OVERHEAD :]
+    header = RecordBatchHeader(
+        attributes=layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        count=1,
+    )
+    return encode_batch(header, payload)

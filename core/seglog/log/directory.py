@@ -40,8 +40,8 @@ from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.read_loader import Place, ViewingFileSystem
 from seglog.log.segments import shutdown_evidence
+from seglog.log.staged_settling import settle_if_possible
 from seglog.log.swap import BeforeLoss
-from seglog.log.unfinished_append import settle_if_possible
 from seglog.model import TopicPartition
 from seglog.remote.routing import machine_files, parse_location
 from seglog.scan.listing import (

@@ -1,8 +1,17 @@
 """`Log`: one partition (Kafka: UnifiedLog, LocalLog). A façade that owns the offsets and the segment list.
 
-The work is elsewhere: `append` writes, `reader` and `lookup` read, `loader` opens, `truncation` and `swap` change
-existing segments. A lock lets one thread at a time change a log; readers never wait for it: they work on `view`, which
-every change replaces as a whole when it is done.
+The work is done in these modules, in the order in which to read them:
+
+- `segment` is a `.log` with its indexes. `segments` is the list of them, and `LogView`, one state of it for readers.
+- `loader` opens a log for writing and recovers it, `read_loader` opens it for reading.
+- `append` takes records or batches, `validator` checks them, `writer` writes them, rolls, and truncates.
+- `producer_state` and `checkpoints.LeaderEpochCache` hold what a log derives from its batches.
+- `reader` reads by offset and goes on from there, `lookup` finds an offset by timestamp.
+- `swap` replaces segments, for cleaning, and retires the oldest, for retention.
+- `directory` opens the logs of a log directory; `staged_append` appends to several of them, all or nothing.
+
+A lock lets one thread at a time change a log; readers never wait for it: they work on `view`, which every change
+replaces as a whole when it is done.
 
 Invariant: log start ≤ last stable offset ≤ high watermark ≤ log end. This is the only replica, so batches appended as
 leader count as replicated: the high watermark follows the log end, unless batches were appended as a follower.
@@ -28,13 +37,12 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
 from seglog.format.columns import Records
 from seglog.format.filenames import topic_partition_of
-from seglog.log import swap, truncation
-from seglog.log.append import Appender, AppendInfo
+from seglog.log import swap
+from seglog.log.append import Appender, AppendInfo, ProducerIdentity, encode_end_txn_marker
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.read_loader import Place, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
 from seglog.log.reader import FetchResult, LogReader
@@ -42,6 +50,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, LogView, last_leader_epoch
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
+from seglog.log.writer import Truncation
 from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
@@ -71,7 +80,7 @@ class Log:
         self._closed = False
         self._failure: Exception | None = None
         self._last_batch_epoch: int | None = None
-        self._last_flush_ms = clock.now_ms() if self.writable else 0
+        self._last_flush_ms = clock.now_ms() if self.writable else 0  # opening counts, as in Kafka
         self.publish(loaded.log_start_offset, loaded.log_end_offset, loaded.log_end_offset)
 
     @classmethod
@@ -273,7 +282,7 @@ class Log:
                 self.fs.sync_directory(self.directory)
                 self.directory_changed = False
             self._recovery_point = offset
-        self._last_flush_ms = self.clock.now_ms()
+            self._last_flush_ms = self.clock.now_ms()
 
     def close(self) -> None:
         """Flushes and closes as a broker does: last time entry, trimmed indexes, a snapshot at the log end."""
@@ -313,16 +322,15 @@ class Log:
             if offset >= self.log_end_offset:
                 self.leader_epochs.truncate_from_end(self.log_end_offset)
             else:
-                self._truncated(truncation.truncate_to(self, offset))
+                self._truncated(self._appender.writer.truncate_to(offset))
 
     def truncate_fully(self, offset: int) -> None:
         """Drops everything; the log is empty and starts at `offset` (Kafka: truncateFullyAndStartAt)."""
         with self._changing():
-            self._truncated(truncation.truncate_fully(self, offset))
+            self._truncated(self._appender.writer.truncate_fully(offset))
 
-    def _truncated(self, done: truncation.Truncation) -> None:
+    def _truncated(self, done: Truncation) -> None:
         self._recovery_point = min(self.recovery_point, done.offset)
-        self._appender.writer.forget_segment()
         self._last_batch_epoch = None
         self.directory_changed = True
         self.publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))

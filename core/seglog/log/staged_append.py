@@ -1,7 +1,7 @@
 """Appending staged batches to several partitions of a log directory: all of them, or none.
 
 1. Take the directory's lock, waiting for it: other appends hold it only for moments. Settle an interrupted append
-   (`unfinished_append`).
+   (`staged_settling`).
 2. Skip a stream's batch that was appended before.
 3. Write a journal of where each partition's batches go. It is on stable storage, like the staged files.
 4. Append the batches as a replica does: segments, indexes, epochs, snapshots and checkpoints are those of any other
@@ -9,6 +9,9 @@
 5. Record a stream's batch. Remove the journal: from here on the append is done.
 
 A crash or an error before step 5 leaves the journal, and settling it takes the append back.
+
+`staged_batches` makes and compares the batches, `staged_journal` keeps the journal, `staged_settling` settles an
+interrupted append. `staged_objects` appends to partitions in an object store.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import LockedError
-from seglog.log.append_journal import (
+from seglog.log.directory import ConfigOf, LogDirectory
+from seglog.log.log import Log
+from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
+from seglog.log.staged_journal import (
     AppendJournal,
     Placement,
     StagedFile,
@@ -31,10 +37,7 @@ from seglog.log.append_journal import (
     was_appended,
     write_journal,
 )
-from seglog.log.directory import ConfigOf, LogDirectory
-from seglog.log.log import Log
-from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
-from seglog.log.unfinished_append import finish_append, settle_append, settle_if_possible
+from seglog.log.staged_settling import finish_append, settle_append, settle_if_possible
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import IncompleteError, OffsetsOutOfOrderError
-from seglog.log.append_journal import Placement, StagedFile
 from seglog.log.log import Log
+from seglog.log.staged_journal import Placement, StagedFile
 from seglog.model import TopicPartition
 from seglog.scan.segment_scan import Chunk, SegmentScan
 from seglog.storage.filesystem import FileSystem

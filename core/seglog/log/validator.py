@@ -6,6 +6,11 @@
    of clients, keys in compacted topics, and timestamps. Then it sets offsets, leader epoch, timestamp type and codec:
    in place if the payload can stay, otherwise by rebuilding the batch (magic 0 and 1, another codec, other deltas).
 3. `validate_for_follower` checks that offsets ascend and start at or after the log end.
+4. `check_producer` checks a leader's batch against its producer (Kafka: ProducerAppendInfo; specification §7.3). A
+   client's batch that is one of the last five in the same epoch is a duplicate. An older epoch is fenced; a marker also
+   by its coordinator's epoch. A client's first sequence must follow the last one, or be 0 in a new epoch; unknown
+   producers may begin anywhere. A batch outside transactions must not come while the producer has one open. (Replaying
+   a log accepts any sequences and epochs: `producer_state`.)
 
 This module writes nothing and never changes the caller's bytes.
 """
@@ -23,7 +28,10 @@ from seglog.errors import (
     CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
+    InvalidTransactionStateError,
     OffsetsOutOfOrderError,
+    OutOfOrderSequenceError,
+    ProducerFencedError,
     RecordTooLargeError,
     UnexpectedAppendOffsetError,
 )
@@ -34,7 +42,8 @@ from seglog.format.decoder import BatchScan, checksums_valid, decode_records, sc
 from seglog.format.record_batch import RecordBatchHeader
 from seglog.format.windows import WHOLE_LIMIT
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
-from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, TimestampType
+from seglog.log.producer_state import BatchMetadata, ProducerState, ProducerStateManager
+from seglog.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_TIMESTAMP, Compression, TimestampType
 
 _WHERE = "appended data"
 
@@ -342,3 +351,60 @@ def first_offset_of(analyzed: AnalyzedBatches, unknown: int) -> int:
         return int(row["base_offset"][0])
     records = next(decode_records(analyzed.data, row, 0))
     return int(records.rows["offset"][0]) if len(records) else unknown
+
+
+# --- producers ------------------------------------------------------------------------------------------
+
+
+def check_producer(
+    producers: ProducerStateManager, batch: np.ndarray, origin: AppendOrigin, coordinator_epoch: int | None
+) -> BatchMetadata | None:
+    """Returns None if the batch (one row of layout.BATCH) may be written, or the batch that it duplicates.
+
+    `coordinator_epoch` is a marker's. Raises ProducerFencedError, OutOfOrderSequenceError or
+    InvalidTransactionStateError.
+    """
+    header = RecordBatchHeader.of_row(batch[0])
+    state = producers.producers.get(header.producer_id)
+    if state is None:
+        _check_epoch(ProducerState(header.producer_id), header, coordinator_epoch)
+        return None
+    if origin == AppendOrigin.CLIENT:
+        known = state.duplicate_of(header.producer_epoch, header.base_sequence, header.last_sequence)
+        if known is not None:
+            return known
+    _check_epoch(state, header, coordinator_epoch)
+    if header.is_control:
+        return None
+    if origin == AppendOrigin.CLIENT:
+        _check_sequence(state, header)
+    if state.in_transaction and not header.is_transactional:
+        raise InvalidTransactionStateError(
+            f"producer {header.producer_id} has a transaction open since offset"
+            f" {state.transaction_first_offset}; a batch outside transactions cannot follow"
+        )
+    return None
+
+
+def _check_epoch(state: ProducerState, header: RecordBatchHeader, coordinator_epoch: int | None) -> None:
+    if header.producer_epoch < state.epoch:
+        raise ProducerFencedError(
+            f"producer {state.producer_id} is at epoch {state.epoch}; epoch {header.producer_epoch} is over"
+        )
+    if coordinator_epoch is not None and coordinator_epoch < state.coordinator_epoch:
+        raise ProducerFencedError(
+            f"producer {state.producer_id} had a marker of coordinator epoch {state.coordinator_epoch};"
+            f" epoch {coordinator_epoch} is over"
+        )
+
+
+def _check_sequence(state: ProducerState, header: RecordBatchHeader) -> None:
+    if state.epoch == NO_PRODUCER_EPOCH:
+        return
+    same_epoch = header.producer_epoch == state.epoch
+    expected = state.next_sequence if same_epoch else 0
+    if header.base_sequence != expected:
+        raise OutOfOrderSequenceError(
+            f"producer {state.producer_id} (epoch {header.producer_epoch}): sequence {header.base_sequence} came"
+            f" where {expected} must follow"
+        )

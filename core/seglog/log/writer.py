@@ -1,6 +1,6 @@
-"""The active segment: its remaining room, writing to it, and rolling to the next.
+"""The end of a log: its active segment's remaining room, writing to it, rolling to the next, and truncating.
 
-Kafka: LocalLog, UnifiedLog.roll, LogSegment.shouldRoll, RollParams.
+Kafka: LocalLog, UnifiedLog.roll, UnifiedLog.truncateTo, LogSegment.shouldRoll, RollParams.
 
 1. `room` returns how many batches fit before one of them must begin a new segment (`batches_before_roll`). A roll is
    decided per batch, for a whole run of batches at once, and on append only; there is no timer.
@@ -8,6 +8,16 @@ Kafka: LocalLog, UnifiedLog.roll, LogSegment.shouldRoll, RollParams.
    readers.
 3. `roll_to` gives the old segment its last time entry and trimmed indexes, and takes a snapshot of the producers at the
    new base offset. It flushes everything below, so that recovery starts here, and creates the new segment's files.
+
+Truncating to an offset:
+
+1. Delete the segments that begin after the offset, the last one first: a crash in between leaves a shorter log, never a
+   hole.
+2. Cut the segment that holds the offset before the batch that contains it: the whole batch goes.
+3. Cut the leader epochs. Load the producers' newest snapshot at or below the offset, and replay from there.
+
+The log end offset then is the given offset, although the last batch may end before it; the next load goes back to that
+end.
 """
 
 from __future__ import annotations
@@ -22,13 +32,15 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
+from seglog.arguments import within
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments
+from seglog.log.segments import LogSegments, rebuild_producer_state
+from seglog.log.swap import retire_segments, retire_snapshots
 from seglog.storage.filesystem import FileSystem
 
 
@@ -69,17 +81,24 @@ class _Tried(Exception):
     """Ends a trial."""
 
 
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """What a truncation did. `pending_removal` are the `.deleted` files, for the caller to remove."""
+
+    offset: int
+    log_start_offset: int
+    pending_removal: tuple[Path, ...]
+
+
 class SegmentWriter:
-    """Writes to the active segment of one log; the caller holds the log's lock."""
+    """Changes the end of one log; the caller holds the log's lock."""
 
     def __init__(self, log: WritableLog) -> None:
         self._log = log
         self._first_timestamp: int | None = None
         self._jitter_ms = self._drawn_jitter()
 
-    def forget_segment(self) -> None:
-        """Forgets the active segment's state, because another one became active or it was cut."""
-        self._first_timestamp, self._jitter_ms = None, self._drawn_jitter()
+    # --- appending and rolling
 
     def room(self, batches: np.ndarray, now_ms: int) -> int:
         """Returns how many of `batches` (layout.BATCH) the active segment takes before it must roll."""
@@ -149,18 +168,79 @@ class SegmentWriter:
         active.close_files()  # a log may have more segments than a process file descriptors
         log.producers.end_offset = base_offset
         log.producers.take_snapshot()
-        created = LogSegment.create(
+        created = self._created(base_offset)
+        log.directory_changed = True
+        log.segments.add(created)
+        self._forget_segment()
+        log.publish(log.log_start_offset, log.log_end_offset, log.high_watermark)
+        return created
+
+    # --- truncating
+
+    def truncate_to(self, offset: int) -> Truncation:
+        """Drops everything at and after `offset`; below the first segment everything, and the log starts at `offset`.
+
+        The caller lowers recovery point and high watermark, and publishes the new end. Raises CorruptRecordError, with
+        nothing changed, if damage hides where to cut.
+        """
+        log = self._log
+        if log.segments.first.base_offset > offset:
+            return self.truncate_fully(offset)
+        last = log.segments.floor(offset)
+        assert last is not None
+        last.require_cut(offset)  # before anything goes
+        pending = self._retire([segment for segment in log.segments if segment.base_offset > offset])
+        active = log.segments.active
+        active.truncate_to(offset)
+        active.flush()
+        if not active.size:
+            active.created_ms = log.clock.now_ms()  # its age starts again
+        log.leader_epochs.truncate_from_end(offset)
+        return self._truncated(offset, min(offset, log.log_start_offset), pending)
+
+    def truncate_fully(self, offset: int) -> Truncation:
+        """Drops the whole log; an empty segment at `offset` remains. Raises ValueError for an invalid offset."""
+        offset = within("offset", offset, 0, layout.INT64_MAX)
+        log = self._log
+        pending = self._retire(list(log.segments))
+        created = self._created(offset)
+        log.fs.sync_directory(log.directory)
+        log.segments.add(created)
+        log.leader_epochs.clear_and_flush()
+        log.producers.truncate_fully_and_start_at(offset)
+        return self._truncated(offset, offset, pending)
+
+    def _retire(self, gone: list[LogSegment]) -> list[Path]:
+        log = self._log
+        pending = retire_segments(gone, "newest")
+        pending += retire_snapshots(log.fs, log.producers, [segment.base_offset for segment in gone])
+        for segment in gone:
+            log.segments.remove(segment.base_offset)
+        return pending
+
+    def _truncated(self, offset: int, log_start_offset: int, pending: list[Path]) -> Truncation:
+        log, now_ms = self._log, self._log.clock.now_ms()
+        rebuild_producer_state(
+            log.producers, log.segments, log_start_offset, offset, now_ms, reload_from_clean_shutdown=False
+        )
+        self._forget_segment()
+        return Truncation(offset, log_start_offset, tuple(pending))
+
+    # --- the active segment
+
+    def _created(self, base_offset: int) -> LogSegment:
+        log = self._log
+        return LogSegment.create(
             log.fs,
             log.directory,
             base_offset,
             index_interval_bytes=log.config.index_interval_bytes,
             created_ms=log.clock.now_ms(),
         )
-        log.directory_changed = True
-        log.segments.add(created)
-        self.forget_segment()
-        log.publish(log.log_start_offset, log.log_end_offset, log.high_watermark)
-        return created
+
+    def _forget_segment(self) -> None:
+        """Forgets the active segment's state, because another one became active or it was cut."""
+        self._first_timestamp, self._jitter_ms = None, self._drawn_jitter()
 
     def _drawn_jitter(self) -> int:
         most = min(self._log.config.segment_jitter_ms, self._log.config.segment_ms)

@@ -229,6 +229,7 @@ class SegmentScan:
         while position < stop:
             if memory is None:
                 memory = self._next_memory(chunks)
+            # an ordinary chunk counts nothing and waits for nobody (`ordered_pool`)
             counted = self._account if least > self._chunk_bytes else None
             if counted is not None:
                 counted.take(least)

@@ -284,14 +284,14 @@ def _write_groups(
         output = GroupOutput(cleaned_segments(round_, directory), group[0].base_offset, spec.plan.bounds)
         copy_group(round_, group, filter_, output, stats, None)
         with stats.phase("fsync"):
-            summaries = output.finish(group[-1].modified_ms, None)
+            output.finish(group[-1].modified_ms, None)
         for part in output.parts:
             part.segment.close_files()
         delivered: tuple[ManifestSegment, ...] = ()
         if spec.delivery is not None:
-            delivered = spec.delivery.put(fs, spec.plan.topic_partition, directory, summaries)
+            delivered = spec.delivery.put(fs, spec.plan.topic_partition, directory, output.summaries)
             remove_tree(fs, directory)
-        staged.append(StagedGroup(number, str(directory), tuple(summaries), delivered))
+        staged.append(StagedGroup(number, str(directory), tuple(output.summaries), delivered))
     for group in round_.groups:
         for segment in group:
             check_unchanged(fs, segment.path, spec.sources[segment.base_offset])

@@ -12,7 +12,7 @@ Below a prefix, with no rename, no lock, and no file system that driver and exec
 1. A task encodes its rows on its executor's own disk, and puts the files below `_seglog/staged/<owner>` under names
    that no other attempt has. It puts a large file as the segment that it will be if no other task has rows of the
    partition.
-2. The driver appends them through the engine and commits by a manifest (`log.object_append`). Then it removes what was
+2. The driver appends them through the engine and commits by a manifest (`log.staged_objects`). Then it removes what was
    staged, as far as this user may remove objects.
 
 Objects of tasks and drivers that die are named by no manifest; `seglog tiers` shows them.
@@ -37,10 +37,10 @@ from seglog.errors import CorruptTierError, NotALogError, UnsupportedError
 from seglog.format.log_manifest import STAGED
 from seglog.format.tier_names import COMMITTED
 from seglog.layout import INT64_MAX
-from seglog.log.append_journal import StagedFile, StreamBatch
-from seglog.log.object_append import JOINED_BYTES, GrowingPrefix, Growth, ObjectAppend, after_made, beside, made
 from seglog.log.staged_append import StagedAppend
-from seglog.log.unfinished_append import discard_staged
+from seglog.log.staged_journal import StagedFile, StreamBatch
+from seglog.log.staged_objects import JOINED_BYTES, GrowingPrefix, Growth, ObjectAppend, after_made, beside, made
+from seglog.log.staged_settling import discard_staged
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.spark.files import files_of, sent_along

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from seglog.log.append_journal import StagedFile
+    from seglog.log.staged_journal import StagedFile
     from seglog.spark.sinks import Sink
 
 NAME = "seglog"
@@ -100,7 +100,7 @@ class SeglogStreamWriter(DataSourceStreamArrowWriter):
         return Staged(owner, self.sink.stage(owner, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        from seglog.log.append_journal import StreamBatch
+        from seglog.log.staged_journal import StreamBatch
         from seglog.spark.sinks import checkpoint_entry
         from seglog.storage.local import LocalFileSystem
 

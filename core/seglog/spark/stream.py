@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from seglog.errors import NotALogError
-from seglog.log.append_journal import open_starts
+from seglog.log.staged_journal import open_starts
 from seglog.model import Isolation, TopicPartition
 from seglog.spark.discovery import Finder
 from seglog.spark.files import files_of

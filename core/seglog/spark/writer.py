@@ -22,7 +22,7 @@ from seglog.format.builder import BatchOptions, columns_of, columns_of_arrays, e
 from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
 from seglog.format.filenames import topic_name_problem
-from seglog.log.append_journal import StagedFile
+from seglog.log.staged_journal import StagedFile
 from seglog.model import Header, Record, TopicPartition
 from seglog.spark.write_options import WriteOptions
 from seglog.storage.filesystem import PRIVATE, Access, File, FileSystem

@@ -27,9 +27,9 @@ from seglog.format import checksum, filenames
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs
 from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log.append import ProducerIdentity, encode_end_txn_marker
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.progress import BytesRead
 from seglog.runs.journal import NEW, Change, group_of
 from seglog.runs.quarantine import facts_of

@@ -13,8 +13,8 @@ from seglog.cleaner.offset_map import DeadStretch, IndexedChunks
 from seglog.cleaner.round import CleanerOptions, plan_round
 from seglog.kernels import filter_slots
 from seglog.layout import BATCH
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression
 from seglog.scan.segment_scan import Chunk
 from seglog.storage.local import LocalFile
@@ -121,14 +121,14 @@ def test_a_chunk_with_a_survivor_parts_two_stretches(tmp_path: Path) -> None:
 def test_dead_batches_of_a_chunk_that_is_read_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IndexedChunks, "by_records_alone", lambda *_: False)
     opened: list[int] = []
-    lay_open = chunks._Packed.lay_open
+    fill = chunks._Packed.fill
 
     def counted(self: chunks._Packed, first: int, arena: np.ndarray, bounds: np.ndarray) -> tuple[int, int]:
-        after, used = lay_open(self, first, arena, bounds)
+        after, used = fill(self, first, arena, bounds)
         opened.append(int((self.status[first:after] == 0).sum()))
         return after, used
 
-    monkeypatch.setattr(chunks._Packed, "lay_open", counted)
+    monkeypatch.setattr(chunks._Packed, "fill", counted)
     log = few_keys(tmp_path, Compression.LZ4)
     result = clean(log, dedupe_buffer_bytes=1 << 12, jobs=1)
     batches = int(result.stats.counters[filter_slots.BATCHES_READ])

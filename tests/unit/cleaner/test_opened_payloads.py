@@ -38,14 +38,14 @@ def test_a_round_opens_each_batch_once_where_the_buffer_has_room_and_writes_the_
     monkeypatch.setattr(IndexedChunks, "by_records_alone", lambda *_: False)
     monkeypatch.setattr(filtering, "flag_dead_batches", lambda *_: None)
     opened: list[int] = []
-    lay_open = chunks._Packed.lay_open
+    fill = chunks._Packed.fill
 
     def counted(self: Any, first: int, arena: np.ndarray, bounds: np.ndarray) -> tuple[int, int]:
-        after, used = lay_open(self, first, arena, bounds)
+        after, used = fill(self, first, arena, bounds)
         opened.append(int((self.status[first:after] == 0).sum()))
         return after, used
 
-    monkeypatch.setattr(chunks._Packed, "lay_open", counted)
+    monkeypatch.setattr(chunks._Packed, "fill", counted)
     found, counts = [], {}
     for name, buffer_bytes in (("none", 1500), ("some", 16_000), ("all", 1 << 20)):
         log = compacted_log(tmp_path / name, segment_bytes=20_000)

@@ -11,9 +11,9 @@ from seglog import layout
 from seglog.cleaner.cleaner import apply_plan, foresee_round
 from seglog.cleaner.output import GroupOutput, NullOutput
 from seglog.cleaner.round import CleanerOptions, SegmentBounds, plan_round
+from seglog.log.append import ProducerIdentity
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Isolation, Record
 from tests.support.cleaning import append, clean, compacted_log, contents, keyed
 from tests.support.log_files import FS, batch, files_of, write_segment
@@ -78,7 +78,8 @@ def test_an_index_that_would_be_full_ends_the_segment(index_bytes: int, parts: i
     output = GroupOutput(lambda base: NullOutput(base, 0), 0, SegmentBounds(1 << 31, index_bytes, 0))
     for i in range(0, 40, 7):
         output.append(rows[i : i + 7], np.zeros(100 * len(rows[i : i + 7]), dtype=np.uint8))
-    summaries = output.finish(0, None)
+    output.finish(0, None)
+    summaries = output.summaries
     assert len(summaries) == parts
     assert all(s.time_index_bytes <= index_bytes and s.offset_index_bytes <= index_bytes for s in summaries)
     assert sum(s.batches for s in summaries) == 40
@@ -111,7 +112,8 @@ def test_an_aborted_transaction_goes_where_its_marker_is() -> None:
     output.append(rows, np.zeros(400, dtype=np.uint8))
     ended = [AbortedTransaction(producer, 0, marker, marker + 1) for producer, marker in ((7, 1), (8, 2), (9, 3))]
     output.append_aborted(ended)
-    summaries = output.finish(0, None)
+    output.finish(0, None)
+    summaries = output.summaries
     assert [s.base_offset for s in summaries] == [0, 2]
     assert [s.transaction_index_bytes // layout.TRANSACTION_INDEX_ENTRY.itemsize for s in summaries] == [1, 2]
 

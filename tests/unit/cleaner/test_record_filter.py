@@ -20,8 +20,8 @@ from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.decoder import decode_records
 from seglog.kernels import filter_slots
 from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression
 from seglog.ordered_pool import unlimited
 from tests.support.cleaning import append, compacted_log, keyed, transaction

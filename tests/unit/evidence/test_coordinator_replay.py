@@ -8,7 +8,7 @@ import pytest
 
 from seglog.evidence.committed_offsets import UNKNOWN, OffsetCommit, ShareState, offset_commits, share_states
 from seglog.evidence.coordinator_replay import CoordinatorReplay, ShareReplay
-from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
+from seglog.log.append import ProducerIdentity, encode_end_txn_marker
 from seglog.log.validator import AppendOrigin
 from seglog.model import Record
 from seglog.scan.view import PartitionView

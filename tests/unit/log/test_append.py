@@ -26,8 +26,8 @@ from seglog.errors import (
 )
 from seglog.format.builder import BatchOptions, columns, columns_of, encode_all
 from seglog.format.decoder import checksums_valid
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record, TimestampType
 from tests.support.log_files import marker, transactional
 from tests.support.manual_clock import ManualClock
@@ -451,6 +451,19 @@ def test_flushes_come_after_messages_and_after_time(tmp_path: Path) -> None:
         clock.advance(1000)
         assert log.append(some(1)).flushed
         assert log.recovery_point == 12
+
+
+def test_the_time_of_a_flush_counts_from_opening_and_only_flushes_that_write_begin_it_again(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    with opened_log(tmp_path / "t-0", clock=clock, flush_ms=1000) as log:
+        clock.advance(600)
+        log.flush()  # nothing is there to flush (Kafka: LocalLog.markFlushed)
+        clock.advance(400)
+        assert log.append(some(1)).flushed
+        clock.advance(999)
+        assert not log.append(some(1)).flushed
+        clock.advance(1)
+        assert log.append(some(1)).flushed
 
 
 def test_a_closed_log_and_one_for_reading_take_nothing(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import CorruptRecordError, OffsetOutOfRangeError, RefusedError
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record
 from tests.support.open_logs import START_MS, opened_log
 

@@ -11,7 +11,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.log.log import Log
-from seglog.log.truncation import truncate_fully, truncate_to
+from seglog.log.writer import SegmentWriter
 from seglog.model import Record
 from tests.support.log_files import FS, batch, files_of, rows_of, transactional, write_segment
 from tests.support.open_logs import opened_log
@@ -27,12 +27,12 @@ def loaded(tmp_path: Path) -> LoadedLog:
     return load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
 
 
-def opened(loaded: LoadedLog) -> Log:
-    return Log(loaded.report.directory, LogConfig(), loaded, CLOCK)
+def end_of(loaded: LoadedLog) -> SegmentWriter:
+    return SegmentWriter(Log(loaded.report.directory, LogConfig(), loaded, CLOCK))
 
 
 def test_the_batch_that_holds_the_offset_goes_with_all_after_it(loaded: LoadedLog) -> None:
-    done = truncate_to(opened(loaded), 25)
+    done = end_of(loaded).truncate_to(25)
     assert loaded.segments.base_offsets == [0, 11]
     assert loaded.segments.active.size == done_size(loaded, batch(11, 9, epoch=2))
     assert all(path.name.endswith(".deleted") and path.exists() for path in done.pending_removal)
@@ -45,14 +45,14 @@ def done_size(loaded: LoadedLog, *batches: bytes) -> int:
 
 
 def test_epochs_and_producers_go_back_too(loaded: LoadedLog) -> None:
-    truncate_to(opened(loaded), 10)
+    end_of(loaded).truncate_to(10)
     assert [entry.epoch for entry in loaded.leader_epochs.entries] == [1]
     assert loaded.producers.producers == {}
 
 
 def test_at_the_first_segment_it_stays_and_is_emptied(loaded: LoadedLog) -> None:
     first = loaded.segments.first
-    truncate_to(opened(loaded), 0)
+    end_of(loaded).truncate_to(0)
     assert [*loaded.segments] == [first]
     assert first.path.stat().st_size == 0
 
@@ -60,13 +60,13 @@ def test_at_the_first_segment_it_stays_and_is_emptied(loaded: LoadedLog) -> None
 def test_below_the_first_segment_the_log_starts_anew(tmp_path: Path) -> None:
     write_segment(tmp_path, 50, batch(50, 10))
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
-    done = truncate_to(opened(loaded), 20)
+    done = end_of(loaded).truncate_to(20)
     assert (done.log_start_offset, loaded.segments.base_offsets, loaded.producers.end_offset) == (20, [20], 20)
 
 
 def test_a_full_truncation_leaves_one_empty_segment_and_no_producers(loaded: LoadedLog) -> None:
     assert loaded.producers.producers
-    done = truncate_fully(opened(loaded), 100)
+    done = end_of(loaded).truncate_fully(100)
     assert (done.offset, done.log_start_offset, loaded.segments.base_offsets) == (100, 100, [100])
     assert (loaded.producers.producers, loaded.producers.end_offset) == ({}, 100)
     for path in done.pending_removal:
@@ -86,7 +86,7 @@ def test_damage_that_hides_where_to_cut_is_refused_before_anything_goes(tmp_path
     before = files_of(tmp_path)
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=True))
     with pytest.raises(CorruptRecordError, match=f"position {len(batch(0, 10))}: the size field"):
-        truncate_to(opened(loaded), 15)
+        end_of(loaded).truncate_to(15)
     assert {name: data for name, data in files_of(tmp_path).items() if name in before} == before
     assert loaded.segments.base_offsets == [0, 20]
 
@@ -97,7 +97,7 @@ def test_a_torn_end_of_the_segment_that_becomes_the_last_is_cut_by_the_next_appe
     with (tmp_path / "00000000000000000000.log").open("ab") as file:
         file.write(batch(10, 10)[:50])
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=True))
-    truncate_to(opened(loaded), 15)
+    end_of(loaded).truncate_to(15)
     active = loaded.segments.active
     assert (active.size, active.trailing_bytes) == (len(batch(0, 10)), 50)
     active.append(*reversed(rows_of(batch(15, 1))))
@@ -106,7 +106,7 @@ def test_a_torn_end_of_the_segment_that_becomes_the_last_is_cut_by_the_next_appe
 
 def test_the_age_of_a_segment_that_was_emptied_counts_anew(loaded: LoadedLog) -> None:
     loaded.segments.first.created_ms = 1
-    truncate_to(opened(loaded), 0)
+    end_of(loaded).truncate_to(0)
     assert loaded.segments.active.created_ms == CLOCK.now_ms()
 
 

@@ -15,7 +15,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.message_07 import encode_message, walk_messages
-from seglog.log.producers import ProducerIdentity
+from seglog.log.append import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.repairs.repair import examination
 from seglog.salvage.salvage import SalvageOptions, SalvageReport, salvage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import InputError
-from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
+from seglog.log.append import ProducerIdentity, encode_end_txn_marker
 from seglog.log.validator import AppendOrigin
 from seglog.model import Record, TopicPartition
 from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile, load_offsets_topic

@@ -12,8 +12,8 @@ import pytest
 
 from seglog.cleaner.round import CleanerOptions, plan_round
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError
+from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.spark.cleaning_round import RoundSpec, TaskOutcome, finish_round, make_staging, remove_staging
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round

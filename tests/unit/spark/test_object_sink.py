@@ -21,7 +21,7 @@ from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, StreamEntry
 from seglog.format.tier_names import COMMITTED
-from seglog.log.append_journal import StreamBatch
+from seglog.log.staged_journal import StreamBatch
 from seglog.model import TopicPartition
 from seglog.operations.fetch import fetch
 from seglog.remote.routing import machine_files, parse_location

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StructType
 
 from seglog.errors import IncompleteError, UnsupportedError
-from seglog.log.append_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
+from seglog.log.staged_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog.model import TopicPartition
 from seglog.spark import source, stream
 from seglog.spark.options import ReadOptions, parse_read_options

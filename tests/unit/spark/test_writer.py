@@ -18,7 +18,7 @@ from seglog.errors import (
     RefusedError,
     UnsupportedError,
 )
-from seglog.log.append_journal import StagedFile, StreamBatch
+from seglog.log.staged_journal import StagedFile, StreamBatch
 from seglog.model import Record, TopicPartition
 from seglog.spark.sinks import LocalSink, checkpoint_entry, sink_of, staging_of
 from seglog.spark.write_options import WriteOptions, parse_write_options

@@ -11,7 +11,7 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
 from seglog.evidence.transactions import Coordinated
-from seglog.log.producers import ProducerIdentity
+from seglog.log.append import ProducerIdentity
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.transplant import plan_transplant
 from seglog.storage.filesystem import FileStatus

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.errors import CorruptCheckpointError, IncompleteError, RefusedError, SeglogError
-from seglog.log.append_journal import (
+from seglog.log.log import Log
+from seglog.log.staged_batches import Held, append_placed, held, placed_chunks
+from seglog.log.staged_journal import (
     AppendJournal,
     Placement,
     StreamBatch,
@@ -29,8 +31,6 @@ from seglog.log.append_journal import (
     remove_journal,
     write_journal,
 )
-from seglog.log.log import Log
-from seglog.log.staged_batches import Held, append_placed, held, placed_chunks
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 

@@ -58,7 +58,7 @@ class StagedFile:
     """Whole batches of one partition in the file `name` of a staging directory; `size` in bytes.
 
     `first_offset` is None if the batches are numbered from 0 and get their offsets when they are appended. `made` is
-    set if the file already is a segment, for a partition that ends where it begins (`object_append.made`); its batches
+    set if the file already is a segment, for a partition that ends where it begins (`staged_objects.made`); its batches
     are numbered from its base offset.
     """
 

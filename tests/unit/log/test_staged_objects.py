@@ -10,7 +10,7 @@ import pytest
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StoredObject
-from seglog.log.object_append import JOINED_BYTES, growth_of
+from seglog.log.staged_objects import JOINED_BYTES, growth_of
 from seglog.model import TopicPartition
 
 NAME = TopicPartition("t", 0)

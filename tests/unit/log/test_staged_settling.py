@@ -12,8 +12,9 @@ import pytest
 
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
-from seglog.log import unfinished_append
-from seglog.log.append_journal import (
+from seglog.log import staged_settling
+from seglog.log.directory import LogDirectory
+from seglog.log.staged_journal import (
     AppendJournal,
     Placement,
     StreamBatch,
@@ -22,8 +23,7 @@ from seglog.log.append_journal import (
     record_batch,
     write_journal,
 )
-from seglog.log.directory import LogDirectory
-from seglog.log.unfinished_append import discard_staged, settle_append
+from seglog.log.staged_settling import discard_staged, settle_append
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
@@ -165,7 +165,7 @@ def test_a_completion_that_is_cut_short_is_gone_on_with_and_not_taken_back(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(unfinished_append, "append_placed", gone)
+        patch.setattr(staged_settling, "append_placed", gone)
         unfinished.settle()
     assert unfinished.values(T) == [b"first", *ROWS[T][:2], b"a broker's"]
     unfinished.settle()

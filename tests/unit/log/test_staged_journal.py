@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import CorruptCheckpointError, RefusedError
-from seglog.log import append_journal
-from seglog.log.append_journal import (
+from seglog.log import staged_journal
+from seglog.log.staged_journal import (
     AppendJournal,
     Placement,
     StagedFile,
@@ -42,7 +42,7 @@ def test_a_journal_says_what_it_was_told_until_it_is_removed(tmp_path: Path, jou
 def test_the_last_batch_of_each_stream_is_kept_and_the_streams_that_wrote_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append_journal, "MOST_STREAMS", 3)
+    monkeypatch.setattr(staged_journal, "MOST_STREAMS", 3)
     for query, number in (("a", 0), ("b", 0), ("c", 0), ("a", 1), ("d", 0)):
         record_batch(FS, tmp_path, StreamBatch(query, number))
     found = {query: last_batch(FS, tmp_path, query) for query in "abcd"}

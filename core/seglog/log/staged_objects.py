@@ -27,10 +27,10 @@ from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_f
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StoredObject, StreamEntry
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog.layout import INT64_MAX
-from seglog.log.append_journal import MOST_STREAMS, MadeSegment, Placement, StagedFile, StreamBatch, was_appended
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
+from seglog.log.staged_journal import MOST_STREAMS, MadeSegment, Placement, StagedFile, StreamBatch, was_appended
 from seglog.model import TopicPartition
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.files import remove_tree
