@@ -83,6 +83,8 @@ def message_of(error: BaseException) -> str:
         reason = error.strerror or str(error)
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename not in _STREAMS
         reason += _FULL if is_full else ""
+        if error.errno == errno.ENOENT and error.filename is None:  # only the working directory has no name
+            return "the working directory was deleted: change to another one"
         return f"{error.filename}: {reason}" if error.filename is not None else reason
     what = f"{type(error).__name__}: {error}"
     return f"internal error: {what} (run again with -v for the traceback, and please report it)"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
+from seglog.arguments import MOST_THREADS
 from seglog_cli import completing
 from seglog_cli.console import ColorChoice, Console
 from seglog_cli.failures import UsageError, guard
@@ -77,9 +78,9 @@ def _read(parse: Callable[[str], int], text: str | int) -> int:
     return value
 
 
-def option(name: str, metavar: str, help_text: str, *, least: int | None = None) -> Any:
-    """Declares an option with a value. `name` may add a short form after a blank; a number is at least `least`."""
-    return typer.Option(*name.split(), metavar=metavar, min=least, help=help_text)
+def option(name: str, metavar: str, help_text: str, *, least: int | None = None, most: int | None = None) -> Any:
+    """Declares an option with a value. `name` may add a short form after a blank."""
+    return typer.Option(*name.split(), metavar=metavar, min=least, max=most, help=help_text)
 
 
 def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
@@ -99,7 +100,7 @@ def duration_option(name: str, help_text: str, least: int | None = None) -> Any:
 
 def offset_option(name: str, help_text: str) -> Any:
     """Declares an option that takes an offset or a count."""
-    return typer.Option(name, metavar="N", min=0, help=help_text)
+    return typer.Option(name, metavar="N", min=0, max=2**63 - 1, help=help_text)
 
 
 def flag(name: str, help_text: str) -> Any:
@@ -168,6 +169,17 @@ def labelled(option: str, label: str, members: Iterable[Member]) -> Member:
     return found[one_of(option, label, tuple(found))]
 
 
+def require_servers(option: str, text: str) -> None:
+    """Raises UsageError if the text cannot be a list of Kafka servers, `HOST[:PORT],…`."""
+    for server in text.split(","):
+        host, colon, port = server.rpartition(":")
+        in_brackets = server.endswith("]")  # an IPv6 address without a port
+        if colon and not in_brackets and not (host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise UsageError(f"{option}: {server!r} is not HOST:PORT")
+        if not server.strip() or not server.isprintable():
+            raise UsageError(f"{option}: {text!r} is not HOST:PORT, or several with commas between them")
+
+
 def check_keeping(no_keep: bool, quarantine: Path | None) -> None:
     """Raises UsageError for a quarantine together with --no-keep."""
     if no_keep and quarantine is not None:
@@ -204,7 +216,8 @@ class CommonOptions(OptionGroup):
         ProgressChoice, option("--progress", "auto|plain|none", "How to show progress on standard error.")
     ] = "auto"
     jobs: Annotated[
-        int | None, option("--jobs -j", "N", "Use this many threads (default: one for each core).", least=1)
+        int | None,
+        option("--jobs -j", "N", "Use this many threads (default: one for each core).", least=1, most=MOST_THREADS),
     ] = None
     config: Annotated[
         Path | None,

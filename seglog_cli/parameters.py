@@ -22,6 +22,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
+from seglog.errors import ConfigError
+from seglog_cli.failures import UsageError
+
 Convert = Callable[[Any], Any]
 
 
@@ -80,6 +83,10 @@ def _process(parameter: Any, convert: Convert, by_typer: Callable[[Any, Any], An
         plain = (() if several else None) if missing else convert(value)
     except ValueError:
         return by_typer(context, value)
+    except ConfigError as error:  # text that cannot be a path
+        if parameter.param_type_name != "option":
+            raise
+        raise UsageError(f"{parameter.opts[0]}: {error}") from error
     return plain if parameter.callback is None else parameter.callback(context, parameter, plain)
 
 

@@ -63,7 +63,7 @@ class Chosen(OptionGroup):
             self.until,
             getattr(self, "producer_id", None),
             None if self.key is None else os.fsencode(self.key),
-            labelled("--isolation", self.isolation or isolation, Level),
+            labelled("--isolation", isolation if self.isolation is None else self.isolation, Level),
         )
 
     def refuse(self, why: str, *names: str) -> None:

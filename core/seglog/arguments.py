@@ -8,10 +8,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+MOST_THREADS = 1024  # that --jobs and `threads` may ask for
+
 
 def integer(name: str, value: object) -> int:
-    """Returns `value` as an int; accepts numpy's integers. Raises TypeError for anything else, also floats and text."""
+    """Returns `value` as an int; accepts numpy's integers. Raises TypeError for floats, text and booleans."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name} is an integer, not {described(value)}") from None

@@ -17,20 +17,21 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 
-def member(kind: type[E], value: E | str) -> E:
+def member(kind: type[E], value: E | str, name: str = "") -> E:
     """Returns `value` if it is a member of `kind`, or the member with that label, in upper or lower case.
 
-    Raises ValueError for other text and TypeError for anything else; both name the labels.
+    Raises ValueError for other text and TypeError for anything else; both name the labels, and the argument `name`.
     """
+    prefix = f"{name}: " if name else ""
     if isinstance(value, kind):
         return value
     labels = {str(getattr(each, "label", each.value)): each for each in kind}
     if not isinstance(value, str):
-        raise TypeError(f"{described(value)} is not a member of {kind.__name__}: {', '.join(labels)}")
+        raise TypeError(f"{prefix}{described(value)} is not a member of {kind.__name__}: {', '.join(labels)}")
     for label, each in labels.items():
         if label.lower() == value.lower():
             return each
-    raise ValueError(f"{value!r} is not one of {', '.join(labels)}")
+    raise ValueError(f"{prefix}{value!r} is not one of {', '.join(labels)}")
 
 
 class Compression(IntEnum):

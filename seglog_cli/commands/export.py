@@ -79,7 +79,7 @@ def run(
     to_stdout = _is_standard_output(output)
     if format_name is None and output.suffix not in EXTENSIONS:
         raise UsageError(f"export: give --format {', '.join(FORMATS)}: {output} has no extension that names it")
-    chosen = one_of("--format", format_name or EXTENSIONS[output.suffix], FORMATS)
+    chosen = one_of("--format", EXTENSIONS[output.suffix] if format_name is None else format_name, FORMATS)
     as_base64 = wants_base64(bytes_as)
     if csv_safe and chosen != "csv":
         raise UsageError(f"--csv-safe is for CSV, and this is {chosen}")

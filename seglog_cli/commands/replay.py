@@ -10,7 +10,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, DryRun, command, flag, option, size_option, takes_urls
+from seglog_cli.options import Directories, DryRun, command, flag, option, require_servers, size_option, takes_urls
 from seglog_cli.selecting import renamed
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -81,6 +81,7 @@ def run(
     from seglog.replay.target import TargetCluster
     from seglog.serve.catalog import Catalog
 
+    require_servers("--to", to)
     throttle = renamed(session, throttle, "--rate", "--throttle", rate)
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")

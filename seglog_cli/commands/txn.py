@@ -11,7 +11,16 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, argument, command, duration_option, one_of, option, takes_urls
+from seglog_cli.options import (
+    Partition,
+    argument,
+    command,
+    duration_option,
+    one_of,
+    option,
+    require_servers,
+    takes_urls,
+)
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -81,6 +90,8 @@ def run(
     one_of("txn", action, ACTIONS)
     if bootstrap_server is not None and action != "abort-cmd":
         raise UsageError("--bootstrap-server is for abort-cmd")
+    servers = "localhost:9092" if bootstrap_server is None else bootstrap_server
+    require_servers("--bootstrap-server", servers)
     session, (partition,) = tiers.seen(session, [partition])
     require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
@@ -99,7 +110,7 @@ def run(
         if action == "list" or (action == "open" and is_open):
             show_transaction(session.console, one, statistics.partition)
         elif action == "abort-cmd" and is_open and one.hanging is not False:
-            show_abort(session.console, one, view.listing, bootstrap_server or "localhost:9092")
+            show_abort(session.console, one, view.listing, servers)
     if action == "stat":
         show_statistics(session.console, statistics)
     elif action == "open" and not statistics.open:

@@ -155,7 +155,7 @@ def test_options_reach_the_round(tmp_path: Path) -> None:
         (["--set", "cleanup.policy=delete", "t-0"], 12, "t is not compacted: its cleanup.policy is delete (--set)"),
         (["--policy", "compact", "."], 2, "--policy is only for named partitions"),
         (["--policy", "delete", "t-0"], 2, "is not one of compact"),
-        (["--policy", "compact", "--strategy", "newest", "t-0"], 2, "unknown compaction strategy"),
+        (["--policy", "compact", "--strategy", "newest", "t-0"], 2, "strategy: 'newest' is not offset"),
         (["--policy", "compact", "--dedupe-buffer-size", "24", "t-0"], 2, "at least 2 are needed"),
         (["--policy", "compact", "--roll", "--dedupe-buffer-size", "8191P", "t-0"], 2, "lower log.cleaner.dedupe"),
         (["--policy", "compact", "missing-0"], 10, "no such file or directory"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seglog_cli.manual import descriptions
+from seglog_cli.options import require_servers
 from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
 
 KEPT = ("payments-0", "customers-0", "clicks-0", "orders-none-0")
@@ -257,3 +258,55 @@ def test_with_json_every_line_of_data_is_an_object(logs: Path, command: tuple[st
     done = ended(*words, "--json")
     assert done.code in (0, 1), done.stderr
     assert all(next(iter(json.loads(line))) == "type" for line in done.stdout.splitlines())
+
+
+IMPOSSIBLE = (
+    (("verify", "--jobs", "999999999999999999999999"), "Invalid value for '--jobs' / '-j'"),
+    (("clean", "--jobs", "1025"), "Input should be less than or equal to 1024"),
+    (("diff", "--limit", str(2**63)), "Invalid value for '--limit'"),
+    (("read", "--from-offset", str(2**64)), "Invalid value for '--from-offset'"),
+    (("ls", "--config", ""), "--config: '' is an empty path"),
+    (("explain", "--metadata-dir", ""), "--metadata-dir: '' is an empty path"),
+    (("ls", "--local", ""), "--local: '' is an empty path"),
+    (("dump", "--isolation", ""), "--isolation: '' is not one of"),
+    (("export", "-o", "-", "--format", ""), "--format: '' is not one of"),
+    (("clean", "--strategy", ""), "strategy: '' is not offset, timestamp or header:NAME"),
+    (("replay", "--state", "s", "--to", ""), "--to: '' is not HOST:PORT"),
+    (("replay", "--state", "s", "--to", "a:b"), "--to: 'a:b' is not HOST:PORT"),
+    (("replay", "--state", "s", "--to", "a:1,,b:2"), "--to: 'a:1,,b:2' is not HOST:PORT"),
+    (("replay", "--state", "s", "--to", "\udcff"), "is not HOST:PORT"),
+)
+
+
+@pytest.mark.parametrize(("arguments", "said"), IMPOSSIBLE, ids=lambda one: None if isinstance(one, tuple) else one)
+def test_an_impossible_value_is_wrong_usage_that_names_its_option(
+    logs: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    paths = (logs / "customers-0",) * (2 if arguments[0] == "diff" else 1)
+    done = ended(*arguments, *paths)
+    assert done.code == 2, done.stderr
+    assert said in done.stderr.decode()
+    assert done.stdout == b""
+
+
+@pytest.mark.parametrize(
+    "servers", ["kafka:9092", "a:1,b:2", "localhost", "[::1]:9092", "[::1]", "SASL_SSL://kafka:9093"]
+)
+def test_servers_are_taken_as_kafka_clients_take_them(servers: str) -> None:
+    require_servers("--to", servers)
+
+
+def test_a_deleted_working_directory_matters_only_for_relative_paths(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert ended("verify", logs / "clicks-0").code == 0
+    assert ended("explain", logs / "clicks-0").code == 0
+    relative = ended("read", "clicks-0")
+    assert (relative.code, relative.stderr) in (
+        (74, b"error: the working directory was deleted: change to another one\n"),
+        (10, b"error: clicks-0: no such file or directory\n"),
+    )

@@ -215,7 +215,9 @@ ARGUMENTS = [
     (name, argument)
     for name in NEEDED
     for each in list(inspect.signature(getattr(seglog, name)).parameters.values())[1:]
-    for argument in (("config", "threads", "clock", "fs") if each.kind is each.VAR_KEYWORD else (each.name,))
+    for argument in (
+        ("config", "config_file", "threads", "clock", "fs") if each.kind is each.VAR_KEYWORD else (each.name,)
+    )
 ]
 
 
@@ -228,7 +230,7 @@ def test_what_is_nothing_that_an_argument_takes_is_named_before_anything_is_done
         log.append([seglog.Record(b"v", timestamp=5)])
     before = digest(path)
     given = {**NEEDED[function], argument: object()}
-    with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b|^a path is text|is not a member of [A-Z]"):
+    with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b"):
         done = getattr(seglog, function)(path, **given)
         if isinstance(done, AbstractContextManager):
             done.__enter__()

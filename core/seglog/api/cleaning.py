@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from seglog.arguments import flag, instance, integer
+from seglog.arguments import flag, instance, integer, within
 from seglog.cleaner.round import Strategy
+from seglog.layout import INT64_MAX
 from seglog.operations import clean as cleaning
 from seglog.operations import retain as retention
 from seglog.operations.clean import Cleaned, CleaningFailure, Skipped
@@ -212,7 +213,9 @@ def retain(
 
 
 def _sources(rules: dict[str, object], override_policy: bool, metadata_directory: Location | None) -> Sources:
-    return Sources(rules, flag("override_policy", override_policy), optional_path(metadata_directory))
+    return Sources(
+        rules, flag("override_policy", override_policy), optional_path("metadata_directory", metadata_directory)
+    )
 
 
 def _rules(retention_ms: int | None, retention_bytes: int | None, policy: str | None) -> dict[str, object]:
@@ -227,10 +230,13 @@ def _space(free: int | str | None) -> FreeSpace | None:
     if free is None:
         return None
     more = isinstance(free, str) and free.startswith("+")
-    size = parse_size(free.removeprefix("+")) if isinstance(free, str) else integer("free", free)
+    try:
+        size = parse_size(free.removeprefix("+")) if isinstance(free, str) else integer("free", free)
+    except ValueError as error:
+        raise ValueError(f"free: {error}") from None
     if size <= 0:
         raise ValueError(f"free takes a size above 0, not {free}")
-    return FreeSpace(size, more)
+    return FreeSpace(within("free", size, 1, INT64_MAX), more)
 
 
 def _retained(

@@ -20,11 +20,11 @@ from seglog.operations.workspace import (
     ReadArguments,
     local_path,
     looked_at,
+    path_of,
     settings_of,
     workspace_of,
 )
 from seglog.reconstruction.plan import RebuildPlan
-from seglog.remote.routing import parse_location
 from seglog.storage import links
 
 
@@ -50,10 +50,10 @@ def convert(
     ...     done.batches_written, done.bytes_written < done.bytes_read
     (1, True)
     """
-    if magic not in (0, 1, 2):
+    if isinstance(magic, bool) or magic not in (0, 1, 2):
         raise ValueError(f"magic: {magic!r} is not 0, 1 or 2")
-    options = ConvertOptions(magic, None if codec is None else member(Compression, codec))
-    target = links.resolve(local_path(output))
+    options = ConvertOptions(magic, None if codec is None else member(Compression, codec, "codec"))
+    target = links.resolve(local_path("output", output))
     work, (source,) = looked_at(common, [partition])
     if parse_topic_partition(target.name) is None:
         raise ValueError(f"output: {target.name} is not of the form topic-partition")
@@ -92,9 +92,9 @@ def plan_rebuild(
     given_nodes = mapping("nodes", nodes, "a mapping from log directories to node ids")
     levels = mapping("features", features, "a mapping from names to levels")
     request = RebuildRequest(
-        [parse_location(path) for path in log_directories],
-        [parse_location(path) for path in several("metadata", metadata, "a list of paths")],
-        {parse_location(path): integer("nodes", node) for path, node in given_nodes.items()},
+        [path_of("log_directories", path) for path in log_directories],
+        [path_of("metadata", path) for path in several("metadata", metadata, "a list of paths")],
+        {path_of("nodes", path): integer("nodes", node) for path, node in given_nodes.items()},
         None if cluster_id is None else instance("cluster_id", cluster_id, str, "text"),
         {name: integer("features", level) for name, level in levels.items()},
         flag("allow_missing", allow_missing),
@@ -111,7 +111,7 @@ def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArgument
     """
     work = workspace_of(common)
     made = instance("plan", plan, RebuildPlan, "what plan_rebuild gives")
-    return rebuilding.write_rebuilt(work.fs, work.clock, made, parse_location(output))
+    return rebuilding.write_rebuilt(work.fs, work.clock, made, path_of("output", output))
 
 
 def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonArguments]) -> RestorePlan:
@@ -123,8 +123,8 @@ def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonAr
     that contradict each other or an `output` that is a broker's log directory. The example of `restore` shows it.
     """
     work = workspace_of(common)
-    paths = [parse_location(path) for path in sources]
-    return restoring.plan_restore(work.fs, paths, parse_location(output))
+    paths = [path_of("sources", path) for path in sources]
+    return restoring.plan_restore(work.fs, paths, path_of("output", output))
 
 
 def restore(plan: RestorePlan, **common: Unpack[CommonArguments]) -> list[Path]:

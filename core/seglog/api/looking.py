@@ -214,6 +214,6 @@ def explain(
     (('offsets 0 to 0 are in the log',), ['active: not cleaned before it is rolled'])
     """
     work, (path,) = looked_at(common, [partition])
-    sources = Sources(metadata_directory=optional_path(metadata_directory))
+    sources = Sources(metadata_directory=optional_path("metadata_directory", metadata_directory))
     settings: DirectorySettings = settings_of(work, links.resolve(path).parent, sources)
     return explain_partition(work, path, settings, sources, quick=flag("quick", quick))

@@ -29,6 +29,7 @@ from seglog.operations.workspace import (
     local_paths_of,
     optional_integer,
     optional_path,
+    path_of,
     paths_of,
     settings_of,
     text_list,
@@ -36,7 +37,6 @@ from seglog.operations.workspace import (
     warn_of_runs,
     workspace_of,
 )
-from seglog.remote.routing import parse_location
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, log_directory_of, resolve_path
@@ -142,14 +142,14 @@ def undo(
     """
     work = workspace_of(common)
     if not isinstance(run, RunRecord):
-        run = named_run(work.fs, work.environment, str(parse_location(run)), optional_path(quarantine))
+        run = named_run(work.fs, work.environment, str(path_of("run", run)), optional_path("quarantine", quarantine))
     return undo_run(work.fs, run)
 
 
 def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: Location | None) -> RepairOptions:
     names = text_list("only", only)
-    parts = frozenset(RepairPart) if names is None else frozenset(member(RepairPart, name) for name in names)
-    return RepairOptions(member(Policy, policy), parts, optional_path(quarantine))
+    parts = frozenset(RepairPart) if names is None else frozenset(member(RepairPart, name, "only") for name in names)
+    return RepairOptions(member(Policy, policy, "policy"), parts, optional_path("quarantine", quarantine))
 
 
 # --- recovery and truncation
@@ -209,8 +209,8 @@ def recover(
     (1, 1, 147)
     'undone'
     """
-    work, target, settings = _one(common, local_path(path))
-    keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path(quarantine))
+    work, target, settings = _one(common, local_path("path", path))
+    keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path("quarantine", quarantine))
     point = optional_integer("recovery_point", recovery_point, 0)
     options = RecoveryOptions(point, on_loss=keeper.on_loss if flag("keep", keep) else None)
     done = list(recover_target(work.fs, work.clock, target, settings, options))
@@ -284,9 +284,9 @@ def _truncated(
     offset, moment = optional_integer("to_offset", to_offset, 0), optional_integer("to_time_ms", to_time_ms)
     if (offset is None) == (moment is None):
         raise ValueError("give to_offset or to_time_ms: it says where to cut")
-    work, path = workspace_of(common), local_path(partition)
+    work, path = workspace_of(common), local_path("partition", partition)
     settings = settings_of(work, links.resolve(path).parent)
-    keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path(quarantine))
+    keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path("quarantine", quarantine))
     done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=flag("keep", keep))
     if done.run is not None:
         warn(remember_run(work.fs, work.environment, done.run.folder))
@@ -295,5 +295,5 @@ def _truncated(
 
 def _one(common: CommonArguments, path: Location) -> tuple[Workspace, Target, DirectorySettings]:
     work = workspace_of(common)
-    target = resolve_path(work.fs, parse_location(path))
+    target = resolve_path(work.fs, path_of("path", path))
     return work, target, settings_of(work, log_directory_of(target))

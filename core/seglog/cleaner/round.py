@@ -78,7 +78,7 @@ class Strategy:
             return cls(StrategyKind.HEADER, header)
         if not colon and name in ("offset", "timestamp"):
             return cls(StrategyKind[name.upper()])
-        raise ConfigError(f"unknown compaction strategy {text!r}: offset, timestamp or header:NAME")
+        raise ConfigError(f"strategy: {text!r} is not offset, timestamp or header:NAME")
 
     def __str__(self) -> str:
         return f"header:{self.header}" if self.kind is StrategyKind.HEADER else self.kind.name.lower()

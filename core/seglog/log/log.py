@@ -205,7 +205,7 @@ class Log:
         with self._changing():
             return self._appender.append_records(
                 records,
-                codec=None if codec is None else member(Compression, codec),
+                codec=None if codec is None else member(Compression, codec, "codec"),
                 producer=producer,
                 leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
                 batch_records=batch_records,
@@ -227,7 +227,7 @@ class Log:
         """
         with self._changing():
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-            return self._appender.append_as_leader(data, member(AppendOrigin, origin), epoch)
+            return self._appender.append_as_leader(data, member(AppendOrigin, origin, "origin"), epoch)
 
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
         """Appends batches with their own offsets, as a replica does (Kafka: appendAsFollower).

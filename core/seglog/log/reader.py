@@ -400,7 +400,7 @@ class LogReader:
     ) -> FetchResult:
         """Reads one span. Raises OffsetOutOfRangeError, CorruptRecordError if damage may hold `offset`."""
         offset, max_bytes = integer("offset", offset), _size(max_bytes)
-        level = None if isolation is None else member(Isolation, isolation)
+        level = None if isolation is None else member(Isolation, isolation, "isolation")
         while True:
             view = self._log.view
             if offset >= view.log_end_offset:
@@ -423,7 +423,7 @@ class LogReader:
 
     def columns(self, offset: int | None, isolation: Isolation | str | None, max_bytes: int) -> Iterator[Records]:
         """Yields the records from `offset` (default: log start) on that are readable now, `max_bytes` at a time."""
-        level = None if isolation is None else member(Isolation, isolation)
+        level = None if isolation is None else member(Isolation, isolation, "isolation")
         start = self._log.view.log_start_offset if offset is None else integer("offset", offset)
         return self._columns(start, level, _size(max_bytes))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.operations.workspace import state_directory
+from seglog.operations.workspace import state_directory, working_directory
 from seglog.remote.routing import require_name
 from seglog.runs.apply import settle_pending, undo_run
 from seglog.runs.journal import RunRecord, RunState, read_journal
@@ -69,7 +69,7 @@ def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, qua
     Raises OSError if the note cannot be read (in another user's home, as with sudo) and the run is in no other place.
     """
     require_name(name)
-    known = places(quarantine, Path.cwd())
+    known = places(quarantine, working_directory())
     note = _notes(environment) / Path(name).name
     try:
         found = fs.status(note) if quarantine is None else None

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from seglog.arguments import acting_as, described, integer, mapping, several
+from seglog.arguments import MOST_THREADS, acting_as, described, integer, mapping, several, within
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
+from seglog.errors import ConfigError
+from seglog.layout import INT64_MAX
 from seglog.ordered_pool import available_threads
 from seglog.remote.routing import machine_files, parse_location, require_local
 from seglog.scan.listing import Target, TargetKind, resolve_paths
@@ -86,7 +88,7 @@ class Workspace:
             overrides=self.overrides,
             environment=self.environment,
             config=self.config_file,
-            working_directory=Path.cwd(),
+            working_directory=working_directory(),
         )
 
     def settings(self, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
@@ -102,6 +104,14 @@ class Workspace:
         """Returns --set and --config as on the command line, for the commands that messages suggest."""
         options = [part for override in self.overrides for part in ("--set", override)]
         return [*options, *(["--config", str(self.config_file)] if self.config_file is not None else [])]
+
+
+def working_directory() -> Path:
+    """Returns the working directory, or `.` if it was deleted: then nothing is found in it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path()
 
 
 def policy_misuse(name: str, policy: object, policies: Sequence[str], targets: Sequence[Target]) -> str:
@@ -201,20 +211,26 @@ def workspace_of(given: CommonArguments) -> Workspace:
     config = mapping("config", given.get("config"), "a mapping from Kafka's keys to values")
     fs, clock = given.get("fs"), given.get("clock")
     file, threads = given.get("config_file"), given.get("threads")
-    if threads is not None and integer("threads", threads) < 1:
-        raise ValueError(f"threads: {threads} is less than 1")
     return Workspace(
         machine_files() if fs is None else acting_as("fs", fs, FileSystem),
         SystemClock() if clock is None else acting_as("clock", clock, Clock),
         tuple(f"{key}={text_of(value)}" for key, value in config.items()),
-        None if file is None else parse_location(file),
-        threads,
+        optional_path("config_file", file),
+        None if threads is None else within("threads", threads, 1, MOST_THREADS),
     )
 
 
-def local_path(location: Location) -> Path:
+def path_of(name: str, location: Location) -> Path:
+    """Returns the path. Raises TypeError or ConfigError, which names the argument, for a value that is not a path."""
+    try:
+        return parse_location(location)
+    except (TypeError, ConfigError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def local_path(name: str, location: Location) -> Path:
     """Returns a path of this machine, to write to. Raises ConfigError for a URL."""
-    path = parse_location(location)
+    path = path_of(name, location)
     require_local(path)
     return path
 
@@ -258,17 +274,18 @@ def warn_of_runs(work: Workspace, paths: Iterable[Path]) -> None:
     warn(*unfinished_runs(work.fs, paths))
 
 
-def optional_path(location: Location | None) -> Path | None:
-    """Returns the path, or None if none is given."""
-    return None if location is None else parse_location(location)
+def optional_path(name: str, location: Location | None) -> Path | None:
+    """Returns the path, or None if none is given. Raises an error as `path_of` does."""
+    return None if location is None else path_of(name, location)
 
 
 def optional_integer(name: str, value: int | None, least: int | None = None) -> int | None:
     """Returns the integer, or None if none is given. Raises TypeError for another type, ValueError below `least`."""
-    found = None if value is None else integer(name, value)
-    if found is not None and least is not None and found < least:
-        raise ValueError(f"{name}: {found} is less than {least}")
-    return found
+    if value is None:
+        return None
+    if least is not None and integer(name, value) < least:
+        raise ValueError(f"{name}: {value} is less than {least}")
+    return within(name, value, -INT64_MAX - 1, INT64_MAX)
 
 
 def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:
@@ -309,7 +326,7 @@ def looked_at(
     plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
     work, paths = workspace_of(cast(CommonArguments, plain)), paths_of(locations)
     if tell_of_runs:
-        local = optional_path(given.get("local"))
+        local = optional_path("local", given.get("local"))
         warn_of_runs(work, [*paths, *filter(None, (local,))])
     named = [name for name in _TIER_OPTIONS if given.get(name) is not None]
     options = _options(work.fs, given) if named else None
@@ -330,11 +347,14 @@ def _options(fs: FileSystem, given: ReadArguments) -> TierOptions:
     from seglog.tiers.segments import Keys, read_private_key
 
     keys = mapping("tier_keys", given.get("tier_keys"), "a mapping from ids of key pairs to files")
-    pairs = {key_id: read_private_key(fs, parse_location(file)) for key_id, file in keys.items()}
+    pairs = {key_id: read_private_key(fs, path_of("tier_keys", file)) for key_id, file in keys.items()}
     metadata, locations = None, given.get("remote_metadata")
     if locations is not None:
-        metadata = read_remote_logs(fs, paths_of(several("remote_metadata", locations, "a list of paths")))
+        named = several("remote_metadata", locations, "a list of paths")
+        if not named:
+            raise ValueError("remote_metadata: the list is empty")
+        metadata = read_remote_logs(fs, [path_of("remote_metadata", location) for location in named])
         warn(*metadata.problems)
         if metadata.unreadable > len(metadata.problems):
             warn(f"{metadata.unreadable - len(metadata.problems)} more records or batches cannot be read")
-    return TierOptions(optional_path(given.get("local")), Keys(pairs), metadata)
+    return TierOptions(optional_path("local", given.get("local")), Keys(pairs), metadata)

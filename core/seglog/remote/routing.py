@@ -68,7 +68,7 @@ def parse_location(location: str | os.PathLike[str]) -> Path:
     require_name(text)
     path = _path_of_uri(text) if text.lower().startswith(_FILE) else text
     if not path:  # not the working directory: a variable was not set
-        raise ConfigError(f"'{text}' is an empty path; name a log or a log directory")
+        raise ConfigError(f"'{text}' is an empty path: was a variable not set?")
     require_name(path)
     found = None if path is not text else _SCHEME.match(text)
     if found is not None:

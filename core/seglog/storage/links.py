@@ -145,7 +145,7 @@ def resolve(path: Path) -> Path:
     """
     if isinstance(path, RemotePath):
         return path
-    absolute = Path.cwd() / path
+    absolute = path if path.is_absolute() else Path.cwd() / path  # the working directory may be deleted
     try:
         descriptor = _open_without_links(absolute, _PATH_ONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -115,6 +115,18 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "level: 'crk' is not one of header, crc": (ValueError, lambda p: seglog.verify(p, level="crk")),  # type: ignore
     "level: 3 is not one of header, crc": (TypeError, lambda p: seglog.verify(p, level=3)),  # type: ignore
     "sample: 5 is not above 0": (ValueError, lambda p: seglog.verify(p, sample=5)),
+    "sample is an integer, not True": (TypeError, lambda p: seglog.verify(p, sample=True)),
+    "threads: 1025 is not from 1 to 1024": (ValueError, lambda p: seglog.verify(p, threads=1025)),
+    "limit is an integer, not True": (TypeError, lambda p: list(seglog.diff(p, p, limit=True))),
+    "limit: 9223372036854775808 is not from": (ValueError, lambda p: list(seglog.diff(p, p, limit=2**63))),
+    "local: a path is text": (TypeError, lambda p: seglog.verify(p, local=5)),  # type: ignore[arg-type]
+    "remote_metadata: the list is empty": (ValueError, lambda p: seglog.verify(p, remote_metadata=[])),
+    "tier_keys: a path is text": (TypeError, lambda p: seglog.verify(p, tier_keys={"a": 5})),  # type: ignore
+    "config_file: '' is an empty path": (seglog.ConfigError, lambda p: seglog.verify(p, config_file="")),
+    "metadata_directory: '' is an empty path": (seglog.ConfigError, lambda p: seglog.explain(p, metadata_directory="")),
+    "policy: 'x' is not one of": (ValueError, lambda p: seglog.plan_repair(p, policy="x")),  # type: ignore
+    "only: 'x' is not one of": (ValueError, lambda p: seglog.plan_repair(p, only="x")),
+    "free: 'x' is not a size": (ValueError, lambda p: seglog.plan_retain(p, free="x")),
     "name at least one path": (TypeError, lambda _: seglog.verify()),
     "a path is text or a pathlib.Path, not 5": (TypeError, lambda _: seglog.partitions(5)),  # type: ignore
     "'jobs' is not an argument; every function also takes config": (
