@@ -176,8 +176,8 @@ class Unreadable:
         try:
             yield
         except (OSError, errors.NotALogError) as error:
-            named = isinstance(error, errors.NotALogError) or isinstance(error.filename, str | bytes)
-            if self._alone or not named:  # standard output has no name
+            name = str(error.path) if isinstance(error, errors.NotALogError) else error.filename
+            if self._alone or not isinstance(name, str | bytes) or name in _STREAMS:
                 raise
             if self._session.fs.status(directory, follow=False) is not None:
                 self.tell(directory, error)

@@ -51,7 +51,7 @@ def logs(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
 )
-@pytest.mark.parametrize("command", ["ls .", "dump -r orders-none-0", "--help"])
+@pytest.mark.parametrize("command", ["ls .", "stats .", "dump -r orders-none-0", "--help"])
 def test_data_that_stdout_does_not_take_is_one_sentence_and_74(
     command: str, redirection: str, reason: str, logs: Path
 ) -> None:
