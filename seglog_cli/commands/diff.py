@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,7 +71,7 @@ def run(
     from seglog.operations.diff import copies_by_partition, differences
 
     most = MOST_ROWS if limit is None and level == "view" else limit
-    asked = None if most is None else most + 1  # one more, to know whether there are more
+    asked = None if most is None else min(most + 1, sys.maxsize)  # one more, to know whether there are more
     options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), asked or MOST_ROWS)
     session, copies = tiers.seen(session, copies)
     try:

@@ -289,6 +289,13 @@ def test_an_impossible_value_is_wrong_usage_that_names_its_option(
     assert done.stdout == b""
 
 
+def test_any_offset_is_a_limit(logs: Path) -> None:
+    most = str(2**63 - 1)
+    for command in ("read", "dump"):
+        assert ended(command, logs / "clicks-0", "--limit", most, "--to-offset", "1").code == 0
+    assert ended("diff", logs / "clicks-0", logs / "clicks-0", "--limit", most).code == 0
+
+
 @pytest.mark.parametrize(
     "servers", ["kafka:9092", "a:1,b:2", "localhost", "[::1]:9092", "[::1]", "SASL_SSL://kafka:9093"]
 )

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Literal, Unpack
 
 from seglog import layout
-from seglog.arguments import flag, number, one_of, within
+from seglog.arguments import flag, instance, number, one_of, within
 from seglog.configuration.settings import DirectorySettings
 from seglog.dump.selection import Selection
 from seglog.inspect.diff import Difference
 from seglog.inspect.diff_view import ViewOptions
 from seglog.inspect.overview import PartitionOverview, Unlisted, overview
-from seglog.model import Isolation
+from seglog.model import Isolation, member
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
 from seglog.operations.explain import Explanation, explain_partition
 from seglog.operations.stats import MeasuredPartition, PartitionStatistics, kept_rounds
@@ -155,16 +155,23 @@ def diff(
     level: DiffLevel = "batches",
     from_offset: int | None = None,
     to_offset: int | None = None,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    producer_id: int | None = None,
+    key: bytes | None = None,
+    isolation: Isolation | str | None = None,
     limit: int | None = None,
-    memory_bytes: int = 256 << 20,
+    memory_bytes: int | None = None,
     **common: Unpack[ReadArguments],
 ) -> Iterator[tuple[str, Difference]]:
     """Compares copies of a partition, or all partitions of log directories. Yields (partition name, difference).
 
     `level` is "bytes" (the files), "batches" (batches at each offset), or "view" (the latest committed record of each
-    key, which compaction must not change; it takes tables of `memory_bytes`). Batches and view compare the offsets
-    from `from_offset` (inclusive) to `to_offset` (exclusive). `limit` bounds the differences per partition (default:
-    none, for the view 10,000). Raises NotALogError, OSError, ValueError for a bad argument.
+    key, which compaction must not change; it takes tables of `memory_bytes`, by default 256 MiB). Batches and view
+    compare what lies from `from_offset` and `since_ms` (epoch milliseconds, both inclusive) to `to_offset` (exclusive),
+    of one producer with `producer_id`. Only the view takes `until_ms` (exclusive), `key` and `isolation`. `limit`
+    bounds the differences per partition (default: none, for the view 10,000). Raises NotALogError, OSError, ValueError
+    for a bad argument.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -177,16 +184,30 @@ def diff(
     """
     chosen = one_of("level", level, LEVELS)
     most = optional_integer("limit", limit, 0)
-    isolation = Isolation.READ_COMMITTED if chosen == "view" else Isolation.READ_UNCOMMITTED
     first, end = optional_integer("from_offset", from_offset, 0), optional_integer("to_offset", to_offset, 0)
-    if first is not None and end is not None and first > end:
-        raise ValueError(f"to_offset: {end} is before from_offset, {first}, and no record lies between")
-    if level == "bytes" and (first is not None or end is not None):
-        raise ValueError("the level bytes compares whole files: do not give from_offset or to_offset with it")
-    selection = Selection(first, end, isolation=isolation)
-    options = ViewOptions(
-        within("memory_bytes", memory_bytes, 1 << 20, layout.INT64_MAX), selection, 10_000 if most is None else most
+    since, until = optional_integer("since_ms", since_ms), optional_integer("until_ms", until_ms)
+    for start, lower, stop, upper in (("from_offset", first, "to_offset", end), ("since_ms", since, "until_ms", until)):
+        if lower is not None and upper is not None and lower > upper:
+            raise ValueError(f"{stop}: {upper} is before {start}, {lower}, and no record lies between")
+    memory = 256 << 20 if memory_bytes is None else within("memory_bytes", memory_bytes, 1 << 20, layout.INT64_MAX)
+    given = {"until_ms": until, "key": key, "isolation": isolation, "memory_bytes": memory_bytes}
+    if level == "bytes":
+        given |= {"from_offset": first, "to_offset": end, "since_ms": since, "producer_id": producer_id}
+    misused = [name for name, value in given.items() if value is not None and level != "view"]
+    if misused:
+        compares = "whole files" if level == "bytes" else "batches, not records"
+        raise ValueError(f"the level {level} compares {compares}: do not give {', '.join(misused)} with it")
+    default = Isolation.READ_COMMITTED if level == "view" else Isolation.READ_UNCOMMITTED
+    selection = Selection(
+        first,
+        end,
+        since,
+        until,
+        optional_integer("producer_id", producer_id),
+        None if key is None else instance("key", key, bytes, "bytes"),
+        default if isolation is None else member(Isolation, isolation, "isolation"),
     )
+    options = ViewOptions(memory, selection, 10_000 if most is None else most)
     work, shown = looked_at(common, copies)
     for name, directories in copies_by_partition(work.fs, shown):
         for found in differences(work.fs, directories, chosen, options, most):

@@ -101,6 +101,31 @@ def test_diff_finds_what_the_command_finds(logs: Path, tmp_path: Path, level: An
     assert rows
 
 
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        (("--level", "view", "--key", "more"), {"level": "view", "key": b"more"}),
+        (("--level", "view", "--key", "nobody"), {"level": "view", "key": b"nobody"}),
+        (("--level", "view", "--until", "1"), {"level": "view", "until_ms": 1}),
+        (("--level", "view", "--isolation", "read_uncommitted"), {"level": "view", "isolation": "read_uncommitted"}),
+        (("--since", "2"), {"since_ms": 2}),
+        (("--producer-id", "7"), {"producer_id": 7}),
+    ],
+    ids=str,
+)
+def test_diff_takes_the_options_of_the_command(
+    logs: Path, tmp_path: Path, options: tuple[str, ...], arguments: dict[str, Any]
+) -> None:
+    copy = broker_directory(tmp_path / "copy", {"t-0": (3, 5), "u-0": (1, 5)})
+    with seglog.open_log(copy / "u-0", writable=True) as log:
+        log.append([seglog.Record(b"more", key=b"more", timestamp=1)])
+    found = list(seglog.diff(copy, logs, **arguments))
+    rows = shown("diff", *options, copy, logs)[:-1]
+    assert [(name, one.kind, one.first_offset) for name, one in found] == [
+        (row["partition"], row["kind"], row["first_offset"]) for row in rows
+    ]
+
+
 def test_explain_explains_as_the_command_does(logs: Path) -> None:
     (row,) = shown("explain", "--advise", "--set", "cleanup.policy=compact", logs / "u-0")
     found = seglog.explain(logs / "u-0", config={"cleanup.policy": "compact"})
@@ -141,6 +166,19 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "to_offset: 5 is before from_offset, 9": (
         ValueError, lambda p: list(seglog.diff(p, p, from_offset=9, to_offset=5)),
     ),
+    "the level batches compares batches, not records: do not give until_ms, key, isolation, memory_bytes": (
+        ValueError,
+        lambda p: list(
+            seglog.diff(p, p, until_ms=5, key=b"k", isolation="read_committed", memory_bytes=1 << 20)
+        ),
+    ),
+    "the level bytes compares whole files: do not give since_ms, producer_id": (
+        ValueError, lambda p: list(seglog.diff(p, p, level="bytes", since_ms=5, producer_id=1)),
+    ),
+    "until_ms: 5 is before since_ms, 9": (
+        ValueError, lambda p: list(seglog.diff(p, p, level="view", since_ms=9, until_ms=5)),
+    ),
+    "key is bytes, not 'k'": (TypeError, lambda p: list(seglog.diff(p, p, level="view", key="k"))),  # type: ignore
     "memory_bytes: 10 is not from 1048576": (ValueError, lambda p: list(seglog.diff(p, p, memory_bytes=10))),
     "max_duration_s: -1 is less than 0": (ValueError, lambda p: seglog.verify(p, max_duration_s=-1)),
     "write_rate is for sizing": (ValueError, lambda p: list(seglog.stats(p, write_rate=5))),
