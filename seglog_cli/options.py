@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
-from seglog.arguments import MOST_THREADS
 from seglog_cli import completing
 from seglog_cli.console import ColorChoice, Console
 from seglog_cli.failures import UsageError, guard
@@ -30,6 +29,9 @@ from seglog_cli.session import RelativeTime, Session
 
 if TYPE_CHECKING:
     from seglog.scan.listing import Target
+
+
+MOST_JOBS = 1024  # `seglog.arguments.MOST_THREADS`, which importing would slow down --help
 
 
 class _Labelled(Protocol):
@@ -217,7 +219,7 @@ class CommonOptions(OptionGroup):
     ] = "auto"
     jobs: Annotated[
         int | None,
-        option("--jobs -j", "N", "Use this many threads (default: one for each core).", least=1, most=MOST_THREADS),
+        option("--jobs -j", "N", "Use this many threads (default: one for each core).", least=1, most=MOST_JOBS),
     ] = None
     config: Annotated[
         Path | None,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from seglog.arguments import MOST_THREADS
 from seglog_cli.manual import descriptions
-from seglog_cli.options import require_servers
+from seglog_cli.options import MOST_JOBS, require_servers
 from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
 
 KEPT = ("payments-0", "customers-0", "clicks-0", "orders-none-0")
@@ -287,6 +288,10 @@ def test_an_impossible_value_is_wrong_usage_that_names_its_option(
     assert done.code == 2, done.stderr
     assert said in done.stderr.decode()
     assert done.stdout == b""
+
+
+def test_the_library_takes_as_many_threads_as_the_command_line() -> None:
+    assert MOST_JOBS == MOST_THREADS
 
 
 def test_any_offset_is_a_limit(logs: Path) -> None:
