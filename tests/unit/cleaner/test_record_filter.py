@@ -128,7 +128,8 @@ def test_a_marker_whose_batches_are_gone_gets_a_horizon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expire", "after_ms", "expected"), [(False, DAY_MS, 0), (True, DAY_MS, EXPIRED), (True, 0, 0)]
+    ("expire", "after_ms", "expected"),
+    [(False, DAY_MS, 0), (True, DAY_MS // 2, EXPIRED), (True, DAY_MS // 2 - 1, 0), (True, 0, 0)],
 )
 def test_without_a_horizon_tombstones_go_when_they_are_asked_to(
     expire: bool, after_ms: int, expected: int, tmp_path: Path

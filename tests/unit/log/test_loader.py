@@ -13,9 +13,20 @@ from seglog.clock import FixedClock
 from seglog.errors import CorruptionError, CorruptRecordError, NotALogError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery, refuse_losses
 from seglog.log.segment import LogSegment
+from seglog.model import Compression, Record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import PassingFileSystem
-from tests.support.log_files import FS, batch, files_of, transactional, write_segment, write_three_segments
+from tests.support.log_files import (
+    FS,
+    batch,
+    files_of,
+    marker,
+    replayed,
+    transactional,
+    write_segment,
+    write_three_segments,
+)
+from tests.support.message_sets import encode_message_set
 
 CLOCK = FixedClock(5000)
 UNCLEAN, CLEAN = LoadOptions(clean_shutdown=False), LoadOptions(clean_shutdown=True)
@@ -121,19 +132,30 @@ def test_a_torn_tail_after_a_clean_stop_ends_the_log_until_an_append_cuts_it(log
     loaded = load(log, CLEAN)
     assert (loaded.log_end_offset, loaded.segments.active.size) == (60, size)
     assert loaded.segments.active.trailing_bytes == len(tail)
+    assert loaded.report.events == [f"{path}: position {size}: {len(tail)} bytes are not a whole batch"]
     assert path.stat().st_size == size + len(tail)
 
 
 def test_offsets_out_of_order_empty_the_segment(log: Path) -> None:
     path = log / f"{20:020d}.log"
     path.write_bytes(batch(20, 10) + batch(35, 5) + batch(22, 1))
+    size = path.stat().st_size
     loaded = load(log, LoadOptions(clean_shutdown=False, index_interval_bytes=0))
     assert (loaded.log_end_offset, path.stat().st_size, loaded.segments.base_offsets) == (20, 0, [0, 20])
+    emptied = loaded.report.recovered[-1]
+    assert (emptied.valid_bytes, emptied.truncated_bytes, emptied.next_offset) == (0, size, 20)
 
 
-def test_a_log_below_its_start_is_dropped(log: Path) -> None:
-    loaded = load(log, LoadOptions(clean_shutdown=False, log_start_offset=100))
+def test_a_log_below_its_start_is_dropped_with_its_producers(log: Path) -> None:
+    producers = replayed(log, transactional(0, 7, 0), marker(1, 7, commit=True))
+    producers.end_offset = 55
+    producers.take_snapshot()
+    options = LoadOptions(clean_shutdown=False, log_start_offset=100)
+    with pytest.raises(CorruptRecordError, match="the log ends below its start 100 in log-start-offset-checkpoint"):
+        refuse_losses(plan_recovery(FS, log, CLOCK, options))
+    loaded = load(log, options)
     assert (loaded.log_start_offset, loaded.log_end_offset, loaded.segments.base_offsets) == (100, 100, [100])
+    assert not loaded.producers.producers and not list(log.glob("*.snapshot"))
 
 
 def test_an_empty_directory_becomes_a_log(tmp_path: Path) -> None:
@@ -228,6 +250,30 @@ def test_an_overflowed_segment_is_split(tmp_path: Path, held_bytes: int, monkeyp
     assert path.read_bytes() == first
     assert (directory / f"{2**31 - 5:020d}.log").read_bytes() == second + third
     assert loaded.log_end_offset == 2**31 + 20 == plan.log_end_offset
+
+
+@pytest.mark.parametrize(("last", "bases"), [(2**31 - 1, [0]), (2**31, [0, 2**31])])
+def test_the_first_offset_that_does_not_fit_overflows_a_segment(tmp_path: Path, last: int, bases: list[int]) -> None:
+    """Each batch holds one record."""
+    directory = tmp_path / "t-0"
+    write_segment(directory, 0, batch(0, 1))
+    first, second = batch(0, 1), batch(last, 1)
+    (directory / f"{0:020d}.log").write_bytes(first + second)
+    loaded = load(directory)
+    assert (loaded.segments.base_offsets, loaded.log_end_offset) == (bases, last + 1)
+    assert b"".join((directory / f"{base:020d}.log").read_bytes() for base in bases) == first + second
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_segment_split_at_a_wrapper_is_named_after_its_first_record(tmp_path: Path, magic: int) -> None:
+    """The header of a wrapper has the offset of its last record."""
+    directory = tmp_path / "t-0"
+    write_segment(directory, 0, batch(0, 1))
+    records = [Record(b"v", timestamp=1000 if magic else -1) for _ in range(3)]
+    first, second = (encode_message_set(records, base, magic, Compression.GZIP) for base in (0, 2**31 + 7))
+    (directory / f"{0:020d}.log").write_bytes(first + second)
+    loaded = load(directory)
+    assert (loaded.segments.base_offsets, loaded.log_end_offset) == ([0, 2**31 + 7], 2**31 + 10)
 
 
 def test_reading_touches_nothing_of_a_killed_brokers_log(log: Path) -> None:

@@ -226,6 +226,23 @@ def test_freeing_takes_the_oldest_closed_segments_of_all_logs(tmp_path: Path) ->
     assert not any(plan.rolls for plan in everything)
 
 
+def test_freeing_goes_by_the_first_segments_of_all_logs(tmp_path: Path) -> None:
+    early = log_of(tmp_path / "early", segments=2, times=[START_MS, START_MS + 9 * HOUR_MS])
+    late = log_of(tmp_path / "late", segments=2, times=[START_MS + 1, START_MS + 2])
+    single = log_of(tmp_path / "single", segments=1, times=[START_MS + 3])
+    plans = plan_freeing([single, late, early], 1, START_MS)
+    assert [[s.base_offset for s in plan.removed] for plan in plans] == [[], [], [0]]
+    plans = plan_freeing([single, late, early], 1 << 40, START_MS)
+    assert [[s.base_offset for s in plan.removed] for plan in plans] == [[0], [0, 5], [0, 5]]
+
+
+def test_freeing_takes_nothing_above_a_brokers_high_watermark(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    for high_watermark, removed in ((4, []), (5, [0]), (9, [0]), (10, [0, 5])):
+        (plan,) = plan_freeing([log], 1 << 40, START_MS, {log.topic_partition: high_watermark})
+        assert [s.base_offset for s in plan.removed] == removed
+
+
 def test_freeing_never_takes_the_active_segment(tmp_path: Path) -> None:
     log = log_of(tmp_path, segments=2)
     log.append([Record(b"v", b"k", START_MS)])

@@ -99,6 +99,17 @@ def test_epochs_that_nobody_can_read_or_believe_are_no_witness(tmp_path: Path) -
         assert (patch.position, patch.before, patch.after) == (2 * len(batch(0)), 3 + (1 << 20), 3)
 
 
+def test_a_checkpoint_that_cannot_be_read_is_rebuilt_with_the_epochs_of_its_log(tmp_path: Path) -> None:
+    directory = tmp_path / "logs" / "t-0"
+    write_segment(directory, 0, *(batch(3 * i, 3, epoch=e) for i, e in enumerate((3, 3, 3 + (1 << 20), 3, 3))))
+    (directory / "leader-epoch-checkpoint").write_text("rubbish")
+    clock = FixedClock(1_700_000_000_000)
+    findings = examination(FS, clock, directory.parent, [directory]).findings
+    assert repair(FS, clock, directory.parent, [directory], findings, RepairOptions()).complete
+    assert (directory / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n3 0\n"
+    assert directory not in examination(FS, clock, directory.parent, [directory]).findings
+
+
 def test_a_patch_reaches_into_pieces_of_a_file() -> None:
     patch = EpochPatch(position=100, before=0, after=0x01020304)
     whole = bytearray(200)
@@ -124,3 +135,5 @@ def test_where_epochs_stay_the_checkpoint_does_and_a_second_repair_changes_nothi
         assert {"LEADER_EPOCH_DECREASING", "LEADER_EPOCHS_DIFFER"} <= {each.code for each in findings[directory]}
         outcome = repair(FS, clock, directory.parent, [directory], findings, RepairOptions())
         assert (outcome.run, files_of(directory)) == (None, before)
+        (note,) = outcome.plan.partitions[0].notes
+        assert "nothing shows which are right: they stay, and so does leader-epoch-checkpoint" in note

@@ -24,7 +24,7 @@ from seglog.runs.apply import (
 )
 from seglog.runs.journal import Change, ChangeKind, FileFacts, Journal, RunRecord, RunState, read_journal
 from seglog.runs.prepare import prepare_run
-from seglog.runs.quarantine import crc_of, facts_of, mark_pending, pending_run
+from seglog.runs.quarantine import BARRIER, crc_of, facts_of, mark_pending, pending_run
 from seglog.storage.filesystem import FileSystem, PassingFileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support.log_files import FS, files_of
@@ -291,6 +291,24 @@ def test_a_run_that_was_cut_short_goes_the_way_it_went(
     assert run is not None and run.state is state
     assert prepared.contents() == expected
     assert settle_pending(FS, prepared.logs) is None
+
+
+def test_a_file_in_place_of_the_barrier_does_not_keep_a_run_unfinished(prepared: Prepared) -> None:
+    left_finished(prepared)
+    (prepared.logs / BARRIER).rmdir()
+    (prepared.logs / BARRIER).write_bytes(b"")
+    run = settle_pending(FS, prepared.logs)
+    assert run is not None and run.state is RunState.FINISHED
+    assert (pending_run(FS, prepared.logs), (prepared.logs / BARRIER).is_file()) == (None, True)
+
+
+def test_a_run_taken_back_before_its_move_keeps_a_foreign_file_of_the_new_name(prepared: Prepared) -> None:
+    left_prepared(prepared)
+    prepared.journal.append("undoing")
+    (prepared.logs / MOVED).write_bytes(b"somebody else's")
+    with pytest.raises(RefusedError, match=r"0030\.log could not be restored as it was"):
+        settle_pending(FS, prepared.logs)
+    assert (prepared.logs / MOVED).read_bytes() == b"somebody else's"
 
 
 @pytest.mark.parametrize(("end", "data"), [(3, b"bcd"), (12, b"bcd" + bytes(6) + b"efg")])

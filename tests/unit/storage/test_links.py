@@ -23,13 +23,15 @@ from tests.support.other_users import OTHER, needs_root, planted_link
 FS = LocalFileSystem()
 
 
-@pytest.fixture(params=["openat2", "walk"], autouse=True)
+@pytest.fixture(params=["openat2", "walk", "walk without O_PATH"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Every test with Linux's one call, and as where there is none."""
+    """Every test with Linux's one call, as on a Linux without it, and as on macOS."""
     if request.param == "openat2" and links._openat2() is None:
         pytest.skip("the kernel has no openat2")
-    if request.param == "walk":
+    if request.param.startswith("walk"):
         monkeypatch.setattr(links, "_openat2", lambda: None)
+    if request.param == "walk without O_PATH":
+        monkeypatch.delattr(os, "O_PATH")
     yield request.param
 
 

@@ -62,6 +62,23 @@ def test_another_process_is_named_with_its_command(tmp_path: Path) -> None:
         pass
 
 
+def test_a_holder_that_lets_go_before_it_is_asked_for_is_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.storage.lock._holder_by_kernel", lambda descriptor: None)
+    with other_process_holding(tmp_path / ".lock"), pytest.raises(LockedError, match="another process") as refused:
+        DirectoryLock(tmp_path).acquire()
+    assert refused.value.pid == 0
+
+
+def test_a_pipe_in_place_of_the_file_is_refused_and_closed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".lock")
+    opened = len(list(Path("/dev/fd").iterdir()))
+    with pytest.raises(OSError, match="Not a regular file"):
+        DirectoryLock(tmp_path).acquire()
+    assert len(list(Path("/dev/fd").iterdir())) == opened
+
+
 def test_others_are_kept_out_until_the_release(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
     lock.acquire()
