@@ -198,17 +198,6 @@ def test_a_marker_that_names_the_run_of_another_log_directory_is_not_obeyed(data
         settle_pending(FS, data)
 
 
-def test_a_marker_that_names_the_run_of_a_missing_log_directory_is_not_obeyed(data: Path, tmp_path: Path) -> None:
-    other = fixture_copy(NAME, tmp_path / "other")
-    cut_short(data)
-    (data / PENDING_FILE).rename(other / PENDING_FILE)
-    data.rename(data.with_name("moved away"))
-    before = files(other)
-    with pytest.raises(RefusedError, match=f"a run in {data}; remove it"):
-        settle_pending(FS, other)
-    assert files(other) == before
-
-
 @pytest.mark.parametrize("text", [b"", b"relative/run", b"/a/../b", b"/a\0b", b"\xff" * 9000])
 def test_a_marker_that_names_no_folder_is_told(data: Path, text: bytes) -> None:
     (data / PENDING_FILE).write_bytes(text)
@@ -493,18 +482,6 @@ def test_where_nothing_can_be_made_beside_the_log_directory_the_quarantine_is_wi
     outcome = mended(data, ReadOnlyAround())
     assert outcome.run is not None
     assert outcome.run.folder.parent == data / QUARANTINE_WITHIN
-
-
-def test_an_error_of_the_disk_while_a_place_is_tried_leaves_no_folder(data: Path) -> None:
-    class Failing(LocalFileSystem):
-        def rename(self, source: Path, target: Path) -> None:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
-
-    before = files(data)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        new_run(Failing(), CLOCK, data)
-    assert list(quarantine_of(FS, data).iterdir()) == []
-    assert files(data) == before
 
 
 def test_the_place_is_chosen_by_the_journals_own_rules(data: Path) -> None:
