@@ -22,6 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from seglog.clock import Clock
 from seglog.errors import NotALogError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
@@ -130,13 +132,33 @@ def _load(place: Place) -> ReadableLog:
     logs = [found for name in names if name.endswith(FileKind.LOG.value) and (found := parse_file_name(name))]
     if not logs or any(name.endswith(FileState.SWAP.value) for name in names):
         return SettledLog(place)
-    segments = LogSegments(LogSegment(place.fs, place.directory, found.offset) for found in logs)
-    active = segments.active
+    last = max(found.offset for found in logs)
+    active = _UnclosedSegment(place.fs, place.directory, last)
+    closed = (LogSegment(place.fs, place.directory, found.offset) for found in logs if found.offset != last)
+    segments = LogSegments([*closed, active])
     end, valid_bytes = active.read_next_offset()
     if end < place.log_start_offset:
         return SettledLog(place)
     active.trailing_bytes, active.size = active.size - valid_bytes, valid_bytes
     return ReadableLog(place, segments, max(place.log_start_offset, segments.first.base_offset), end)
+
+
+class _UnclosedSegment(LogSegment):
+    """The last segment. A time index gets its newest entry only when its segment rolls or is closed or recovered.
+
+    Until then the batches after the last entry of the offset index may have larger timestamps.
+    """
+
+    def __init__(self, fs: FileSystem, directory: Path, base_offset: int) -> None:
+        super().__init__(fs, directory, base_offset)
+        self._guard = threading.RLock()
+
+    def index_state(self) -> np.ndarray:
+        with self._guard:
+            if self._state is None:
+                super().index_state()
+                self._read_largest_timestamp(self.offset_index.last_offset)
+            return super().index_state()
 
 
 T = TypeVar("T")

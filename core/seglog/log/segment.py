@@ -385,7 +385,7 @@ class LogSegment:
             self.size, self.trailing_bytes = found.position, 0
         self._state = None
         if had_timestamps:
-            self._read_largest_timestamp()
+            self._read_largest_timestamp(self.time_index.last_entry[1])
         return truncated
 
     def require_cut(self, offset: int) -> BatchPosition | None:
@@ -408,10 +408,9 @@ class LogSegment:
             raise CorruptRecordError(self.path, scan.end.reason.value, scan.end.position)
         return None
 
-    def _read_largest_timestamp(self) -> None:
-        """Finds timestamps above the last time entry's in the batches after it (Kafka: readLargestTimestamp)."""
+    def _read_largest_timestamp(self, offset: int) -> None:
+        """Finds larger timestamps in the batches from `offset` on (Kafka: readLargestTimestamp)."""
         state = self.index_state()
-        _, offset = self.time_index.last_entry
         for chunk in self.scan(self.indexed_position(offset)):
             timestamps = chunk.batches["max_timestamp"]
             at = int(np.argmax(timestamps))

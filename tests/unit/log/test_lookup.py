@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 
@@ -53,6 +54,19 @@ def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_pa
         write_segment(tmp_path / "t-0", base, batch(base, 5), batch(base + 5, 5), index_interval_bytes=0)
     with opened_log(tmp_path / "t-0", writable=False) as log:
         assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(1004, 4, 0)
+
+
+def test_times_after_the_last_index_entry_of_a_killed_brokers_log_are_found(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "live" / "t-0") as log:
+        for i in range(300):
+            log.append([Record(b"v" * 50, timestamp=1000 + i)])
+        log.flush()
+        shutil.copytree(log.directory, tmp_path / "killed" / "t-0")
+    with opened_log(tmp_path / "killed" / "t-0", writable=False) as log:
+        assert log.view.segments[-1].time_index.last_entry[0] < 1299
+        found = [log.offset_for_timestamp(1000 + i) for i in range(301)]
+        assert [each and each.offset for each in found] == [*range(300), None]
+        assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(1299, 299, 0)
 
 
 def test_the_largest_timestamp_is_found_below_the_log_start(tmp_path: Path) -> None:
