@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.commands.clean import DedupeBufferSize, StrategyName, summary_lines
 from seglog_cli.commands.retain import retention_record
-from seglog_cli.commands.stats import Prometheus
+from seglog_cli.commands.stats import Prometheus, require_gauges_file
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import exit_code_of
 from seglog_cli.options import (
@@ -81,6 +81,8 @@ def run(
 
     refuse_partition(session.fs, log_directory)
     list_log_directory(session.fs, log_directory)
+    if prometheus is not None:
+        require_gauges_file(session, prometheus)
     chosen = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
     sources = Sources(chosen, override_policy, metadata_dir)
     config = session.config_of(session.resolved(log_directory), sources).resolve(None).cleaner

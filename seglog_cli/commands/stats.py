@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 Prometheus = Annotated[
     Path | None,
-    option("--prometheus", "FILE", "Write the cleaner's gauges for Prometheus to this file."),
+    option(
+        "--prometheus",
+        "FILE",
+        "Write the cleaner's gauges for Prometheus to this file. Another kind of file is not replaced.",
+    ),
 ]
 
 
@@ -89,10 +93,7 @@ def run(
     measures.check(session)
     shown: dict[Path, DirectorySettings] = {}
     if prometheus is not None:
-        folder = prometheus.absolute().parent  # checked before everything is read
-        status = session.fs.status(folder)
-        if status is None or not status.is_directory:
-            raise UsageError(f"--prometheus: {folder} is not a directory")
+        require_gauges_file(session, prometheus)
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
@@ -105,6 +106,19 @@ def run(
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
     return tiers.code(unreadable.exit_code)
+
+
+def require_gauges_file(session: Session, path: Path) -> None:
+    """Raises an error, before anything is read, if the gauges cannot go to `path` or would replace another file."""
+    from seglog.cleaner.metrics import is_gauges_file
+    from seglog.errors import RefusedError
+
+    folder = path.absolute().parent
+    status = session.fs.status(folder)
+    if status is None or not status.is_directory:
+        raise UsageError(f"--prometheus: {folder} is not a directory")
+    if not is_gauges_file(session.fs, path):
+        raise RefusedError(f"--prometheus: {path} holds something else than gauges, and would be replaced")
 
 
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:

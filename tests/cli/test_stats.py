@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from seglog_cli.exit_codes import ExitCode
 from tests.support.command_line import json_lines, run
 from tests.support.compacted_directories import broker_directory
 
@@ -57,6 +60,23 @@ def test_where_gauges_cannot_go_is_said_before_all_is_read(tmp_path: Path) -> No
     done = run("stats", "--prometheus", tmp_path / "nowhere" / "seglog.prom", path)
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"--prometheus: {tmp_path / 'nowhere'} is not a directory" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["stats", "cleaner"])
+def test_gauges_replace_no_file_but_their_own(tmp_path: Path, command: str) -> None:
+    path, once = broker_directory(tmp_path / "logs", {"t-0": (1, 5)}), ["--once"] if command == "cleaner" else []
+    mine, directory, gauges = tmp_path / "passwords", tmp_path / "directory.prom", tmp_path / "seglog.prom"
+    mine.write_text("root:x\n")
+    directory.mkdir()
+    for taken in (mine, directory):
+        done = run(command, *once, *COMPACT, "--prometheus", taken, path)
+        assert (done.exit_code, done.stdout) == (ExitCode.REFUSED, "")
+        assert f"--prometheus: {taken} holds something else than gauges" in done.stderr
+    assert mine.read_text() == "root:x\n"
+    gauges.write_text("")
+    for _ in range(2):
+        assert run(command, *once, *COMPACT, "--prometheus", gauges, path).exit_code == 0
+    assert gauges.read_text().startswith("# HELP kafka_log_logcleaner_")
 
 
 def test_why_nothing_is_dirty_is_said_as_it_is(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ _HELP = {
     "kafka_log_logcleanermanager_uncleanable_bytes": "Bytes of these partitions.",
 }
 
+_START = f"# HELP {next(iter(_HELP))} ".encode()
+
 
 def values_of(gauges: CleanerGauges) -> dict[str, float]:
     """Returns the value of each gauge by its Prometheus name."""
@@ -79,6 +81,19 @@ def prometheus_text(all_gauges: Iterable[CleanerGauges]) -> str:
             written = ",".join(f'{key}="{_label(value)}"' for key, value in labels.items())
             lines.append(f"{name}{{{written}}} {size}")
     return "\n".join(lines) + "\n"
+
+
+def is_gauges_file(fs: FileSystem, path: Path) -> bool:
+    """True if `write_prometheus` would replace nothing but gauges: no file, an empty one, or one that begins as its own
+    do. Raises OSError if the file cannot be read.
+    """
+    status = fs.status(path)
+    if status is None:
+        return True
+    if status.is_directory or status.is_special:
+        return False
+    with fs.open(path, "r") as file:
+        return file.read_at(0, len(_START)) in (b"", _START)
 
 
 def write_prometheus(fs: FileSystem, path: Path, all_gauges: Iterable[CleanerGauges]) -> None:
