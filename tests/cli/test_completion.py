@@ -82,7 +82,7 @@ def test_zsh_is_answered_at_the_first_tab_of_a_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "code"), [("seglog append --codec z", 0), ("seglog dump kafka/orders-0/0", 1)])
-def test_fish_is_told_without_a_word_whether_there_are_values(line: str, code: int, logs: Path) -> None:
+def test_fish_learns_from_the_exit_code_alone_whether_there_are_values(line: str, code: int, logs: Path) -> None:
     variables = environment(_SEGLOG_COMPLETE="complete_fish", _TYPER_COMPLETE_FISH_ACTION="is-args")
     command = [sys.executable, "-m", "seglog_cli"]
     asked = {**variables, "_TYPER_COMPLETE_ARGS": line}

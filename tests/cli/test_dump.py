@@ -71,7 +71,7 @@ def test_filters_narrow_it_down(logs: Path) -> None:
     assert times and min(times) > some["timestamp"]
 
 
-def test_damage_is_told_where_it_lies_and_the_rest_is_shown(logs: Path) -> None:
+def test_dump_reports_damage_and_shows_the_rest(logs: Path) -> None:
     log = logs / "orders-none-0"
     whole = json_lines(run("dump", "--json", log))
     damage(log, whole[1]["position"] + 100)

@@ -189,7 +189,7 @@ def test_a_topic_of_such_a_name_is_exported_as_text(logs: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", [NAME, "\x1b[31mRED\n-0", "a b-0", "both-0.0123456789abcdef0123456789abcdef-delete"])
-def test_what_is_done_in_a_directory_that_is_no_live_partition_stands_in_no_checkpoint(name: str, logs: Path) -> None:
+def test_truncate_and_clean_outside_live_partitions_change_no_checkpoint(name: str, logs: Path) -> None:
     shutil.copytree(logs / "both-0", logs / name)
     before = checkpoints(logs)
     assert ended("truncate", "--to-offset", "500", logs / name).code == 0

@@ -163,7 +163,7 @@ def test_what_is_committed_in_a_store_is_fetched_as_it_was(places: tuple[Path, s
 
 
 @pytest.mark.parametrize("command", ["convert --codec lz4", "salvage"])
-def test_what_makes_a_log_reads_it_where_it_lies(command: str, places: tuple[Path, str], tmp_path: Path) -> None:
+def test_convert_and_salvage_read_a_remote_log_in_place(command: str, places: tuple[Path, str], tmp_path: Path) -> None:
     made = []
     for number, root in enumerate(places):
         (tmp_path / str(number)).mkdir()
@@ -174,7 +174,7 @@ def test_what_makes_a_log_reads_it_where_it_lies(command: str, places: tuple[Pat
     assert made[0] == made[1] and made[0]
 
 
-def test_the_library_reads_a_log_where_it_lies(places: tuple[Path, str]) -> None:
+def test_the_library_reads_a_remote_log_in_place(places: tuple[Path, str]) -> None:
     found = []
     for root in places:
         with seglog.open_log(f"{root}/{PARTITION}") as log:
@@ -184,7 +184,7 @@ def test_the_library_reads_a_log_where_it_lies(places: tuple[Path, str]) -> None
 
 
 @pytest.mark.parametrize("source", ["4.3.0-clean/payments-0", "tier"])
-def test_clients_of_serve_read_a_log_where_it_lies(source: str, places: tuple[Path, str]) -> None:
+def test_clients_of_serve_read_a_remote_log_in_place(source: str, places: tuple[Path, str]) -> None:
     found = []
     for root in places:
         options = ["--tier-key", places[0] / "key.pem"] if source == "tier" else []
@@ -194,7 +194,7 @@ def test_clients_of_serve_read_a_log_where_it_lies(source: str, places: tuple[Pa
     assert found[0] == found[1] and len(found[0][topic, 0]) > 100
 
 
-def test_a_log_is_replayed_from_where_it_lies(
+def test_replay_reads_remote_logs_in_place(
     places: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = []
@@ -208,7 +208,7 @@ def test_a_log_is_replayed_from_where_it_lies(
     assert said[0] == said[1] and said[0][0][0] == 0
 
 
-def test_what_a_tier_holds_is_fetched_from_where_it_lies(places: tuple[Path, str], tmp_path: Path) -> None:
+def test_fetch_reads_a_remote_tier_in_place(places: tuple[Path, str], tmp_path: Path) -> None:
     made = []
     for number, root in enumerate(places):
         target = tmp_path / str(number) / "customers-uncleaned-0"

@@ -303,7 +303,7 @@ def test_a_quarantine_is_not_looked_for_where_there_is_no_directory(tmp_path: Pa
         assert f"{path}: {said}" in done.stderr
 
 
-def test_a_home_that_cannot_be_read_keeps_nobody_from_undoing_what_lies_in_reach(
+def test_an_unreadable_home_does_not_prevent_undo_in_the_log_directory(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = tmp_path / "closed"  # as another user's home under sudo

@@ -112,7 +112,7 @@ def test_commits_are_kept_in_a_file_also_when_the_process_is_killed(directory: P
     ],
     ids=["offsets", "listen", "advertise", "on-corrupt", "key", "certificate", "no-certificate"],
 )
-def test_wrong_usage_is_told_before_anything_is_served(
+def test_wrong_usage_is_reported_before_anything_is_served(
     directory: Path, arguments: Sequence[str], code: int, words: str
 ) -> None:
     filled = [each.replace("{logs}", str(directory)) for each in arguments]

@@ -55,7 +55,7 @@ def test_topics_that_the_new_cluster_lacks_are_named_in_one_sentence(dead: Path,
     assert everything(target) == before
 
 
-def test_a_killed_brokers_directory_goes_over_whole_and_comes_back_by_undo(dead: Path, target: Path) -> None:
+def test_a_killed_brokers_directory_is_transplanted_in_full_and_restored_by_undo(dead: Path, target: Path) -> None:
     source, empty = everything(dead), everything(target)
     planned = json_lines(run("transplant", dead, "--into", target, "--dry-run", "--json", "--now", NOW))
     assert everything(target) == empty

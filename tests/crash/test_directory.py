@@ -31,7 +31,7 @@ def opened(fs: CrashFileSystem, root: Path) -> LogDirectory:
     return LogDirectory.open(root, fs=fs, clock=CLOCK, config_of=lambda _: LogConfig(), writable=True, take_lock=False)
 
 
-def test_a_marker_vouches_for_whole_logs_and_acknowledged_records(root: Path) -> None:
+def test_logs_with_a_clean_marker_are_complete_and_flushed_records_survive(root: Path) -> None:
     (root / ".kafka_cleanshutdown").write_text("{}")
     marked, mutation, finished = set(), 0, False
     while not finished:

@@ -41,7 +41,7 @@ def contents(fs: CrashFileSystem, directory: Path) -> dict[str, bytes] | None:
     return {name: fs.read_bytes(directory / name) for name in fs.list(directory)}
 
 
-def test_a_fetch_cut_at_every_change_goes_on_and_ends_whole(source: Path, target: Path) -> None:
+def test_a_fetch_cut_at_every_change_continues_and_completes(source: Path, target: Path) -> None:
     whole, fs = files_of(source), empty(target)
     first = fs.mutations
     fetch(FS, source, fs, target)
@@ -62,7 +62,7 @@ def test_a_fetch_cut_at_every_change_goes_on_and_ends_whole(source: Path, target
     assert kept > 10
 
 
-def test_forty_cuts_in_a_row_end_in_a_whole_partition(source: Path, target: Path) -> None:
+def test_forty_cuts_in_a_row_end_in_a_complete_partition(source: Path, target: Path) -> None:
     fs, cuts = empty(target), 0
     for cuts in range(40):
         fs.cut_at(12 + cuts % 5, fraction=0.5)

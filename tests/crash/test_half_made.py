@@ -177,7 +177,7 @@ def test_a_name_that_is_not_durable_goes_again(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["convert", "salvage", "restore"])
-def test_what_cannot_be_removed_afterwards_is_told(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_unremovable_leftovers_are_reported(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     work, target = CASES[name].work(tmp_path), tmp_path / "home" / "t-1"
     target.parent.mkdir()
     failed_at(work, target, "remove .in-use")

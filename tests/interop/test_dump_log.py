@@ -229,7 +229,7 @@ def coordinated(maker: Maker, table: str) -> Iterator[tuple[bytes | None, bytes 
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("--") else "",
 )
-def test_records_of_kafkas_own_topics_read_the_same_whole_and_damaged(
+def test_records_of_kafkas_own_topics_read_the_same_intact_and_damaged(
     option: str, make: Any, table: str, kafka: KafkaHarness, tmp_path: Path
 ) -> None:
     source = make(Maker(f"{option}{SEED}"), table)

@@ -78,7 +78,7 @@ def not_yet_moved(logs: Path, tier: Path) -> str | None:
     return next((str(row) for row in rows if row["type"] == "tier_remark"), None)
 
 
-def test_the_tier_joined_with_the_local_part_is_the_whole_log(tiered: tuple[Path, Path]) -> None:
+def test_the_tier_joined_with_the_local_part_is_the_complete_log(tiered: tuple[Path, Path]) -> None:
     logs, tier = tiered
     partition = next(tier.rglob("orders-0-*"))
     with seglog.open_log(partition, local=logs) as log:
@@ -109,13 +109,13 @@ def test_objects_and_the_brokers_metadata_agree(tiered: tuple[Path, Path]) -> No
         lost.write_bytes(kept)
 
 
-def test_the_local_part_by_itself_is_whole_to_doctor_and_verify(tiered: tuple[Path, Path]) -> None:
+def test_doctor_and_verify_accept_the_local_part_by_itself(tiered: tuple[Path, Path]) -> None:
     found = run("doctor", "--json", tiered[0])
     assert json_lines(found)[-1]["loads"] and found.exit_code == 0, found.stdout
     assert run("verify", "--json", tiered[0]).exit_code == 0
 
 
-def test_what_is_fetched_is_the_whole_log(tiered: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_fetched_log_is_complete(tiered: tuple[Path, Path], tmp_path: Path) -> None:
     logs, tier = tiered
     target = tmp_path / "logs" / "orders-0"
     found = run("fetch", tier, "--local", logs, "-o", target)

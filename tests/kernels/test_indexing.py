@@ -65,7 +65,7 @@ def test_compiled_and_interpreted_agree(described: list[tuple[int, int, int]], i
     assert results[0] == results[1]
 
 
-def test_an_offset_that_goes_back_is_told_where_it_would_be_indexed() -> None:
+def test_an_offset_that_goes_back_is_reported_where_it_would_be_indexed() -> None:
     rows = table([(10, 100, 5), (10, 100, 5), (10, 100, 5)])
     rows["last_offset"][2] = 3
     _, _, done, status = index_entries_for(rows, 0, new_index_state())

@@ -31,7 +31,7 @@ def test_a_frame_comes_back_in_a_buffer_of_its_very_size(decompress, data: bytes
 
 
 @pytest.mark.parametrize("decompress", FRAMES)
-def test_too_little_room_is_told_from_damage(decompress) -> None:
+def test_too_little_room_is_distinguished_from_damage(decompress) -> None:
     source = frame(TEXT)
     out = np.zeros(len(TEXT), dtype=np.uint8)
     for room in (0, 1, len(TEXT) // 2, len(TEXT) - 1):

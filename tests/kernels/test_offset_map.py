@@ -94,7 +94,7 @@ def test_the_slots_grow_and_keep_every_key() -> None:
     assert survivors(data, batches, CleanerOptions())[0] == expected(groups)
 
 
-def test_a_batch_that_lies_about_itself_is_named() -> None:
+def test_a_batch_with_a_false_count_is_reported_with_its_position() -> None:
     data, batches = batches_of([[b"a", b"b"], [b"c"]])
     reader = KeyReader(0, OFFSET, OffsetMap(CleanerOptions(), 3).seeds, -1)
     for count, reason in ((-1, "count"), (2**31 - 1, "count"), (1, "bytes follow")):

@@ -88,7 +88,7 @@ def at_the_end(put: Put, data: bytes) -> bytes:
     "special", ['"', "\\", "\x00", "\x1f", "\x7f", "é", "\u2028", "😀", "!", "[", "]", "~", " ", "#"]
 )
 @pytest.mark.parametrize("index", [0, 1], ids=["as it runs", "interpreted"])
-def test_a_character_is_met_wherever_it_stands_in_long_text(index: int, special: str) -> None:
+def test_a_character_is_found_anywhere_in_long_text(index: int, special: str) -> None:
     json_text, java_text = (both(text, name)[index] for name in ("put_json_text", "put_java_text"))
     for size in (7, 8, 9, 39, 40, 41, 75):
         for at in range(size):

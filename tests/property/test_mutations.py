@@ -182,7 +182,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("name", SIDE_FILES)
-def test_a_mutated_side_file_is_told_and_never_raises(name: str, tmp_path: Path) -> None:
+def test_a_mutated_side_file_is_reported_and_never_raises(name: str, tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, logs.plain_batches())
     for other, content in SIDE_FILES.items():
         (path.parent / other).write_bytes(content)

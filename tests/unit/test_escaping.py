@@ -56,7 +56,7 @@ def test_json_is_one_safe_line_from_which_every_name_comes_back(record: dict[str
             assert found[name] == value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def test_a_name_that_is_no_utf8_has_its_bytes_beside_it() -> None:
+def test_json_holds_the_bytes_of_a_name_that_is_not_utf8() -> None:
     name = os.fsdecode(b"a\xff\x1b")
     found = json.loads(json_text({"file": name, "more": {"names": ["b", name]}, "half": "\ud800", "ok": "ä"}))
     assert found == {

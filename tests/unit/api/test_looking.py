@@ -63,9 +63,7 @@ def test_doctor_says_what_the_command_says(logs: Path) -> None:
 
 
 @pytest.mark.parametrize("look", [seglog.verify, seglog.doctor])
-def test_a_summary_that_is_asked_for_alone_is_of_the_whole_and_so_is_that_of_a_second_look(
-    logs: Path, look: Callable[[Path], Any]
-) -> None:
+def test_a_summary_covers_everything_when_asked_for_alone_or_again(logs: Path, look: Callable[[Path], Any]) -> None:
     found = look(logs)
     rows = list(found)
     assert rows and "0 errors" not in repr(found)

@@ -120,7 +120,7 @@ def test_payloads_of_every_codec_are_laid_open_in_order(tmp_path: Path, codec: C
     assert payloads(chunk) == [ordinary, ordinary, ordinary, other]
 
 
-def test_batches_without_a_codec_are_read_where_they_lie(tmp_path: Path) -> None:
+def test_batches_without_a_codec_are_read_in_place(tmp_path: Path) -> None:
     chunk = only_chunk(segment_of(tmp_path, plain(0), plain(3)))
     (part,) = open_parts(chunk)
     assert part.arena is chunk.data

@@ -196,7 +196,7 @@ def test_a_buffer_that_holds_no_two_keys_is_an_error() -> None:
         CleanerOptions(dedupe_buffer_bytes=24)
 
 
-def test_a_key_larger_than_anything_else_is_compared_whole(tmp_path: Path) -> None:
+def test_a_key_larger_than_anything_else_is_compared_in_full(tmp_path: Path) -> None:
     log = compacted_log(tmp_path, max_message_bytes=1 << 22)
     long = "k" * 1_000_000
     append(log, keyed((long + "a", "1"), (long + "b", "2"), (long + "a", "3")), 1)

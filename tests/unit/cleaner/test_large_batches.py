@@ -213,7 +213,7 @@ def test_a_wrong_checksum_of_a_batch_that_is_not_held_is_refused(
     assert digest(log.directory) == before
 
 
-def test_a_file_that_is_cut_before_a_whole_batch_is_copied_is_refused(
+def test_a_file_that_is_cut_before_a_batch_is_copied_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold_no_batch(monkeypatch)

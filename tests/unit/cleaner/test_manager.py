@@ -60,7 +60,7 @@ def test_a_segment_that_is_clean_in_part_counts_twice_as_in_kafka(directory: Log
     assert "not more than min.cleanable.dirty.ratio 0.5" in found.why
 
 
-def test_nothing_behind_the_checkpoint_is_dirty(directory: LogDirectory) -> None:
+def test_nothing_before_the_checkpoint_is_dirty(directory: LogDirectory) -> None:
     found = log_to_clean(a_log(directory), 120, START_MS)
     assert (found.cleanable_bytes, found.eligible) == (0, False)
     assert "nothing is cleanable" in found.why

@@ -172,9 +172,7 @@ def test_a_batch_that_is_worked_on_by_itself_gets_the_memory_of_all_that_is_kept
     )
 
 
-def test_what_is_left_of_a_large_payload_is_written_where_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rest_of_a_large_payload_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("_ARENA_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(chunks, limit, 1000)
     log = compacted_log(tmp_path)

@@ -16,7 +16,7 @@ KEYS = 300
 
 
 @pytest.mark.parametrize("slots", [1000, 200])
-def test_each_pass_is_told_with_the_bytes_that_it_reads(tmp_path: Path, slots: int) -> None:
+def test_each_pass_is_reported_with_the_bytes_that_it_reads(tmp_path: Path, slots: int) -> None:
     told: list[tuple[str, int]] = []
 
     def begin(topic_partition: TopicPartition, step: str, size: int) -> None:

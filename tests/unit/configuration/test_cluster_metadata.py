@@ -139,7 +139,7 @@ def test_the_log_continues_the_newest_finished_snapshot(directory: Path) -> None
     assert replayed(directory).end_offset == 4
 
 
-def test_damage_ends_the_replay_and_is_told(directory: Path) -> None:
+def test_damage_ends_the_replay_and_is_reported(directory: Path) -> None:
     path = log(directory, config("a", "k", "good"), config("a", "k", "damaged"), config("a", "l", "after"))
     data = bytearray(path.read_bytes())
     second = len(record_batches([config("a", "k", "good")]))
@@ -157,20 +157,20 @@ def test_a_torn_tail_keeps_what_came_before(directory: Path) -> None:
     assert "not a whole batch" in replayed(directory).problems[0]
 
 
-def test_a_record_cut_short_is_told_and_the_next_one_counts(directory: Path) -> None:
+def test_a_record_cut_short_is_reported_and_the_next_one_counts(directory: Path) -> None:
     log(directory, config("a", "k", "v")[:6], config("a", "l", "w"))
     assert values(directory, "a") == {"l": "w"}
     assert "offset 0: Failed to deserialize record with type 4" in replayed(directory).problems[0]
 
 
-def test_offsets_missing_before_a_segment_end_the_replay_and_are_told(directory: Path) -> None:
+def test_offsets_missing_before_a_segment_end_the_replay_and_are_reported(directory: Path) -> None:
     log(directory, topic_record("a", 7))
     log(directory, config("a", "cleanup.policy", "compact"), base_offset=5)
     assert values(directory, "a") == {}
     assert "offsets 1 to 4 are missing" in replayed(directory).problems[0]
 
 
-def test_what_the_system_does_not_let_read_is_told_and_never_raised(directory: Path) -> None:
+def test_files_that_cannot_be_read_are_reported_without_an_exception(directory: Path) -> None:
     log(directory, topic_record("a", 7))
     (directory / "00000000000000000001-0000000000.checkpoint").mkdir()
     assert "Is a directory" in replayed(directory).problems[0]
@@ -221,14 +221,14 @@ def test_metadata_is_found_in_the_same_brokers_other_log_directory(tmp_path: Pat
         {"directory_id": "A"},  # a copy of this very directory
     ],
 )
-def test_another_brokers_metadata_beside_it_says_nothing(tmp_path: Path, other: dict[str, str]) -> None:
+def test_another_brokers_metadata_beside_it_is_ignored(tmp_path: Path, other: dict[str, str]) -> None:
     disk = broker_disk(tmp_path / "data-a", "A")
     broker_disk(tmp_path / "data-b", **other, metadata=True)
     assert policy_of(disk) == "delete default"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_metadata_that_another_user_put_beside_it_says_nothing(tmp_path: Path) -> None:
+def test_metadata_that_another_user_put_beside_it_is_ignored(tmp_path: Path) -> None:
     disk = broker_disk(tmp_path / "data-a", "A")
     holder = broker_disk(tmp_path / "data-b", "B", metadata=True)
     os.chown(holder, 12345, 12345)

@@ -165,7 +165,7 @@ def test_what_cannot_be_is_an_error_that_names_the_key(name: str, text: str) -> 
         LogConfig.from_mapping({name: text})
 
 
-def test_limits_are_told_exactly() -> None:
+def test_limits_are_reported_exactly() -> None:
     with pytest.raises(ConfigError, match=f"from 0 to {LONG_MAX}$"):
         LogConfig.from_mapping({"flush.ms": "-1"})
     with pytest.raises(ConfigError, match=f"from 1 to {INT_MAX}$"):
@@ -180,7 +180,7 @@ def test_unknown_keys_are_errors_with_the_nearest_one() -> None:
     assert key_named("log.roll.ms").name == "segment.ms"
 
 
-def test_what_a_broker_refuses_is_taken_and_told() -> None:
+def test_values_that_a_broker_refuses_are_accepted_with_a_warning() -> None:
     warnings: list[str] = []
     config = LogConfig.from_mapping({"segment.bytes": "4096", "retention.ms": "1"}, warnings)
     assert config.segment_bytes == 4096

@@ -215,7 +215,7 @@ def test_a_topic_that_the_metadata_lists_without_a_policy_has_the_brokers() -> N
         assert found.log.compact and not found.contradictions
 
 
-def test_an_impossible_value_in_the_metadata_leaves_its_key_unknown_and_is_told() -> None:
+def test_an_impossible_value_in_the_metadata_leaves_its_key_unknown_and_is_reported() -> None:
     settings = load_settings(
         LocalFileSystem(),
         overrides=["log.cleanup.policy=delete", "log.retention.ms=5"],

@@ -59,7 +59,7 @@ def test_a_segments_first_batch_with_a_broken_offset_is_not_moved_to_its_end() -
 
 
 @pytest.mark.parametrize(("times", "count"), [((1, 3, 2, 4), 4), ((1, 2, 3, 4), 3), ((1, 1, 1, 1), 3)])
-def test_of_swapped_batches_beside_a_gap_the_times_say_that_none_has_a_broken_offset(
+def test_timestamps_decide_if_a_batch_beside_a_gap_was_swapped_or_has_a_broken_offset(
     times: tuple[int, ...], count: int
 ) -> None:
     """One bit makes 45 of 61, which would fit where it lies: with these times, or where they say nothing, it broke."""

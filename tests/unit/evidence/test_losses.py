@@ -74,7 +74,7 @@ def lose(logs: Path, *patterns: str) -> None:
             path.unlink()
 
 
-def test_a_whole_log_has_lost_nothing(logs: Path) -> None:
+def test_an_intact_log_has_lost_nothing(logs: Path) -> None:
     assert losses(logs) == [] == losses(logs / "t-0")
     assert diagnosed(logs) == [] == diagnosed(logs, deep=False)
 
@@ -136,7 +136,7 @@ def test_a_producer_who_wrote_in_a_hole_proves_the_loss(logs: Path, inside: bool
     assert (text in found.message) is inside
 
 
-def test_the_last_segment_gone_is_told_by_checkpoints_and_snapshots(logs: Path) -> None:
+def test_a_missing_last_segment_is_detected_by_checkpoints_and_snapshots(logs: Path) -> None:
     lose(logs, "*30.*")
     assert told(logs) == [("LOG_END_MISSING", 30, 39)]
     for name in CHECKPOINTS:
@@ -178,7 +178,7 @@ def test_an_index_without_its_log_tells_how_far_the_log_reached(logs: Path) -> N
     assert told(logs) == [], "it was about to be deleted"
 
 
-def test_the_first_segment_gone_is_told_where_the_log_start_did_not_move(logs: Path) -> None:
+def test_a_missing_first_segment_is_reported_where_the_log_start_did_not_move(logs: Path) -> None:
     lose(logs, "0000*00.log")
     assert told(logs) == [("SEGMENT_MISSING", 0, 9)], "its indexes are there"
     lose(logs, "0000*00.*")
@@ -222,7 +222,7 @@ def test_a_hole_in_a_lone_directory_of_unknown_policy_is_no_loss(logs: Path) -> 
     assert told(logs / "t-0") == []
 
 
-def test_what_damage_costs_is_told_once(logs: Path) -> None:
+def test_damaged_offsets_are_not_reported_again_as_losses(logs: Path) -> None:
     path = logs / "t-0" / f"{20:020d}.log"
     path.write_bytes(path.read_bytes()[:-20])
     assert losses(logs) == []
@@ -360,7 +360,7 @@ def test_what_a_repair_took_is_no_lost_segment_wherever_it_is_kept(logs: Path, t
     assert graves(tmp_path / "copy") == [("SEGMENT_MISSING", Severity.INFO)]
 
 
-def test_a_whole_segment_that_a_repair_took_is_none_either_though_its_snapshot_speaks_of_it(logs: Path) -> None:
+def test_a_missing_segment_that_a_repair_removed_is_info_though_its_snapshot_exists(logs: Path) -> None:
     path = logs / "t-0" / f"{20:020d}.log"
     path.write_bytes(bytes(path.stat().st_size))
     repaired(logs)

@@ -24,7 +24,7 @@ def test_without_anything_grave_one_look_is_enough() -> None:
     assert looked(["note"]) == (Settled(["note"], []), 1)
 
 
-def test_what_stays_is_reported_beside_the_notes_of_the_first_look() -> None:
+def test_findings_that_stay_are_reported_with_the_notes_of_the_first_look() -> None:
     settled, looks = looked(["note", "WRONG"], ["WRONG"])
     assert settled == Settled(["note", "WRONG"], []) and looks > 2
 
@@ -44,7 +44,7 @@ def test_what_is_always_something_else_is_restless() -> None:
     assert settled.rows == [] and len(settled.restless) == 1 and looks < 10
 
 
-def test_later_looks_are_told_what_is_in_question() -> None:
+def test_later_looks_receive_the_findings_in_question() -> None:
     asked: list[Sequence[str] | None] = []
 
     def look(grave: Sequence[str] | None) -> list[str]:

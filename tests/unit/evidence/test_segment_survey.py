@@ -23,7 +23,7 @@ def test_a_healthy_segment_is_one_range(tmp_path: Path) -> None:
     assert (found.is_whole, found.kept, found.batches, found.last_offset) == (True, [ByteRange(0, len(data))], 3, 10)
 
 
-def test_damage_is_left_out_and_its_reason_told(tmp_path: Path) -> None:
+def test_damage_is_left_out_and_its_reason_reported(tmp_path: Path) -> None:
     parts = [batch(0, 5), batch(5, 5), batch(10, 5)]
     torn = bytearray(parts[1])
     torn[70] ^= 1

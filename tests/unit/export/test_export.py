@@ -125,7 +125,7 @@ def test_parquet_keeps_bytes_and_headers(odd: Path) -> None:
     assert (rows[0]["topic"], rows[0]["timestamp_type"], rows[0]["headers"]) == ("t", "CreateTime", None)
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     with pytest.raises(ValueError, match="half"), FileSink(FS, path) as sink:
         sink.write(b"half")

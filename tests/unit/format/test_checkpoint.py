@@ -119,7 +119,7 @@ def test_a_topic_that_is_not_utf8_is_left_out_as_no_broker_would_read_the_rest()
 
 
 @pytest.mark.parametrize("entry", [b"a x 5", b"a 0 y", b"a 2147483648 5", b"a 0 9223372036854775808", b"a 0 1.5"])
-def test_fields_that_are_no_numbers_are_told_apart_as_kafka_does(entry: bytes) -> None:
+def test_fields_that_are_not_numbers_raise_their_own_error_as_in_kafka(entry: bytes) -> None:
     with pytest.raises(CheckpointNumberError, match=f"{PATH}: line 3:"):
         parse_offset_checkpoint(b"0\n1\n" + entry + b"\n", PATH)
 
@@ -153,7 +153,7 @@ def test_a_checkpoint_that_ends_after_its_version_is_empty_to_kafka(data: bytes)
         (b"version: 0\nt\x93pic_id: c2VnbG9nAH4AAAEAAAAAdA", True),
     ],
 )
-def test_damage_of_partition_metadata_is_told_apart_as_kafka_does(data: bytes, foreseen: bool) -> None:
+def test_damage_to_partition_metadata_is_classified_as_in_kafka(data: bytes, foreseen: bool) -> None:
     with pytest.raises(CorruptCheckpointError) as caught:
         parse_partition_metadata(data, PATH)
     assert isinstance(caught.value, UnforeseenByKafkaError) is not foreseen

@@ -444,7 +444,7 @@ class TestZstd:
             with pytest.raises(DecompressionError):
                 unpack(ZSTD, frame)
 
-    def test_a_content_size_that_lies_does_not_allocate(self) -> None:
+    def test_a_false_content_size_does_not_allocate(self) -> None:
         frame = bytes.fromhex("28b52ffde0") + struct.pack("<Q", 2**62) + bytes(10)
         with pytest.raises(DecompressionError):
             unpack(ZSTD, frame)

@@ -61,12 +61,12 @@ def whole_and_in_parts(numbers: range) -> Iterator[tuple[int, Decoded, Decoded]]
         yield number, whole, summary(decode_records(array, batches, 0, arena_bytes=1))
 
 
-def test_hostile_batches_in_parts_give_what_they_give_whole(small_windows: None) -> None:
+def test_hostile_batches_give_the_same_in_parts_and_at_once(small_windows: None) -> None:
     for number, whole, parts in whole_and_in_parts(range(HOSTILE)):
         assert parts == whole, number
 
 
-def test_hostile_uncompressed_batches_in_parts_give_what_they_give_whole(
+def test_hostile_uncompressed_batches_give_the_same_in_parts_and_at_once(
     small_windows: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = [scanned(hostile_log(number)) for number in range(HOSTILE)]
@@ -76,7 +76,7 @@ def test_hostile_uncompressed_batches_in_parts_give_what_they_give_whole(
         assert summary(decode_records(array, batches, 0)) == whole[number], number
 
 
-def test_hostile_batches_read_from_their_file_give_what_they_give_whole(small_windows: None, tmp_path: Path) -> None:
+def test_hostile_batches_give_the_same_from_their_file_and_from_memory(small_windows: None, tmp_path: Path) -> None:
     path = tmp_path / "log"
     for number in range(0, HOSTILE, 7):
         data = hostile_log(number)

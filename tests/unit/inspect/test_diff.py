@@ -74,7 +74,7 @@ def test_of_three_copies_two_are_right(pair: tuple[Path, Path], tmp_path: Path) 
     assert (found.has, found.right) == ((True, True, False), (0, 1))
 
 
-def test_damage_in_every_copy_is_told(pair: tuple[Path, Path]) -> None:
+def test_damage_in_every_copy_is_reported(pair: tuple[Path, Path]) -> None:
     for log in pair:
         flip(log, 4)
     (found,) = compared("batches", *pair)

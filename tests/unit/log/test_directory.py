@@ -173,7 +173,7 @@ def test_updating_a_checkpoint_writes_only_news(tmp_path: Path) -> None:
     assert checkpoint.path.read_text() == "0\n1\nt 0 5\n"
 
 
-def test_a_lone_partition_is_worked_on_without_writing_beside_it(tmp_path: Path) -> None:
+def test_a_lone_partition_is_written_with_only_a_lock_beside_it(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0, batch(0, 10))
     owner, log = open_partition(tmp_path / "t-0", fs=FS, clock=CLOCK, config_of=lambda _: LogConfig(), writable=True)
     with owner:

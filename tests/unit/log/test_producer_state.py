@@ -130,7 +130,7 @@ def state_of(producers: ProducerStateManager) -> object:
     )
 
 
-def test_a_broken_marker_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_broken_marker_is_reported_with_its_position(tmp_path: Path) -> None:
     first = transactional(0, 7, 0)
     data, rows = rows_of(first + marker(1, 7, commit=True, key=b"\x00"))
     with pytest.raises(InvalidRecordError) as raised:

@@ -32,7 +32,7 @@ def test_a_read_starts_at_the_batch_and_gives_the_records_from_the_offset(tmp_pa
         assert fetched.next_offset == 60
 
 
-def test_the_first_batch_comes_whole_unless_that_is_not_wanted(tmp_path: Path) -> None:
+def test_the_first_batch_is_returned_whole_unless_min_one_message_is_false(tmp_path: Path) -> None:
     with filled(tmp_path / "t-0") as log:
         fetched = log.read(6, 10)
         assert len(fetched.batches) == 1
@@ -140,7 +140,7 @@ def test_a_result_stays_readable_when_its_segment_is_deleted(tmp_path: Path) -> 
         assert log.append([Record(b"on", timestamp=1)]).first_offset == 60
 
 
-def test_readers_see_whole_appends_in_order_beside_a_writer(tmp_path: Path) -> None:
+def test_concurrent_readers_see_complete_appends_in_order(tmp_path: Path) -> None:
     problems: list[str] = []
     with opened_log(tmp_path / "t-0", segment_bytes=5000, index_interval_bytes=50) as log:
         done = threading.Event()

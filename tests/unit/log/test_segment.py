@@ -206,7 +206,7 @@ def test_the_first_append_cuts_off_trailing_bytes(tmp_path: Path) -> None:
     assert again.read_next_offset() == (81, again.size)
 
 
-def test_truncation_takes_the_whole_batch_and_forgets_its_timestamps(tmp_path: Path) -> None:
+def test_truncation_removes_the_whole_batch_and_forgets_its_timestamps(tmp_path: Path) -> None:
     segment = made(tmp_path)
     segment.truncate_to(35)
     assert segment.size == sum(len(data) for data in BATCHES[:3])

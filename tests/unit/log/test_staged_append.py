@@ -149,7 +149,7 @@ def delete_the_beginning(place: Place) -> None:
 
 @pytest.mark.parametrize("change", [lose_staged, spoil_staged, clean_up_to_the_end, delete_the_beginning])
 @pytest.mark.parametrize("stream", [None, BATCH])
-def test_what_cannot_be_told_from_other_records_is_kept_and_reported(
+def test_records_that_cannot_be_distinguished_from_others_are_kept_and_reported(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Place], None],

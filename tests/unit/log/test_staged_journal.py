@@ -31,7 +31,7 @@ JOURNAL = AppendJournal("staging", (Placement(NAME, 5, 2, FILES, 61),), StreamBa
 
 
 @pytest.mark.parametrize("journal", [JOURNAL, AppendJournal("s", ())])
-def test_a_journal_says_what_it_was_told_until_it_is_removed(tmp_path: Path, journal: AppendJournal) -> None:
+def test_a_journal_returns_what_was_written_until_it_is_removed(tmp_path: Path, journal: AppendJournal) -> None:
     assert read_journal(FS, tmp_path) is None
     write_journal(FS, tmp_path, journal)
     assert read_journal(FS, tmp_path) == journal

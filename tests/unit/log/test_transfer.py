@@ -97,7 +97,7 @@ def test_several_partitions_share_one_size(file: File, pair: tuple[socket.socket
 
 
 @pytest.mark.parametrize("use_sendfile", [True, False])
-def test_bytes_that_vanished_are_told(
+def test_bytes_that_vanished_are_reported(
     file: File, pair: tuple[socket.socket, socket.socket], use_sendfile: bool
 ) -> None:
     send = MessageSetSend(Range(file, 699_990, 100), use_sendfile=use_sendfile)

@@ -61,7 +61,7 @@ def test_a_dry_run_beside_a_broker_opens_again_what_vanished(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("cache_bytes", "times"), [(1 << 20, 1), (1024, 2)])
-def test_a_dry_run_of_objects_asks_for_whole_requests_and_for_what_the_cache_holds_once(
+def test_a_dry_run_of_objects_sends_full_requests_and_fetches_cached_data_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_bytes: int, times: int
 ) -> None:
     logs = broker_directory(tmp_path / "logs", {"t-0": (3, 60)})

@@ -117,7 +117,7 @@ def test_between_passes_it_rests_for_the_backoff(tmp_path: Path) -> None:
     assert clock.now_ms() == START_MS + 30_000
 
 
-def test_a_locked_directory_costs_a_pass_and_is_told(tmp_path: Path) -> None:
+def test_a_locked_directory_costs_a_pass_and_is_reported(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     heard = Heard()
     service = service_of(path, heard)
@@ -173,7 +173,7 @@ def test_damage_that_opening_would_cut_off_is_left_as_it_is(tmp_path: Path) -> N
     assert snapshot(path) == before
 
 
-def test_a_checkpoint_that_names_a_partition_twice_is_told_and_nothing_done(tmp_path: Path) -> None:
+def test_a_checkpoint_that_names_a_partition_twice_is_reported_and_nothing_is_done(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     (path / "cleaner-offset-checkpoint").write_text("0\n2\nt 0 0\nt 0 40\n")
     before = snapshot(path)

@@ -48,7 +48,7 @@ def test_a_directory_of_one_user_is_opened_by_that_user(logs: Path) -> None:
     assert denials(logs) == []
 
 
-def test_files_of_root_among_those_of_the_broker_are_told_by_directory_and_mended(logs: Path) -> None:
+def test_files_of_root_are_reported_by_directory_and_the_commands_mend_them(logs: Path) -> None:
     for name in (".lock", f"{ORDERS}/{LOG}", f"{ORDERS}/leader-epoch-checkpoint", "payments-0/partition.metadata"):
         os.chown(logs / name, 0, 0)
     (logs / "payments-0" / "partition.metadata").chmod(0o600)

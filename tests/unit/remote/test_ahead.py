@@ -19,7 +19,7 @@ def walks(limits: Limits = LIMITS) -> tuple[ReadAhead, AnnouncedWalks]:
     return ReadAhead(limits, announced), announced
 
 
-def test_two_walks_through_one_file_are_told_apart() -> None:
+def test_two_walks_through_one_file_are_distinguished() -> None:
     ahead, _ = walks()
     asked: list[tuple[int, int]] = []
     for step in range(40):
@@ -34,7 +34,7 @@ def test_two_walks_through_one_file_are_told_apart() -> None:
     assert ahead.read(50_000, 50_050) == Step(50_050, 50_050)  # one read is no walk
 
 
-def test_what_is_announced_is_asked_for_at_once_in_whole_requests_and_never_beyond_its_end() -> None:
+def test_announced_ranges_are_requested_at_once_in_full_requests_and_never_beyond_their_end() -> None:
     ahead, _ = walks()
     asked = [ahead.announce(100, 5000)]
     assert asked[0] == (100, 1024)

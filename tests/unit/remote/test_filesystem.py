@@ -87,7 +87,7 @@ def test_nothing_is_asked_twice(server: ObjectServer) -> None:
     assert (fs.traffic.listings, fs.traffic.requests) == (1, 1)
 
 
-def test_what_is_asked_beside_a_partition_costs_one_listing(server: ObjectServer) -> None:
+def test_lookups_beside_a_partition_cost_one_listing(server: ObjectServer) -> None:
     fs = files(server)
     assert fs.status(LOG.parent) is not None
     for name in (".lock", "meta.properties", "recovery-point-offset-checkpoint", "t-1"):
@@ -159,7 +159,7 @@ def test_a_walk_reads_ahead_and_the_cache_has_its_bound(server: ObjectServer) ->
     assert fs.traffic.bytes_read < 2 * len(DATA)
 
 
-def test_what_goes_from_the_cache_leaves_nothing_behind() -> None:
+def test_eviction_from_the_cache_also_drops_its_bookkeeping() -> None:
     blocks, fetched = Blocks(LIMITS), list[tuple[int, int]]()
 
     def fetch(start: int, size: int) -> bytes:

@@ -73,7 +73,7 @@ def read(file: File, start: int, stop: int, most: int = 70) -> bytes:
     return found
 
 
-def test_a_walk_beside_others_is_one_request_and_holds_no_more_than_it_reads(fs: RemoteFileSystem) -> None:
+def test_a_concurrent_walk_is_one_request_and_holds_no_more_than_it_reads(fs: RemoteFileSystem) -> None:
     with fs.open(LOG, "r") as file:
         file.advise_wanted(START, STOP - START, side_by_side=True)
         assert fs.traffic.gets == 0  # it is asked for when it is read

@@ -143,7 +143,7 @@ def cleaned(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("indexes", [True, False], ids=["with its indexes", "alone"])
-def test_a_cleaned_segment_that_lies_over_the_last_one_gets_its_name_back(cleaned: Path, *, indexes: bool) -> None:
+def test_a_cleaned_segment_renamed_over_the_last_one_gets_a_fitting_name(cleaned: Path, *, indexes: bool) -> None:
     """Nothing else holds these offsets: to cut them out would leave nothing."""
     whole = held(cleaned)[segment(0)]
     for path in sorted(cleaned.glob(f"{0:020d}.*")):

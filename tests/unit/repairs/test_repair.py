@@ -144,7 +144,7 @@ def test_checkpoints_do_not_reach_beyond_the_new_end(data: Path) -> None:
         assert offsets[TopicPartition("payments", 0)] > 0
 
 
-def test_offsets_that_went_with_a_damaged_end_are_told_and_the_repair_is_complete(data: Path) -> None:
+def test_offsets_lost_with_a_damaged_end_are_reported_and_the_repair_is_complete(data: Path) -> None:
     path = data / ORDERS / LOG
     damaged(path, path.stat().st_size - 20, bytes(20))
     outcome = mended(data, ORDERS)
@@ -217,7 +217,7 @@ def test_a_recovery_as_after_a_crash_cuts_nothing_of_a_repaired_log(data: Path) 
     assert (report.truncated_bytes, report.removed_files) == (0, [])
 
 
-def test_policy_truncate_drops_what_lies_after_it(data: Path) -> None:
+def test_policy_truncate_drops_everything_after_the_damage(data: Path) -> None:
     logs = sorted((data / PAYMENTS).glob("*.log"))
     damaged(logs[0], 5000, b"\xff\xff")
     before = facts(data)
@@ -254,7 +254,7 @@ def test_a_segment_that_recovery_would_split_is_left_to_recover(tmp_path: Path) 
     assert outcome.run is None and facts(tmp_path) == before
 
 
-def test_a_swap_that_is_damaged_is_undone_when_the_old_segment_is_whole(data: Path) -> None:
+def test_a_damaged_swap_is_undone_when_the_old_segment_is_intact(data: Path) -> None:
     old = data / ORDERS / LOG
     contents = old.read_bytes()
     (data / ORDERS / f"{LOG}.swap").write_bytes(contents[:3000] + bytes(500) + contents[3500:])
@@ -263,7 +263,7 @@ def test_a_swap_that_is_damaged_is_undone_when_the_old_segment_is_whole(data: Pa
 
 
 @pytest.mark.parametrize("kept", [0, 1], ids=["empty", "shorter"])
-def test_a_swap_that_ends_sooner_is_undone_when_the_old_segment_is_whole(data: Path, kept: int) -> None:
+def test_a_swap_that_ends_sooner_is_undone_when_the_old_segment_is_intact(data: Path, kept: int) -> None:
     old = data / ORDERS / LOG
     contents = old.read_bytes()
     first = 12 + int.from_bytes(contents[8:12], "big")
@@ -394,7 +394,7 @@ def test_the_journal_says_what_each_file_was_and_became(data: Path) -> None:
     assert not (outcome.run.folder / "new").exists()
 
 
-def test_a_lost_abort_is_told(data: Path) -> None:
+def test_a_lost_abort_marker_is_reported(data: Path) -> None:
     index = sorted((data / PAYMENTS).glob("*.txnindex"))[0]
     marker_offset = int.from_bytes(index.read_bytes()[18:26], "big")
     log = index.with_suffix(".log")

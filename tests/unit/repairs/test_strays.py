@@ -199,7 +199,7 @@ def test_what_would_make_leader_epochs_fall_stays_out(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("far", [1 << 29, 1 << 40])
-def test_what_lies_far_after_the_log_stays_out(directory: Path, far: int) -> None:
+def test_batches_with_offsets_far_after_the_log_are_left_out(directory: Path, far: int) -> None:
     """Two batches with broken offsets ascend as two sound ones do."""
     whole = held(directory)
     put(directory, FIRST, whole[FIRST][0], batch(3 + far, 3), batch(6 + 2 * far, 3))
@@ -226,7 +226,7 @@ def test_a_batch_that_goes_on_from_its_segment_belongs_there_though_one_bit_woul
     assert held(directory) == {**whole, FIRST: whole[FIRST][:1], THIRD: [*whole[THIRD], *end, batch(35, 3)]}
 
 
-def test_policy_excise_takes_out_what_lies_in_the_wrong_file(directory: Path) -> None:
+def test_policy_excise_removes_batches_that_are_in_the_wrong_file(directory: Path) -> None:
     whole = held(directory)
     put(directory, SECOND, *whole[SECOND][1:])
     put(directory, THIRD, *whole[THIRD][:1], *whole[SECOND][:1], *whole[THIRD][1:])

@@ -172,7 +172,7 @@ def test_a_broker_that_starts_in_the_middle_finds_no_marker(prepared: Prepared) 
     assert read_journal(FS, run.folder).state is RunState.FINISHED
 
 
-def test_a_run_is_applied_again_from_wherever_it_stands(prepared: Prepared) -> None:
+def test_an_applied_run_can_be_applied_again_and_finished(prepared: Prepared) -> None:
     prepared.apply()
     assert prepared.finish().state is RunState.FINISHED
     assert prepared.contents() == AFTER

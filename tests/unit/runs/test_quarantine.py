@@ -199,7 +199,7 @@ def test_a_marker_that_names_the_run_of_another_log_directory_is_not_obeyed(data
 
 
 @pytest.mark.parametrize("text", [b"", b"relative/run", b"/a/../b", b"/a\0b", b"\xff" * 9000])
-def test_a_marker_that_names_no_folder_is_told(data: Path, text: bytes) -> None:
+def test_a_marker_that_names_no_folder_is_refused(data: Path, text: bytes) -> None:
     (data / PENDING_FILE).write_bytes(text)
     (data / PENDING_FILE).chmod(0o600)
     with pytest.raises(RefusedError, match=str(data / PENDING_FILE)):
@@ -377,7 +377,7 @@ def test_the_quarantine_of_the_owner_of_the_log_directory_holds_runs_of_root_too
 
 
 @needs_root
-def test_runs_of_others_are_told_and_passed_over_in_a_list(data: Path, precious: Path) -> None:
+def test_runs_of_other_users_and_planted_links_are_listed_as_errors(data: Path, precious: Path) -> None:
     run = run_of(data)
     thieving_run(run.folder.parent / "19990101T000000Z-dead", "/", precious / "file", data / "stolen")
     given_to(run.folder.parent / "19990101T000000Z-dead")
@@ -472,7 +472,7 @@ def test_a_partition_that_is_mounted_into_its_log_directory_is_refused_by_name(d
     assert files(data) == before
 
 
-def test_where_nothing_can_be_made_beside_the_log_directory_the_quarantine_is_within(data: Path) -> None:
+def test_the_quarantine_is_inside_the_log_directory_where_it_cannot_be_beside_it(data: Path) -> None:
     class ReadOnlyAround(LocalFileSystem):
         def make_directory(self, path: Path, parents: bool = False, access: Any = None) -> None:
             if data not in path.parents:

@@ -62,7 +62,7 @@ def test_what_one_difference_costs(other: dict[str, object], worth: float) -> No
     assert likeness(replace(PLAIN, **other), PLAIN) - EVERYTHING_ALIKE == worth  # type: ignore[arg-type]
 
 
-def test_a_long_run_is_near_to_what_lies_no_farther_than_it_is_long() -> None:
+def test_a_long_run_is_near_to_times_no_farther_than_its_duration() -> None:
     long = replace(PLAIN, times=(0, 500_000))
     near, far = (replace(PLAIN, times=(time, time)) for time in (1_000_000, 1_000_001))
     assert likeness(long, near) == likeness(near, long) == EVERYTHING_ALIKE

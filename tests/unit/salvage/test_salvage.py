@@ -412,7 +412,7 @@ def test_partitions_that_nothing_tells_apart_are_left_apart_and_called_undecided
     assert report.undecided == 6
 
 
-def test_partitions_of_one_topic_are_told_apart_by_their_producers_sequences(tmp_path: Path) -> None:
+def test_partitions_of_one_topic_are_distinguished_by_their_producers_sequences(tmp_path: Path) -> None:
     logs = twins(tmp_path, producers=True)
     found = carved(tmp_path, disk(logs, random.Random(1), (100, 100)), logs)
     assert sorted(found, key=str) == [{"t-0": 60}, {"t-1": 60}]

@@ -155,7 +155,7 @@ def test_a_range_over_blocks_is_judged_as_one_on_a_disk(
         assert fs.opened == 1  # the quick way has done it
 
 
-def test_only_what_lies_across_two_blocks_is_copied(tmp_path: Path) -> None:
+def test_only_batches_across_two_blocks_are_copied(tmp_path: Path) -> None:
     path = log_of(tmp_path / "00000000000000000000.log", damaged=False)
     fs, size = LendingFileSystem(4096), path.stat().st_size
     assert clean_range(fs, path, 0, size, PlausibleOffsets(), Level.RECORD) is not None

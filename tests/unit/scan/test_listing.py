@@ -131,7 +131,7 @@ def test_a_partition_is_made_only_under_a_partitions_name_in_what_may_be_a_log_d
 
 
 @pytest.mark.parametrize("name", ["missing", "nothing-of-kafka"])
-def test_what_is_no_log_is_told(tmp_path: Path, name: str) -> None:
+def test_paths_that_are_not_logs_are_refused(tmp_path: Path, name: str) -> None:
     touch(tmp_path / "nothing-of-kafka", "readme.md")
     with pytest.raises(NotALogError):
         resolve_path(FS, tmp_path / name)

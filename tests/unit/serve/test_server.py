@@ -55,7 +55,7 @@ def test_every_version_that_is_advertised_is_answered(serving: Serving, api_key:
         assert client.ask(protocol.API_VERSIONS, 0).error_code == ErrorCode.none
 
 
-def test_a_version_of_api_versions_from_the_future_is_told_what_there_is(serving: Serving) -> None:
+def test_a_future_version_of_api_versions_is_answered_with_the_supported_ones(serving: Serving) -> None:
     with RawClient(serving.address) as client:
         client.send(struct.pack(">hhih", protocol.API_VERSIONS, 99, 5, -1) + b"\0")
         number, error, count = struct.unpack_from(">ihi", client.receive())

@@ -150,7 +150,7 @@ def test_transactions_are_cleaned_into_objects_as_on_one_machine(reducers: int, 
     assert committed(tmp_path / "out", ["t-0"]) == expected
 
 
-def test_a_tier_is_cleaned_where_it_lies(tmp_path: Path) -> None:
+def test_a_tier_is_cleaned_without_fetching_it_first(tmp_path: Path) -> None:
     genuine = CLEAN / "customers-uncleaned-0"
     tier = write_local_tiered(tmp_path / "tier", "customers-uncleaned", 0, tier_segments(genuine, active=True))
     fs, (seen,) = see_tiers(FS, [tier])
@@ -292,7 +292,7 @@ def test_a_log_that_opening_would_mend_is_refused(tmp_path: Path) -> None:
     assert nothing_was_committed(tmp_path / "out")
 
 
-def test_a_log_that_its_broker_did_not_close_is_cleaned_where_it_is_whole(tmp_path: Path) -> None:
+def test_an_intact_log_that_its_broker_did_not_close_is_cleaned(tmp_path: Path) -> None:
     unclean(tmp_path / "source")
     expected = cleaned_here(tmp_path / "source", tmp_path / "here", ["t-0"], roll=True)
     cleaned_into(Inline(tmp_path), [tmp_path / "source" / "t-0"], tmp_path / "out", roll=True)

@@ -170,7 +170,7 @@ def test_batches_that_no_task_holds_give_the_same_files(
     assert files(again) == files(log)
 
 
-def test_the_whole_round_in_one_task_gives_the_same_files(tmp_path: Path) -> None:
+def test_a_round_in_a_single_task_gives_the_same_files(tmp_path: Path) -> None:
     log = filled(tmp_path / "a", 2000, 150)
     twin = copy_of(log, tmp_path / "b", segment_bytes=4000)
     expected = clean(log, roll=True)

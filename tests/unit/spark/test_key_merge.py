@@ -175,7 +175,7 @@ class FullFileSystem(LocalFileSystem):
         return super().open(path, mode)
 
 
-def test_a_full_disk_is_said_and_nothing_is_left_behind(spec: RoundSpec, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_files(spec: RoundSpec, tmp_path: Path) -> None:
     fs: FileSystem = FullFileSystem()
     home = tmp_path / "local"
     home.mkdir()

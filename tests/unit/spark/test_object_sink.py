@@ -314,7 +314,7 @@ def test_a_segment_that_is_to_be_joined_and_was_changed_ends_the_write(server: O
         write(sink, rows(["c"]))
 
 
-def test_a_prefix_in_which_something_else_lies_is_refused(server: ObjectServer) -> None:
+def test_a_prefix_that_holds_something_else_is_refused(server: ObjectServer) -> None:
     server.objects["bkt/logs/t-0/00000000000000000000.log"] = b"x"
     with pytest.raises(RefusedError, match="it already holds something else"):
         write(ObjectSink(options(server)), rows(["a"]))

@@ -86,7 +86,7 @@ def test_a_plan_is_one_listing_and_a_task_asks_for_bytes_alone(server: ObjectSer
     assert len(server.asked) == server.count("GET /bkt/kafka/") == pieces == 8
 
 
-def test_a_task_asks_for_the_whole_of_its_pieces_in_as_few_requests_as_there_can_be(server: ObjectServer) -> None:
+def test_a_task_fetches_its_pieces_in_as_few_requests_as_possible(server: ObjectServer) -> None:
     batch = batch_v2(0, [NaiveRecord(i, i, b"k", b"v" * 100_000) for i in range(10)])
     data = b"".join((10 * at).to_bytes(8, "big") + batch[8:] for at in range(16))
     server.objects[f"bkt/large/big-0/{0:020}.log"] = data
@@ -184,7 +184,7 @@ def test_secrets_are_not_among_what_options_and_splits_print(server: ObjectServe
         assert value not in repr(chosen) + repr(plan_splits(files_of(chosen.store), chosen)), name
 
 
-def test_tasks_are_told_what_the_drivers_environment_says_of_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_receive_the_drivers_environment_for_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "mars-north-1")
     assert dict(sent_along(StoreSettings(), ["/a", "s3://b/c"]).values)["AWS_REGION"] == "mars-north-1"
     assert sent_along(StoreSettings(), ["/a", "http://b/c"]).values == ()

@@ -317,7 +317,7 @@ def test_a_change_under_the_reader_at_any_moment_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("change", [clean, merge, clean_twice])
-def test_a_plan_that_is_made_beside_a_cleaner_is_made_of_what_is_there(logs: Path, change: Change) -> None:
+def test_a_plan_made_while_a_cleaner_runs_reads_every_remaining_record(logs: Path, change: Change) -> None:
     """The change happens at each call of the planner in turn."""
     for moment in range(200):
         work = logs.parent / f"work-{moment}" / "logs"

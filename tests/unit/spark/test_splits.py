@@ -73,7 +73,7 @@ def test_a_segment_without_index_stays_whole(logs, tmp_path):
     assert all(piece.start == 0 and piece.end == piece.size for piece in pieces)
 
 
-def test_an_index_that_lies_is_not_cut_at(logs, tmp_path):
+def test_a_log_with_a_wrong_index_is_not_split(logs, tmp_path):
     copy = tmp_path / "orders-none-0"
     shutil.copytree(logs / "orders-none-0", copy)
     for index in copy.glob("*.index"):
@@ -199,7 +199,7 @@ def test_offsets_of_a_partition_that_is_not_there_are_refused(logs):
 
 
 @pytest.mark.parametrize("suffix", ["Offsets", "OffsetsByTimestamp"])
-def test_partitions_that_are_not_named_are_read_whole(tmp_path, suffix):
+def test_partitions_that_are_not_named_are_read_in_full(tmp_path, suffix):
     records = [NaiveRecord(i, 0, b"k", b"v") for i in range(10)]
     for number in range(3):
         (tmp_path / f"t-{number}").mkdir()

@@ -204,7 +204,7 @@ class _RunThatBegins(LocalFileSystem):
         return names
 
 
-def test_a_read_beside_a_run_that_is_not_over_is_refused_and_goes_on_only_where_loss_is_none(
+def test_a_read_during_an_unfinished_run_is_refused_unless_fail_on_data_loss_is_false(
     directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (directory / f"{0:020}.log").write_bytes(batch(0))

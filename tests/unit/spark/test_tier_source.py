@@ -206,7 +206,7 @@ def moved_tier(tmp_path: Path, genuine: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["directory", "list", "log directory"])
-def test_metadata_of_a_broker_says_where_segments_lie(tmp_path: Path, genuine: Path, form: str) -> None:
+def test_metadata_of_a_broker_locates_segments(tmp_path: Path, genuine: Path, form: str) -> None:
     directory = moved_tier(tmp_path, genuine)
     metadata = metadata_at(tmp_path / "brokers", genuine)
     text = {"directory": str(metadata), "list": json.dumps([str(metadata)]), "log directory": str(metadata.parent)}

@@ -99,7 +99,7 @@ def test_verify_of_committed_logs_finds_what_one_machine_finds(prefix: Path, pat
     assert [str(remark) for remark in report.remarks if "begins at offset 100" in str(remark)]
 
 
-def test_an_object_that_is_missing_is_told_with_the_report(prefix: Path) -> None:
+def test_a_missing_object_is_in_the_report(prefix: Path) -> None:
     max(prefix.glob("customers-0/*/*.log"), key=lambda one: one.name).unlink()
     fs, shown = seen(prefix)
     alone = Verification(fs, resolve_paths(fs, [shown]), OPTIONS, ManualClock(1_700_000_000_000))

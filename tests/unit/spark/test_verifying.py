@@ -91,7 +91,7 @@ def test_partitions_that_keep_all_cores_at_work_are_not_cut(
     assert len(tasks_run) == 3
 
 
-def test_beside_a_broker_the_whole_is_looked_at_until_it_stays(tasks_run: list[int]) -> None:
+def test_verification_beside_a_broker_does_not_cut_logs_into_parts(tasks_run: list[int]) -> None:
     directory = KAFKA / "4.3.0" / "clean"
     report = jobs.verify(SPARK, resolve_paths(FS, [directory]), VerifyOptions(Level.CRC, live=True, jobs=1))
     assert report.summary.batches and len(tasks_run) == 1

@@ -59,7 +59,7 @@ def told(folder: Path, name: str, step: Step) -> list[tuple[Path, bytes | None]]
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_is_told_before_it_happens(tmp_path: Path, name: str) -> None:
+def test_a_change_is_announced_before_it_happens(tmp_path: Path, name: str) -> None:
     assert told(tmp_path, "00.log", CHANGES[name]) == [(tmp_path / "00.log", b"old")]
 
 

@@ -124,7 +124,7 @@ def test_a_file_of_a_view_refuses_what_would_change_it(view: str, change: str, p
 
 
 @pytest.mark.parametrize("change", [name for name in CHANGES if not name.startswith("open")])
-def test_what_is_only_read_as_a_whole_refuses_every_change(change: str, path: Path) -> None:
+def test_a_read_only_file_system_refuses_every_change(change: str, path: Path) -> None:
     refused(lambda: CHANGES[change](ReadOnlyFileSystem(), path))  # type: ignore[arg-type]
 
 

@@ -72,7 +72,7 @@ def test_a_file_that_was_cut_is_not_the_one_that_was_there(tmp_path: Path) -> No
             fs.open(path, "r")
 
 
-def test_files_that_are_changed_in_place_are_read_whole(tmp_path: Path) -> None:
+def test_files_that_are_changed_in_place_are_read_in_full(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"entry" + bytes(100))
     with FrozenFileSystem(FS, tmp_path, DescriptorBudget(0)) as fs:

@@ -75,7 +75,7 @@ def test_an_overlay_does_what_the_local_file_system_does(operations: list[tuple[
         assert state(BELOW, roots[0]) == {"a": b"0123456789", "b": b"xyz"}
 
 
-def test_what_changed_and_what_went_is_told(tmp_path: Path) -> None:
+def test_changed_and_removed_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"1")
     (tmp_path / "moved").write_bytes(b"2")
     overlay = OverlayFileSystem(BELOW)

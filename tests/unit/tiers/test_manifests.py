@@ -288,7 +288,7 @@ def test_a_byte_that_was_changed_ends_a_fetch(suffix: str, prefix: Path, tmp_pat
 
 
 @pytest.mark.parametrize("suffix", [".log", ".timeindex"])
-def test_a_partition_that_has_come_is_told_by_the_manifests_checksums(
+def test_a_fetched_partition_is_recognised_by_the_manifests_checksums(
     suffix: str, prefix: Path, tmp_path: Path
 ) -> None:
     fs, (seen,) = see_tiers(FS, [prefix / "customers-0"])

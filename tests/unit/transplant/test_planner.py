@@ -184,7 +184,7 @@ def test_a_source_whose_broker_runs_is_refused(tmp_path: Path) -> None:
         planned(FS, START_MS, request(FS, target, directory))
 
 
-def test_all_that_stands_against_it_is_said_at_once_and_nothing_done(tmp_path: Path) -> None:
+def test_all_obstacles_are_reported_at_once_and_nothing_is_done(tmp_path: Path) -> None:
     source_with_open_transaction(tmp_path)
     for name in ("u-0", "v-0", "w-0"):
         with opened_log(tmp_path / "old" / name) as log:
@@ -197,7 +197,7 @@ def test_all_that_stands_against_it_is_said_at_once_and_nothing_done(tmp_path: P
     assert everything(target) == before
 
 
-def test_groups_stay_behind_where_the_new_cluster_has_none_and_that_is_said(tmp_path: Path) -> None:
+def test_groups_are_left_out_and_reported_where_the_new_cluster_has_none(tmp_path: Path) -> None:
     source_with_open_transaction(tmp_path)
     with opened_log(tmp_path / "old" / "__consumer_offsets-0") as log:
         log.append([Record(b"x", b"k")])

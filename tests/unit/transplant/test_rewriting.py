@@ -83,7 +83,7 @@ def test_the_counts_are_those_of_what_changes() -> None:
     assert changes.forgotten + changes.moved == np.count_nonzero(rows["producer_id"] != new["producer_id"]) > 0
 
 
-def test_a_foreign_id_is_told_from_every_other_and_stays_so() -> None:
+def test_a_foreign_id_is_distinct_and_mapping_it_again_changes_nothing() -> None:
     assert (foreign_id(0), foreign_id(foreign_id(5))) == (1 << 62, (1 << 62) + 5)
 
 

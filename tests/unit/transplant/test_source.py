@@ -49,7 +49,7 @@ def flip_last(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("damage", "lost"), [(cut, 1), (zeros, 0), (flip_last, 1)])
-def test_a_torn_end_of_the_last_segment_stays_behind(tmp_path: Path, damage: Callable[[Path], None], lost: int) -> None:
+def test_a_torn_end_of_the_last_segment_is_left_out(tmp_path: Path, damage: Callable[[Path], None], lost: int) -> None:
     directory = segments(tmp_path)
     whole = source_of(directory)
     last = max(directory.glob("*.log"))
@@ -105,7 +105,7 @@ def test_offsets_that_go_back_are_refused(tmp_path: Path) -> None:
         source_of(directory)
 
 
-def test_a_segment_whose_name_lies_among_anothers_offsets_is_refused(tmp_path: Path) -> None:
+def test_a_segment_named_within_anothers_offsets_is_refused(tmp_path: Path) -> None:
     directory = segments(tmp_path)
     second = sorted(directory.glob("*.log"))[1]
     for path in directory.glob(f"{second.stem}.*"):  # a broker would look for the first segment's offsets in it
@@ -131,7 +131,7 @@ def test_a_segment_that_lost_all_its_bytes_is_refused(tmp_path: Path) -> None:
         source_of(directory)
 
 
-def test_what_lies_below_the_log_start_stays_behind(tmp_path: Path) -> None:
+def test_segments_below_the_log_start_are_left_out(tmp_path: Path) -> None:
     directory = segments(tmp_path)
     bases = sorted(int(path.stem) for path in directory.glob("*.log"))
     start = bases[1] + 1

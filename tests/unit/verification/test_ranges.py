@@ -78,7 +78,7 @@ def test_a_range_of_a_file_that_has_become_shorter_is_not_right(tmp_path: Path) 
     assert batches.clean_range(FS, path, 0, len(one), OFFSETS, Level.RECORD, keep=True) is not None
 
 
-def test_what_the_kernel_finds_right_of_whole_hostile_logs_is_right(tmp_path: Path) -> None:
+def test_kernel_results_for_whole_hostile_logs_equal_the_decoders(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}.log"
     for number in range(250):
         path.write_bytes(hostile_log(number))
@@ -198,7 +198,7 @@ def test_a_batch_outside_its_producers_transaction_is_found_however_close_it_is(
         (f"{10:020d}.index", f"{10:020d}.timeindex"),
     ],
 )
-def test_what_lies_beside_a_segment_in_an_object_store_is_asked_for_at_once(
+def test_side_files_of_a_segment_in_an_object_store_are_requested_concurrently(
     names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = base_directory(tmp_path / "base")

@@ -55,7 +55,7 @@ def rebatched(number: int, **changes: Any) -> list[bytes]:
         ({"max_timestamp": -2}, "TIMESTAMP_NEGATIVE"),
     ],
 )
-def test_a_header_that_cannot_be_is_told_at_the_lowest_level(
+def test_an_impossible_header_is_reported_at_the_lowest_level(
     changes: dict[str, Any], code: str, tmp_path: Path
 ) -> None:
     batches = rebatched(3, **changes)
@@ -65,13 +65,13 @@ def test_a_header_that_cannot_be_is_told_at_the_lowest_level(
     assert summary.damaged
 
 
-def test_an_unknown_magic_is_told_though_no_checksum_covers_it(tmp_path: Path) -> None:
+def test_an_unknown_magic_is_reported_though_no_checksum_covers_it(tmp_path: Path) -> None:
     batches = logs.plain_batches()
     batches[1] = batches[1][:16] + b"\x05" + batches[1][17:]
     assert codes(logs.write_log(tmp_path, batches), Level.CRC) == ["MAGIC_UNKNOWN"]
 
 
-def test_a_falling_leader_epoch_is_told(tmp_path: Path) -> None:
+def test_a_falling_leader_epoch_is_reported(tmp_path: Path) -> None:
     batches = rebatched(3, leader_epoch=4)
     assert codes(logs.write_log(tmp_path, batches), Level.CRC) == ["LEADER_EPOCH_DECREASING"] * 4
 
@@ -124,7 +124,7 @@ def test_records_are_judged_under_a_right_checksum(record: NaiveRecord, code: st
     assert codes(path, Level.RECORD) == [code]
 
 
-def test_a_body_that_cannot_be_decoded_is_told(tmp_path: Path) -> None:
+def test_a_body_that_cannot_be_decoded_is_reported(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, rebatched(4, payload=b"\x7f" * 40))
     found, summary = verified(path, Level.RECORD)
     assert [(f.code, f.offsets_lost) for f in found] == [("RECORDS_INVALID", 3)]
@@ -167,7 +167,7 @@ def test_good_indexes_are_good(tmp_path: Path) -> None:
         (GOOD_INDEX, GOOD_TIMES[12:] + GOOD_TIMES[:12], "TIME_INDEX_INVALID"),
     ],
 )
-def test_a_wrong_index_is_told(index: bytes, times: bytes, code: str, tmp_path: Path) -> None:
+def test_a_wrong_index_is_reported(index: bytes, times: bytes, code: str, tmp_path: Path) -> None:
     assert set(codes(with_indexes(tmp_path, index, times), Level.INDEX)) == {code}
 
 
@@ -302,7 +302,7 @@ def test_sizes_are_not_asked_for_where_nobody_watches(tmp_path: Path, monkeypatc
     assert asked == []
 
 
-def test_progress_ends_at_the_whole_size(tmp_path: Path) -> None:
+def test_progress_ends_at_the_total_size(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, logs.plain_batches())
     seen: list[tuple[int, int]] = []
     list(
@@ -360,7 +360,7 @@ def test_only_directories_that_a_broker_cannot_take_for_partitions_stop_it(
     assert (found.severity is Severity.ERROR) == stops
 
 
-def test_what_lies_around_partitions_that_are_named_is_read_once(tmp_path: Path) -> None:
+def test_files_around_named_partitions_are_read_once(tmp_path: Path) -> None:
     for name in ("t-0", "u-0", "v-0"):
         logs.write_log(tmp_path, logs.plain_batches(), name=name)
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 0\n")
@@ -405,7 +405,7 @@ class Meddling(LocalFileSystem):
         return found
 
 
-def test_what_a_broker_is_in_the_middle_of_is_not_told_beside_it(tmp_path: Path) -> None:
+def test_unfinished_work_of_a_running_broker_is_not_reported(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, logs.plain_batches())
     orphan = path.with_name(f"{99:020d}.index")
     orphan.write_bytes(b"")
@@ -423,7 +423,7 @@ def test_what_a_broker_is_in_the_middle_of_is_not_told_beside_it(tmp_path: Path)
     assert "ORPHAN_INDEX" not in found(True, fs), "its deletion was under way"
 
 
-def test_real_damage_beside_a_broker_is_told(tmp_path: Path) -> None:
+def test_real_damage_beside_a_broker_is_reported(tmp_path: Path) -> None:
     batches = logs.plain_batches()
     batches[3] = batches[3][:-1] + b"\xff"
     path = logs.write_log(tmp_path, batches)
