@@ -171,12 +171,12 @@ def show_outcome(
         console.error(f"the repair failed and was taken back: {message_of(outcome.failure)}")
     for sentence in outcome.unrepaired:
         console.warning(f"stays: {sentence}")
+    # A rebuilt checkpoint no longer shows which offsets are lost: what stays may be no finding afterwards.
+    left = max(after.summary.errors + after.summary.warnings, len(outcome.unrepaired))
     if console.as_json:
         counts = dataclasses.asdict(before.summary)
-        remaining = after.summary.errors + after.summary.warnings
-        console.json({"type": "summary", "exit_code": int(code), "run": run, **counts, "remaining": remaining})
+        console.json({"type": "summary", "exit_code": int(code), "run": run, **counts, "remaining": left})
     elif run is not None:
-        left = after.summary.errors + after.summary.warnings
         rest = "everything is repaired" if not left else f"{count_text(left, 'finding')} left"
         console.line(f"{console.styled(rest, 'warning' if left else 'good')}; seglog undo {run} takes it back")
     elif not before.damaged:

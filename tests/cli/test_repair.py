@@ -15,6 +15,7 @@ from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, contents_below, write_segment
+from tests.support.other_users import needs_root, planted_link
 
 LOG = "00000000000000000000.log"
 
@@ -89,6 +90,22 @@ def test_what_cannot_be_repaired_is_exit_code_5(tmp_path: Path) -> None:
     assert done.returncode == 5
     assert b"a message's position is its offset" in done.stderr
     assert first.read_bytes() == data
+
+
+def test_lost_offsets_that_no_file_shows_after_the_repair_still_count_as_left(logs: Path) -> None:
+    """All logs of the partition are empty, and the repair resets the files that tell how far the log went."""
+    log = logs / "orders-lz4-0"
+    for path in log.glob("*.log"):
+        path.write_bytes(b"")
+    done = run("verify", "--repair", log)
+    assert done.exit_code == 5
+    assert "warning: stays: " in done.stderr and "the log ends at 0, but the high watermark is 790" in done.stderr
+    assert "everything is repaired" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("1 finding left; seglog undo ")
+    run_name = done.stdout.split("seglog undo ")[1].split()[0]
+    assert run("undo", run_name).exit_code == 0
+    summary = json_lines(run("verify", "--repair", "--json", log))[-1]
+    assert (summary["exit_code"], summary["remaining"]) == (5, 1)
 
 
 def test_a_lock_is_exit_code_11_and_a_bad_place_12(logs: Path) -> None:
@@ -258,6 +275,22 @@ def test_salvage_copies_what_it_can_read_and_names_what_it_cannot(logs: Path, tm
     assert done.exit_code == 3
     assert f"{log}/{10**9:020d}.log: it could not be read completely: " in done.stderr
     assert run("verify", tmp_path / "rescued" / "orders-lz4-0").exit_code == 0
+
+
+@needs_root
+def test_carving_beside_another_users_link_copies_every_batch_and_names_the_link(logs: Path, tmp_path: Path) -> None:
+    log, rescued, outside = logs / "orders-lz4-0", tmp_path / "rescued", tmp_path / "outside"
+    outside.write_bytes(b"precious")
+    index = log / LOG.replace(".log", ".index")
+    index.unlink()
+    planted_link(index, outside)
+    done = run("salvage", "--carve", "--json", log, "-o", rescued)
+    assert done.exit_code == 3
+    assert [row["path"] for row in json_lines(done) if row.get("unreadable")] == [str(index)]
+    assert (json_lines(done)[-1]["exit_code"], json_lines(done)[-1]["missing_offsets"]) == (3, 0)
+    logs_of = [b"".join(path.read_bytes() for path in sorted(each.glob("*.log"))) for each in (log, rescued)]
+    assert logs_of[0] == logs_of[1]
+    assert run("verify", rescued).exit_code == 0
 
 
 def test_an_image_of_several_logs_becomes_a_log_directory_with_one_each(logs: Path, tmp_path: Path) -> None:
