@@ -193,12 +193,15 @@ class Bench:
         """What is made holds batches as they were: verify may find odd ones in it that it found before."""
         command, code = trial.command[0], trial.exit_code
         made = [path for path in out.iterdir() if path.is_dir()]
-        if command in ("salvage", "convert", "restore") and code in (0, 1):
+        # A salvage copies what it could read of all files, names a file that it could not, and ends with 3.
+        in_part = command == "salvage" and code == ExitCode.INCOMPLETE and trial.may_fail_to_open
+        succeeded = code in (0, 1) or in_part
+        if command in ("salvage", "convert", "restore") and succeeded:
             for path in made:
                 new = self._findings(path) - (ODD if "--into-one" in trial.command else known & ODD)
                 if new:
                     yield f"verify finds {new} in what {command} made: {run('verify', path).output[-400:]}"
-        if command in ("salvage", "convert") and code not in (0, 1) and made:
+        if command in ("salvage", "convert") and not succeeded and made:
             yield f"{command} failed, and left something"
         if command == "verify" and code == 4:
             place = next(word for word in trial.command[1:] if word.startswith("/"))
