@@ -43,7 +43,7 @@ from seglog.format.record_batch import RecordBatchHeader
 from seglog.format.windows import WHOLE_LIMIT
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.log.producer_state import BatchMetadata, ProducerState, ProducerStateManager
-from seglog.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_TIMESTAMP, Compression, TimestampType
+from seglog.model import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Compression, TimestampType
 
 _WHERE = "appended data"
 
@@ -291,7 +291,7 @@ def _rebuilt(
     """Builds one new v2 batch of the same records."""
     if header.is_control:
         raise InvalidRecordError(_WHERE, "a control batch cannot be rebuilt")
-    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+    if header.producer_id != NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0):
         reason = f"producer {header.producer_id} has epoch {header.producer_epoch}, sequence {header.base_sequence}"
         raise InvalidRecordError(_WHERE, f"{reason}: a batch with them cannot be rebuilt")
     append_time = append_time_ms if rules.timestamp_type == TimestampType.LOG_APPEND_TIME else None

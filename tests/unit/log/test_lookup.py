@@ -12,6 +12,7 @@ from seglog.errors import CorruptRecordError
 from seglog.log.lookup import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampOffset
 from seglog.model import Compression, Record
 from tests.support.log_files import batch, rewrite, write_segment
+from tests.support.naive import batch_v2
 from tests.support.open_logs import START_MS, opened_log
 
 
@@ -90,6 +91,13 @@ def test_records_without_a_timestamp_have_no_largest_one(tmp_path: Path) -> None
         assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
         assert log.offset_for_timestamp(0) is None
         assert [record.timestamp for record in log.records()] == [-1]
+
+
+def test_the_largest_timestamp_is_found_after_a_batch_that_cleaning_emptied(tmp_path: Path) -> None:
+    emptied = batch_v2(0, [], base_timestamp=1000, max_timestamp=1000, last_offset_delta=4)
+    write_segment(tmp_path / "t-0", 0, emptied, batch(5))
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(1000, 5, 0)
 
 
 def test_a_record_has_the_epoch_of_its_own_batch(tmp_path: Path) -> None:

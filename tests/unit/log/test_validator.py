@@ -250,9 +250,9 @@ def test_a_control_batch_is_not_rebuilt_as_one_of_records() -> None:
         as_leader(batch, AppendRules(10_000, compression=Compression.NONE), AppendOrigin.COORDINATOR)
 
 
-@pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
-def test_a_producer_without_epoch_or_sequence_is_not_rebuilt(epoch: int, sequence: int) -> None:
-    batch = with_header(GOOD, producer_id=0, producer_epoch=epoch, base_sequence=sequence)
+@pytest.mark.parametrize(("producer_id", "epoch", "sequence"), [(0, -1, 0), (0, 0, -1), (-(2**63), -1, 0)])
+def test_a_producer_without_epoch_or_sequence_is_not_rebuilt(producer_id: int, epoch: int, sequence: int) -> None:
+    batch = with_header(GOOD, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     assert len(as_leader(batch, origin=AppendOrigin.COORDINATOR)) == 1
     with pytest.raises(InvalidRecordError, match="cannot be rebuilt"):
         as_leader(batch, AppendRules(10_000, compression=Compression.GZIP), AppendOrigin.COORDINATOR)
