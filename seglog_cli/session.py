@@ -125,6 +125,12 @@ class Session:
 
         return resolve(path)
 
+    def log_directory_of(self, partition: Path) -> Path:
+        """Returns the log directory of a partition directory. Raises UntrustedLinkError as `resolved` does."""
+        from seglog.storage.lock import partition_path
+
+        return partition_path(partition).parent
+
     @contextlib.contextmanager
     def open_log(
         self,
@@ -142,7 +148,7 @@ class Session:
         """
         from seglog.operations.workspace import Sources
 
-        config_of = self.config_of(self.resolved(partition).parent, Sources(settings or {}))
+        config_of = self.config_of(self.log_directory_of(partition), Sources(settings or {}))
         if not writable:
             from seglog.api.opening import opened_for_reading
 

@@ -58,7 +58,7 @@ def run(
 
     sources = Sources(metadata_directory=metadata_dir)
     session, (partition,) = tiers.seen(session, [partition])
-    settings = session.config_of(session.resolved(partition).parent, sources)
+    settings = session.config_of(session.log_directory_of(partition), sources)
     found = explain_partition(session.workspace("--now"), partition, settings, sources, quick=quick)
     show_explanation(session.console, found, advise)
 

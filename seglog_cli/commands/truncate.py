@@ -70,7 +70,7 @@ def run(
         require_partition(session.fs, partition)
         recover_path(session, partition, dry_run, 0, not no_keep, quarantine, "truncate")
         return
-    config_of = session.config_of(session.resolved(partition).parent)
+    config_of = session.config_of(session.log_directory_of(partition))
     keeper = Keeper(session.fs, session.clock, config_of, "truncate", quarantine, session.settled)
     done = keeper.truncate(partition, to_offset, to_time, dry_run=dry_run, keep=not no_keep)
     session.tell_recovery(done.recovery)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text
@@ -96,7 +95,7 @@ def run(
     require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(partition.resolve().name), 0
-    log_directory: Path = session.resolved(view.directory).parent
+    log_directory = session.log_directory_of(view.directory)
     transactions = view_transactions(
         view,
         session.clock.now_ms(),

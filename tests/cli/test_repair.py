@@ -141,6 +141,17 @@ def test_a_partition_that_is_a_link_is_its_log_directorys(logs: Path, tmp_path: 
     assert (contents_below(logs), contents_below(target)) == before
 
 
+def test_a_partition_that_is_a_link_has_its_log_directorys_configuration(logs: Path, tmp_path: Path) -> None:
+    partition, target = logs / "customers-0", tmp_path / "elsewhere" / "customers-0"
+    told = run("explain", "--json", "--now", "2026-11-24", partition).stdout
+    assert "cleanup.policy is compact" in told
+    (logs / ".lock").touch()  # as in every directory in which a broker ran
+    target.parent.mkdir()
+    partition.rename(target)
+    partition.symlink_to(target)
+    assert run("explain", "--json", "--now", "2026-11-24", partition).stdout == told
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -28,7 +28,7 @@ from seglog.operations.workspace import (
 )
 from seglog.prognosis.doctor import Doctor
 from seglog.scan.listing import list_partition, log_directory_of, partition_directories, resolve_paths
-from seglog.storage import links
+from seglog.storage.lock import partition_path
 from seglog.verification.verify import Level, Verification, VerifyOptions
 
 LevelName = Literal["header", "crc", "record", "index", "semantic"]
@@ -236,5 +236,5 @@ def explain(
     """
     work, (path,) = looked_at(common, [partition])
     sources = Sources(metadata_directory=optional_path("metadata_directory", metadata_directory))
-    settings: DirectorySettings = settings_of(work, links.resolve(path).parent, sources)
+    settings: DirectorySettings = settings_of(work, partition_path(path).parent, sources)
     return explain_partition(work, path, settings, sources, quick=flag("quick", quick))

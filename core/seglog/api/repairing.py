@@ -40,7 +40,7 @@ from seglog.operations.workspace import (
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, log_directory_of, resolve_path
-from seglog.storage import links
+from seglog.storage.lock import partition_path
 
 RepairPolicy = Literal["smallest-loss", "truncate", "excise"]
 
@@ -285,7 +285,7 @@ def _truncated(
     if (offset is None) == (moment is None):
         raise ValueError("give to_offset or to_time_ms: it says where to cut")
     work, path = workspace_of(common), local_path("partition", partition)
-    settings = settings_of(work, links.resolve(path).parent)
+    settings = settings_of(work, partition_path(path).parent)
     keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path("quarantine", quarantine))
     done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=flag("keep", keep))
     if done.run is not None:

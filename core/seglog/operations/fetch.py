@@ -38,6 +38,7 @@ from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.files import pieces, remove_tree
 from seglog.storage.filesystem import PRIVATE, Access, File, FileStatus, FileSystem, write_atomically
+from seglog.storage.lock import partition_path
 from seglog.storage.trust import require_trust
 from seglog.tiers.contents import WholeObject
 from seglog.tiers.view import TierFileSystem
@@ -120,7 +121,7 @@ def fetch(
     if filenames.parse_topic_partition(target.name) is None:
         raise RefusedError(f"{target}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
     if not isinstance(source, RemotePath):  # runs are only on disks, also in the log directory of a tier's local part
-        require_no_run(source_fs, links.resolve(source).parent)
+        require_no_run(source_fs, partition_path(source).parent)
     fs.make_directory(target.parent, parents=True)
     settle_unfinished(fs, target.parent, settled)
     with log_directory_lock(fs, target):

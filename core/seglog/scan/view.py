@@ -33,7 +33,7 @@ from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, 
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import SHARED_BUDGET, DescriptorBudget, FrozenFileSystem, Order, VanishedError
-from seglog.storage.lock import holder_of
+from seglog.storage.lock import holder_of, partition_path
 
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3)
 _REPETITIONS = 4
@@ -229,7 +229,7 @@ def is_held(log_directory: Path) -> bool:
 
 def _is_live(partition: Path) -> bool:
     try:
-        return is_held(links.resolve(partition).parent)
+        return is_held(partition_path(partition).parent)
     except OSError:
         return False  # a link that is not followed: opening the partition raises that
 
@@ -275,7 +275,7 @@ def unfinished_runs(fs: FileSystem, paths: Iterable[Path]) -> list[str]:
     found = []
     for path in (path for path in paths if not isinstance(path, RemotePath)):
         with contextlib.suppress(OSError):  # reading the path raises it again
-            resolved = links.resolve(path)
+            resolved = partition_path(path)
             status = fs.status(resolved)
             inner = resolved if status is None or status.is_directory else resolved.parent
             places.update(dict.fromkeys((inner, inner.parent)))

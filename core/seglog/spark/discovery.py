@@ -25,6 +25,7 @@ from seglog.spark.options import NO_TIER_NAMES, Offsets, ReadOptions
 from seglog.spark.partition_log import PartitionLog, list_segments, permitted
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 from seglog.tiers.view import TierFileSystem
 
 _GLOB = frozenset("*?[")
@@ -81,7 +82,7 @@ class Finder:
                 known = found.get(key)
                 if known is not None and links.resolve(known.directory) != links.resolve(directory):
                     raise ConfigError(f"{known.directory} and {directory} both hold {key}: read replicas one by one")
-                self._check_runs(log_directory := links.resolve(directory).parent, log_directories)
+                self._check_runs(log_directory := partition_path(directory).parent, log_directories)
                 try:
                     names = list_segments(fs, directory)
                 except NotALogError:

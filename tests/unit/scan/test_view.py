@@ -177,7 +177,10 @@ def test_the_last_segment_of_a_live_log_is_being_written(partition: Path) -> Non
 HOLDING = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
 
 
-def test_a_lock_that_another_process_holds_makes_a_log_live(partition: Path) -> None:
+def test_a_lock_that_another_process_holds_makes_a_log_live(partition: Path, tmp_path: Path) -> None:
+    elsewhere, linked = tmp_path / "elsewhere" / "linked-0", partition.parent / "linked-0"
+    shutil.copytree(partition, elsewhere)
+    linked.symlink_to(elsewhere)
     with DirectoryLock(partition.parent):
         assert not is_held(partition.parent), "this process knows what it does"
     command = [sys.executable, "-c", HOLDING, str(partition.parent / ".lock")]
@@ -185,6 +188,7 @@ def test_a_lock_that_another_process_holds_makes_a_log_live(partition: Path) -> 
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         assert is_held(partition.parent)
         assert PartitionView(FS, partition).live
+        assert PartitionView(FS, linked).live, "its broker has no lock beside the link's target"
         assert SingleFile(FS, partition / f"{20:020d}.log").live
         holder.communicate("\n")
     assert not PartitionView(FS, partition).live
