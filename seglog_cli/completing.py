@@ -75,14 +75,14 @@ def configuration_keys(incomplete: str) -> list[str]:
 
 def finding_codes(incomplete: str) -> list[str]:
     """Offers the codes of findings."""
-    from seglog.evidence.findings import CODES
+    from seglog.verification.findings import CODES
 
     return [code for code in sorted(CODES) if code.startswith(incomplete.upper())]
 
 
 def decoder_classes(incomplete: str) -> list[str]:
     """Offers the decoder classes of kafka-dump-log that seglog knows."""
-    from seglog.kafka_dump_log.decoders import CLASSES
+    from seglog.look.kafka_dump_log.decoders import CLASSES
 
     return [name for name in CLASSES if name.startswith(incomplete)]
 

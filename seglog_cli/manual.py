@@ -124,8 +124,8 @@ def _format_page(markdown: str) -> str:
 
 
 def _findings_page() -> str:
-    from seglog.evidence.findings import CODES, Notice
-    from seglog.prognosis.cases import CASES
+    from seglog.rescue.doctor.cases import CASES
+    from seglog.verification.findings import CODES, Notice
 
     lines = [roff.title("seglog-findings", 7, VERSION)]
     lines += roff.section("NAME", "seglog\\-findings \\- the findings of seglog verify and seglog doctor")

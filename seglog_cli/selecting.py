@@ -13,7 +13,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from seglog.dump.selection import Selection
+    from seglog.look.dump.selection import Selection
 
 Isolation = Annotated[
     str | None,
@@ -47,7 +47,7 @@ class Chosen(OptionGroup):
 
         Raises UsageError if no record can be between the bounds.
         """
-        from seglog.dump.selection import Selection
+        from seglog.look.dump.selection import Selection
         from seglog.model import Isolation as Level
 
         for options, first, end in (
@@ -89,7 +89,7 @@ def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> N
     """Raises UsageError if --decode would change nothing for partition directories with these names."""
     if not decode:
         return
-    from seglog.dump.internal_topics import DECODERS, decoder_of
+    from seglog.look.dump.internal_topics import DECODERS, decoder_of
 
     if base64:
         raise UsageError("--decode and --bytes base64 are two forms of keys and values: give one of them")

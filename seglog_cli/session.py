@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.operations.workspace import Sources, Workspace
     from seglog.remote.traffic import Traffic
-    from seglog.runs.journal import RunRecord
+    from seglog.repairs.undo.journal import RunRecord
     from seglog.scan.listing import Target
     from seglog.storage.filesystem import FileSystem
     from seglog_cli.progress import Progress, ProgressChoice

@@ -56,12 +56,9 @@ if TYPE_CHECKING:
     from seglog.errors import RefusedError as RefusedError
     from seglog.errors import SeglogError as SeglogError
     from seglog.errors import UnsupportedError as UnsupportedError
-    from seglog.evidence.findings import Finding as Finding
     from seglog.format.builder import columns_of as columns_of
     from seglog.format.builder import columns_of_arrays as columns_of_arrays
     from seglog.format.columns import Records as Records
-    from seglog.inspect.diff import Difference as Difference
-    from seglog.inspect.overview import PartitionOverview as PartitionOverview
     from seglog.log.append import AppendInfo as AppendInfo
     from seglog.log.append import ProducerIdentity as ProducerIdentity
     from seglog.log.directory import LogDirectory as LogDirectory
@@ -71,6 +68,8 @@ if TYPE_CHECKING:
     from seglog.log.reader import FetchResult as FetchResult
     from seglog.log.transfer import MessageSetSend as MessageSetSend
     from seglog.log.transfer import MultiMessageSetSend as MultiMessageSetSend
+    from seglog.look.inspect.diff import Difference as Difference
+    from seglog.look.inspect.overview import PartitionOverview as PartitionOverview
     from seglog.model import Compression as Compression
     from seglog.model import Header as Header
     from seglog.model import Isolation as Isolation
@@ -89,8 +88,9 @@ if TYPE_CHECKING:
     from seglog.operations.retain import Retained as Retained
     from seglog.operations.retain import RetentionFailure as RetentionFailure
     from seglog.operations.stats import PartitionStatistics as PartitionStatistics
-    from seglog.prognosis.cases import Diagnosis as Diagnosis
-    from seglog.runs.journal import RunRecord as RunRecord
+    from seglog.repairs.undo.journal import RunRecord as RunRecord
+    from seglog.rescue.doctor.cases import Diagnosis as Diagnosis
+    from seglog.verification.findings import Finding as Finding
 
 __version__ = "0.1.0"
 
@@ -120,11 +120,11 @@ _MODULES = {
         "SeglogError",
         "UnsupportedError",
     ),
-    "seglog.evidence.findings": ("Finding",),
+    "seglog.verification.findings": ("Finding",),
     "seglog.format.builder": ("columns_of", "columns_of_arrays"),
     "seglog.format.columns": ("Records",),
-    "seglog.inspect.diff": ("Difference",),
-    "seglog.inspect.overview": ("PartitionOverview",),
+    "seglog.look.inspect.diff": ("Difference",),
+    "seglog.look.inspect.overview": ("PartitionOverview",),
     "seglog.log.append": ("AppendInfo", "ProducerIdentity"),
     "seglog.log.directory": ("LogDirectory",),
     "seglog.log.loader": ("RecoveryReport",),
@@ -140,8 +140,8 @@ _MODULES = {
     "seglog.operations.repair": ("PlannedRepair", "Repaired"),
     "seglog.operations.retain": ("Freed", "Retained", "RetentionFailure"),
     "seglog.operations.stats": ("PartitionStatistics",),
-    "seglog.prognosis.cases": ("Diagnosis",),
-    "seglog.runs.journal": ("RunRecord",),
+    "seglog.rescue.doctor.cases": ("Diagnosis",),
+    "seglog.repairs.undo.journal": ("RunRecord",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -29,7 +29,7 @@
         ├── ProducerFencedError       an epoch older than the producer's current one
         └── InvalidTransactionStateError  a batch that contradicts the producer's open transaction
 
-Corruption that a check finds is data (`seglog.evidence.findings.Finding`), not an exception.
+Corruption that a check finds is data (`seglog.verification.findings.Finding`), not an exception.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.dump.selection import Selection
-    from seglog.inspect.diff import Difference
+    from seglog.look.dump.selection import Selection
+    from seglog.look.inspect.diff import Difference
 
 MOST_ROWS = 10_000
 MEMORY_BYTES = 256 << 20
@@ -67,7 +67,7 @@ def run(
       seglog diff --level view before/customers-0 after/customers-0
       seglog diff --json --level bytes /var/lib/kafka/data /backup/kafka
     """
-    from seglog.inspect.diff_view import ViewOptions
+    from seglog.look.inspect.diff_view import ViewOptions
     from seglog.operations.diff import copies_by_partition, differences
 
     most = MOST_ROWS if limit is None and level == "view" else limit

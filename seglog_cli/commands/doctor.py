@@ -16,7 +16,7 @@ from seglog_cli.tiering import Tiers
 from seglog_cli.views.findings import show_group
 
 if TYPE_CHECKING:
-    from seglog.prognosis.doctor import Diagnosis, DoctorSummary
+    from seglog.rescue.doctor.doctor import Diagnosis, DoctorSummary
 
 _STEPS_SHOWN = 8
 _STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
@@ -60,7 +60,7 @@ def run(
       seglog doctor /var/lib/kafka/data
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
     """
-    from seglog.prognosis.doctor import Doctor
+    from seglog.rescue.doctor.doctor import Doctor
 
     session, log_directories = tiers.seen(session, log_directories, warn_of_runs=False)
     mends: dict[str, str] = {}

@@ -49,9 +49,9 @@ def run(
       seglog dump --records --key k1 --from-offset 100 customers-0
       seglog dump orders-lz4-0/00000000000000000000.timeindex cleaner-offset-checkpoint
     """
-    from seglog.dump.dump import DumpOptions, dump
-    from seglog.evidence.findings import UNREADABLE, Finding, Severity
+    from seglog.look.dump.dump import DumpOptions, dump
     from seglog.scan.listing import TargetKind, is_beside_logs, partition_names, resolve_paths
+    from seglog.verification.findings import UNREADABLE, Finding, Severity
     from seglog_cli.views.findings import show_finding
 
     shows_records = records or wanted.key is not None

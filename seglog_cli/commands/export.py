@@ -18,9 +18,9 @@ from seglog_cli.tiering import Tiers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.evidence.findings import Finding
-    from seglog.evidence.readable_files import Source
     from seglog.model import TopicPartition
+    from seglog.verification.findings import Finding
+    from seglog.verification.readable_files import Source
 
 FORMATS = ("jsonl", "csv", "parquet")
 EXTENSIONS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -73,7 +73,7 @@ def run(
       seglog export orders-none-0 -o - --format csv
       seglog export kafka-logs/orders -o orders.parquet
     """
-    from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
+    from seglog.look.export.export import ExportFormat, ExportOptions, FileSink, export
     from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)
@@ -129,10 +129,10 @@ class _StandardOutput:
 def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[TopicPartition, Iterator[Source]]]:
     """Returns the partitions at the path and the logs of each, which are opened when their turn comes."""
     from seglog.errors import UnsupportedError
-    from seglog.evidence.readable_files import Source, sources
     from seglog.format.filenames import topic_partition_of
     from seglog.scan.listing import Target, TargetKind, list_partition, resolve_paths
     from seglog.scan.view import SingleFile
+    from seglog.verification.readable_files import Source, sources
 
     def logs_of(target: Target) -> Iterator[Source]:
         return (found for found in sources(session.fs, target, committed=committed) if isinstance(found, Source))

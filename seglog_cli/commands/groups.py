@@ -15,7 +15,7 @@ from seglog_cli.tables import Layout, number_cell, time_cell
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.evidence.group_states import Member
+    from seglog.consumer_groups.group_states import Member
     from seglog.operations.groups import Group, GroupPartition
 
 FORMATS = ("table", "json", "reset-csv")
@@ -106,7 +106,7 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
 
 def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
     """Writes the CSV to standard output, and how to use it with Kafka's tool to standard error (-v)."""
-    from seglog.evidence.group_states import SHARE
+    from seglog.consumer_groups.group_states import SHARE
     from seglog.operations.groups import reset_csv
 
     taken = [one.name for one in groups if one.kind != SHARE]

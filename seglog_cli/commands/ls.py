@@ -18,7 +18,7 @@ from seglog_cli.tiering import Tiers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.inspect.overview import PartitionOverview, SegmentOverview
+    from seglog.look.inspect.overview import PartitionOverview, SegmentOverview
 
 _PARTITION_HEADING = ("PARTITION", "STATE", "SEGMENTS", "SIZE", "START", "END", "NEWEST", "MODIFIED", "SHARE")
 _SEGMENT_HEADING = ("SEGMENT", "", "SIZE", "INDEXES", "START", "END", "NEWEST", "MODIFIED")
@@ -71,7 +71,7 @@ def run(
       seglog ls --long customers-0 payments-0
       seglog ls --sort size /var/lib/kafka/data
     """
-    from seglog.inspect.overview import Unlisted, overview
+    from seglog.look.inspect.overview import Unlisted, overview
     from seglog.scan.listing import TargetKind, resolve_paths
 
     if sort is not None:

@@ -13,7 +13,7 @@ from seglog_cli.options import argument, command, offset_option, option, takes_u
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.inspect.metadata_image import Difference, MetadataImage
+    from seglog.look.inspect.metadata_image import Difference, MetadataImage
 
 _INDENT = "  "
 # The parts of the tree whose entries are JSON lines of their own → the line's type, and the field of the key.
@@ -57,7 +57,7 @@ def run(
       seglog metadata --at 300 --json /var/lib/kafka/data/__cluster_metadata-0
       seglog metadata --diff /disk2/kafka /var/lib/kafka/data
     """
-    from seglog.inspect.metadata_image import differences, read_metadata_image
+    from seglog.look.inspect.metadata_image import differences, read_metadata_image
 
     end = None if at is None else at + 1
     image = read_metadata_image(session.fs, path, end=end)

@@ -20,7 +20,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.runs.journal import RunRecord
+    from seglog.repairs.undo.journal import RunRecord
 
 app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
 Run = Annotated[str, argument("RUN", "The name of a run, or its folder.")]
@@ -46,8 +46,8 @@ def ls(
       seglog quarantine ls /var/lib/kafka/data
     """
     from seglog.operations.undo import concerns, places
-    from seglog.runs.journal import RunRecord
-    from seglog.runs.quarantine import runs_in, saved_bytes
+    from seglog.repairs.undo.journal import RunRecord
+    from seglog.repairs.undo.quarantine import runs_in, saved_bytes
     from seglog.scan.listing import require_directory
 
     if path is not None and quarantine is not None:
@@ -80,7 +80,7 @@ def show(session: Session, name: Run, quarantine: Quarantine = None) -> None:
       seglog quarantine show 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
     """
     from seglog.operations.undo import named_run
-    from seglog.runs.quarantine import saved_bytes
+    from seglog.repairs.undo.quarantine import saved_bytes
 
     found = named_run(session.fs, os.environ, name, quarantine)
     show_run(session.console, found, saved_bytes(session.fs, found.folder))
@@ -104,7 +104,7 @@ def restore(
       seglog quarantine restore 20261121T015349Z-7f3a -o /tmp/before
     """
     from seglog.operations.undo import named_run
-    from seglog.runs.restore import restore_run
+    from seglog.repairs.undo.restore import restore_run
 
     found = named_run(session.fs, os.environ, name, quarantine)
     for path in restore_run(session.fs, found, target):
@@ -130,7 +130,7 @@ def purge(
       seglog quarantine purge 20261121T015349Z-7f3a --yes
     """
     from seglog.operations.undo import named_run, places_of_run
-    from seglog.runs.quarantine import purge_left_over, purge_run
+    from seglog.repairs.undo.quarantine import purge_left_over, purge_run
 
     left = None
     if yes:

@@ -65,8 +65,8 @@ def run(
       seglog read customers-0 --key customer-124
       seglog read --json __consumer_offsets-0 --decode
     """
-    from seglog.dump.internal_topics import decoder_of
-    from seglog.dump.render_records import render_records
+    from seglog.look.dump.internal_topics import decoder_of
+    from seglog.look.dump.render_records import render_records
     from seglog.operations.read import fetch_records
 
     start = renamed(session, wanted.from_offset, "--offset", "--from-offset", offset)
@@ -78,7 +78,7 @@ def run(
     require_decoders(decode, base64, [partition.resolve().name])
     listing = _listing_07(session, partition)
     if listing is not None:
-        from seglog.dump.files import json_line, text_line
+        from seglog.look.dump.files import json_line, text_line
         from seglog.operations.read import read_07
 
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")

@@ -15,7 +15,7 @@ from seglog_cli.session import Session
 from seglog_cli.tables import Layout, number_cell
 
 if TYPE_CHECKING:
-    from seglog.reconstruction.plan import PlannedTopic, RebuildPlan
+    from seglog.rescue.rebuild.plan import PlannedTopic, RebuildPlan
 
 _HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
 

@@ -18,11 +18,11 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.evidence.findings import Finding
     from seglog.operations.repair import Repaired, RepairJob, RepairWatch
     from seglog.repairs.plan import RepairOptions, RepairPlan
     from seglog.repairs.repair import Examination, RepairOutcome
-    from seglog.runs.journal import RunRecord
+    from seglog.repairs.undo.journal import RunRecord
+    from seglog.verification.findings import Finding
 
 POLICIES = ("smallest-loss", "truncate", "excise")
 _PAST = {

@@ -17,8 +17,8 @@ from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.operations.groups import GroupsReport
-    from seglog.replay.replay import PlannedPartition, Replay, Translated
-    from seglog.replay.state import ReplayState
+    from seglog.serve.replay.replay import PlannedPartition, Replay, Translated
+    from seglog.serve.replay.state import ReplayState
 
 
 @command
@@ -77,9 +77,9 @@ def run(
       seglog replay --to kafka:9092 --state all.state --map all.csv --groups /mnt/dead1/data /mnt/dead2/data
       seglog replay --to kafka:9092 --state o.state --topic orders=orders-new --throttle 20MB /mnt/dead/data/orders-0
     """
-    from seglog.replay.replay import Replay
-    from seglog.replay.target import TargetCluster
     from seglog.serve.catalog import Catalog
+    from seglog.serve.replay.replay import Replay
+    from seglog.serve.replay.target import TargetCluster
 
     require_servers("--to", to)
     throttle = renamed(session, throttle, "--rate", "--throttle", rate)

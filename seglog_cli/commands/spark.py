@@ -40,7 +40,7 @@ from seglog_cli.tiering import Tiers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from seglog.inspect.sizing import SizingRequest
+    from seglog.look.inspect.sizing import SizingRequest
     from seglog.scan.listing import PartitionListing
 
 SUMMARY = "Verifies, measures, cleans, exports and compares logs with Spark."

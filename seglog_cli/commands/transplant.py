@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from seglog.configuration.settings import DirectorySettings
     from seglog.operations.transplant import TransplantRequest
-    from seglog.transplant.apply import TransplantOutcome
-    from seglog.transplant.plan import PartitionPlan, TransplantPlan
+    from seglog.rescue.transplant.apply import TransplantOutcome
+    from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
 
 
 @command
@@ -113,8 +113,8 @@ def _planned(session: Session, request: TransplantRequest) -> tuple[TransplantPl
 def _carried_out(session: Session, request: TransplantRequest) -> TransplantOutcome:
     """Plans and applies the transplant under the target's lock."""
     from seglog.operations.undo import settle
+    from seglog.rescue.transplant.apply import carry_out
     from seglog.storage.lock import DirectoryLock
-    from seglog.transplant.apply import carry_out
 
     with nullcontext() if session.fs.status(request.into) is None else DirectoryLock(request.into):
         settle(session.fs, request.into, session.settled)

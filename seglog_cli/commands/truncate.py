@@ -23,7 +23,7 @@ from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.operations.truncate import Cut
-    from seglog.runs.journal import RunRecord
+    from seglog.repairs.undo.journal import RunRecord
 
 
 @command

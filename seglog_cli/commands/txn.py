@@ -24,8 +24,8 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.evidence.transactions import Transaction
     from seglog.scan.listing import PartitionListing
+    from seglog.verification.transactions import Transaction
 
 ACTIONS = ("list", "open", "stat", "abort-cmd")
 
@@ -77,14 +77,14 @@ def run(
       seglog txn payments-0 open --json
       seglog txn payments-0 abort-cmd --bootstrap-server broker:9092
     """
-    from seglog.evidence.transactions import (
+    from seglog.scan.listing import require_partition
+    from seglog.scan.view import PartitionView
+    from seglog.verification.transactions import (
         DEFAULT_MAX_TIMEOUT_MS,
         TransactionState,
         read_coordinators,
         view_transactions,
     )
-    from seglog.scan.listing import require_partition
-    from seglog.scan.view import PartitionView
 
     one_of("txn", action, ACTIONS)
     if bootstrap_server is not None and action != "abort-cmd":
@@ -172,7 +172,7 @@ def show_transaction(console: Console, one: Transaction, partition: str) -> None
 
 def show_abort(console: Console, one: Transaction, listing: PartitionListing, bootstrap_server: str) -> None:
     """Shows the command that ends an open transaction."""
-    from seglog.evidence.transactions import abort_command
+    from seglog.verification.transactions import abort_command
 
     command = abort_command(one, listing, bootstrap_server)
     if one.source == "snapshot":

@@ -12,7 +12,7 @@ from seglog_cli.grouping import SEVERITIES, Group, Look
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
-    from seglog.evidence.findings import Finding
+    from seglog.verification.findings import Finding
     from seglog.verification.verify import VerifySummary
 
 _STYLES = {"error": "error", "warning": "warning", "info": "dim"}

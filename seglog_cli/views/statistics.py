@@ -12,8 +12,8 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Layout, time_cell
 
 if TYPE_CHECKING:
-    from seglog.inspect.sizing import Sizing
-    from seglog.inspect.statistics import FrequentKey, LogStatistics
+    from seglog.look.inspect.sizing import Sizing
+    from seglog.look.inspect.statistics import FrequentKey, LogStatistics
 
 _BAR_CELLS = 40
 _HISTOGRAMS = (

@@ -241,7 +241,7 @@ def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes
     """The process is killed in the middle of the changes: the run's mark remains."""
     from seglog.clock import SystemClock
     from seglog.repairs.repair import examination, repair
-    from seglog.runs.quarantine import PENDING_FILE
+    from seglog.repairs.undo.quarantine import PENDING_FILE
     from seglog.storage.local import LocalFileSystem
 
     class Killed(BaseException):

@@ -50,7 +50,7 @@ def test_a_log_is_looked_at_without_heavy_imports(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(MODE.name == "jit", reason="numba imports hashlib")
 def test_reading_imports_neither_openssl_nor_the_reader_of_kafka_07(tmp_path: Path) -> None:
-    shown, found = imported(("hashlib", "seglog.evidence.messages_07"), "read", partition(tmp_path, BATCH))
+    shown, found = imported(("hashlib", "seglog.verification.messages_07"), "read", partition(tmp_path, BATCH))
     assert "k" in shown
     assert found == "[]\n"
 

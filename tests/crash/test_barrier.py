@@ -10,10 +10,10 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.runs.apply import undo_run
-from seglog.runs.journal import RunRecord
-from seglog.runs.quarantine import pending_run
-from seglog.runs.undoable import undoable
+from seglog.repairs.undo.apply import undo_run
+from seglog.repairs.undo.journal import RunRecord
+from seglog.repairs.undo.quarantine import pending_run
+from seglog.repairs.undo.undoable import undoable
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
 from tests.crash import test_repair, test_transplant

@@ -18,7 +18,7 @@ from seglog.log.segment import LogSegment
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
 from seglog.operations.retain import RetentionRequest, retain
-from seglog.runs.apply import settle_pending
+from seglog.repairs.undo.apply import settle_pending
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.scan.log_walk import is_whole
 from seglog.storage.filesystem import FileSystem

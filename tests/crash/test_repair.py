@@ -13,9 +13,9 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.format.filenames import QUARANTINE_WITHIN
 from seglog.repairs.repair import RepairOutcome, examination, repair
-from seglog.runs.apply import settle_pending, undo_run
-from seglog.runs.journal import RunState
-from seglog.runs.quarantine import PENDING_FILE
+from seglog.repairs.undo.apply import settle_pending, undo_run
+from seglog.repairs.undo.journal import RunState
+from seglog.repairs.undo.quarantine import PENDING_FILE
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.cut_runs import settled_survivors
 from tests.support.damage import rewrite

@@ -10,9 +10,9 @@ import pytest
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
 from seglog.operations.groups import Group, GroupPartition
-from seglog.replay import replay as replays
-from seglog.replay.offset_map import HEADER, OffsetMap
-from seglog.replay.replay import Replay
+from seglog.serve.replay import replay as replays
+from seglog.serve.replay.offset_map import HEADER, OffsetMap
+from seglog.serve.replay.replay import Replay
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments

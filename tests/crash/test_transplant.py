@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog.runs.apply import settle_pending, undo_run
-from seglog.runs.journal import RunState
-from seglog.runs.quarantine import PENDING_FILE
+from seglog.repairs.undo.apply import settle_pending, undo_run
+from seglog.repairs.undo.journal import RunState
+from seglog.repairs.undo.quarantine import PENDING_FILE
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.cut_runs import settled_survivors
 from tests.support.fixtures import KAFKA, fixture_now_ms

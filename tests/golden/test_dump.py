@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from seglog.dump.dump import DumpOptions, dump
-from seglog.evidence.findings import Finding
-from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
+from seglog.look.dump.dump import DumpOptions, dump
+from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.local import LocalFileSystem
+from seglog.verification.findings import Finding
 from tests.support.fixtures import expected, expected_partitions, fixture_copy, fixture_partitions, manifest
 
 FS = LocalFileSystem()

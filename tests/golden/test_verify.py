@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog.evidence.findings import Severity
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
+from seglog.verification.findings import Severity
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import expected, expected_partitions, fixture_copy, manifest
 from tests.support.manual_clock import ManualClock

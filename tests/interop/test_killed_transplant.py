@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.runs.quarantine import BARRIER
+from seglog.repairs.undo.quarantine import BARRIER
 from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import json_lines, run
 from tests.support.consumers import librdkafka_rows

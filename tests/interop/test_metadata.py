@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.inspect.metadata_image import MetadataImage, read_metadata_image
+from seglog.look.inspect.metadata_image import MetadataImage, read_metadata_image
 from seglog.storage.local import LocalFileSystem
 from tests.support.kafka import KafkaHarness
 from tests.support.metadata_records import MetadataHistory, write_metadata_log

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from seglog.dump.dump import DumpOptions, dump
-from seglog.evidence.findings import CODES, Finding
-from seglog.inspect.overview import overview
-from seglog.inspect.statistics import log_statistics
-from seglog.kafka_dump_log.dump_log import DumpLogOptions, Report, dump_log
+from seglog.look.dump.dump import DumpOptions, dump
+from seglog.look.inspect.overview import overview
+from seglog.look.inspect.statistics import log_statistics
+from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, Report, dump_log
 from seglog.model import Compression
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
+from seglog.verification.findings import CODES, Finding
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support import logs_on_disk as logs
 from tests.support.manual_clock import ManualClock

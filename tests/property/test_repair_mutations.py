@@ -12,9 +12,9 @@ from functools import cache
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.evidence.findings import Severity
 from seglog.repairs.repair import examination, repair
-from seglog.runs.apply import undo_run
+from seglog.repairs.undo.apply import undo_run
+from seglog.verification.findings import Severity
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.damage import batches_of, damage_derived, damage_log
 from tests.support.fixtures import KAFKA, fixture_now_ms

@@ -14,7 +14,7 @@ import pytest
 
 import seglog
 from seglog.clock import SystemClock
-from seglog.inspect.statistics import log_statistics
+from seglog.look.inspect.statistics import log_statistics
 from seglog.operations.fetch import fetch
 from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings

@@ -13,8 +13,8 @@ import pytest
 from seglog.clock import SystemClock
 from seglog.configuration.keys import CleanerConfig, LogConfig
 from seglog.errors import RefusedError
-from seglog.inspect.sizing import SizingRequest, size_partition
-from seglog.inspect.statistics import log_statistics
+from seglog.look.inspect.sizing import SizingRequest, size_partition
+from seglog.look.inspect.statistics import log_statistics
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs, tasks
 from seglog.spark.exporting import export

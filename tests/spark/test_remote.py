@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
-from seglog.inspect.statistics import log_statistics
+from seglog.look.inspect.statistics import log_statistics
 from seglog.remote import routing
 from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings

@@ -75,4 +75,4 @@ def hold_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("HELD_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES", "_ARENA_BYTES"):
         monkeypatch.setattr(chunks, limit, 0)
     monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 200)
-    monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 0)
+    monkeypatch.setattr("seglog.cleaner.key_index._MAP_BESIDE_LARGE", 0)

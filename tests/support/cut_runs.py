@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog.runs.apply import settle_pending
-from seglog.runs.journal import RunState
-from seglog.runs.quarantine import pending_run
+from seglog.repairs.undo.apply import settle_pending
+from seglog.repairs.undo.journal import RunState
+from seglog.repairs.undo.quarantine import pending_run
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 
 Contents = dict[str, bytes]

@@ -25,18 +25,18 @@ from seglog.cleaner import chunks, offset_map, record_filter
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.round import OFFSET, CleanerOptions, Strategy, StrategyKind, plan_round
 from seglog.configuration.keys import LogConfig
-from seglog.dump import render_records, rendering
-from seglog.dump.dump import DumpOptions, dump
-from seglog.dump.selection import Selection
 from seglog.errors import SeglogError
 from seglog.format import compression, decoder
 from seglog.format.columns import Records
-from seglog.inspect.diff_view import ViewOptions, diff_view
-from seglog.inspect.statistics import log_statistics
-from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.read_loader import Place
+from seglog.look.dump import render_records, rendering
+from seglog.look.dump.dump import DumpOptions, dump
+from seglog.look.dump.selection import Selection
+from seglog.look.inspect.diff_view import ViewOptions, diff_view
+from seglog.look.inspect.statistics import log_statistics
+from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.model import Compression, Record
 from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition

@@ -68,7 +68,7 @@ def test_numba_comes_in_by_its_one_door(path: Path) -> None:
 def test_arrow_and_spark_stay_where_they_belong(path: Path) -> None:
     heavy = [name for name in imports(path) if name.partition(".")[0] in ("pyarrow", "pyspark", "pandas")]
     place = name_of(path)
-    assert not heavy or place.startswith(("core/seglog/spark/", "core/seglog/export/"))
+    assert not heavy or place.startswith(("core/seglog/spark/", "core/seglog/look/export/"))
 
 
 @pytest.mark.parametrize("path", [p for p in COMMAND_LINE if p.parent.name != "spark"], ids=name_of)

@@ -24,7 +24,7 @@ from seglog.operations.workspace import (
     settings_of,
     workspace_of,
 )
-from seglog.reconstruction.plan import RebuildPlan
+from seglog.rescue.rebuild.plan import RebuildPlan
 from seglog.storage import links
 
 

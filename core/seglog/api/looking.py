@@ -8,10 +8,10 @@ from typing import Literal, Unpack
 from seglog import layout
 from seglog.arguments import flag, instance, number, one_of, within
 from seglog.configuration.settings import DirectorySettings
-from seglog.dump.selection import Selection
-from seglog.inspect.diff import Difference
-from seglog.inspect.diff_view import ViewOptions
-from seglog.inspect.overview import PartitionOverview, Unlisted, overview
+from seglog.look.dump.selection import Selection
+from seglog.look.inspect.diff import Difference
+from seglog.look.inspect.diff_view import ViewOptions
+from seglog.look.inspect.overview import PartitionOverview, Unlisted, overview
 from seglog.model import Isolation, member
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
 from seglog.operations.explain import Explanation, explain_partition
@@ -26,7 +26,7 @@ from seglog.operations.workspace import (
     settings_of,
     warn,
 )
-from seglog.prognosis.doctor import Doctor
+from seglog.rescue.doctor.doctor import Doctor
 from seglog.scan.listing import list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.storage.lock import partition_path
 from seglog.verification.verify import Level, Verification, VerifyOptions

@@ -38,7 +38,7 @@ from seglog.operations.workspace import (
     workspace_of,
 )
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
-from seglog.runs.journal import RunRecord
+from seglog.repairs.undo.journal import RunRecord
 from seglog.scan.listing import Target, log_directory_of, resolve_path
 from seglog.storage.lock import partition_path
 

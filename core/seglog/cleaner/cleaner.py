@@ -1,7 +1,7 @@
 """One cleaning round, from the offsets to the new segments (Kafka: Cleaner.doClean, cleanSegments, cleanInto).
 
 1. Fix the range, the groups of segments and the horizons (`round.plan_round`).
-2. Index the dirty section: which record of each key survives (`indexing`).
+2. Index the dirty section: which record of each key survives (`key_index`).
 3. For every group, in the order of the log: decide on batches, filter records (`record_filter`), write the rest to a
    `.cleaned` segment (`output`) and fsync it.
 4. When every group is complete, swap them in, lowest offsets first (`seglog.log.swap`).
@@ -20,7 +20,7 @@ Group by group is faster if the groups share out evenly among the threads. With 
 would wait for each other, so the round goes chunk by chunk if the index has met a transaction.
 
 The other modules, in the order in which to read them: `round` has the options and the plan. `chunks` reads segments,
-checks them and decompresses; `opened_payloads` keeps what was decompressed. `offset_map` and `indexing` are step 2,
+checks them and decompresses; `opened_payloads` keeps what was decompressed. `offset_map` and `key_index` are step 2,
 `record_filter`, `legacy_filter` and `output` step 3. `manager` chooses the next log for a cleaner that runs for ever.
 """
 
@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Generic
 
 from seglog import layout
-from seglog.cleaner.indexing import OffsetIndexing, Step, TransactionTracker, build_offset_map
+from seglog.cleaner.key_index import OffsetIndexing, Step, TransactionTracker, build_offset_map
 from seglog.cleaner.output import (
     CleanedOutput,
     CleanerStats,

@@ -221,7 +221,7 @@ class RoundCounts:
 
     `map_*` count the first index pass, except that `map_entries` counts the keys of all passes and `most_map_entries`
     those of the fullest. `bytes_read` is the size of the sources, as Kafka counts it; `bytes_unread` of those bytes
-    were dead (`indexing`) and not read a second time. `records_read` counts the records that were examined: batches
+    were dead (`key_index`) and not read a second time. `records_read` counts the records that were examined: batches
     deleted as a whole count only in bytes. `phases` are seconds summed over all threads.
     """
 

@@ -27,7 +27,7 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
-from seglog.cleaner.indexing import (
+from seglog.cleaner.key_index import (
     OffsetIndexing,
     TransactionTracker,
     first_ordinals,

@@ -22,8 +22,6 @@ import numpy as np
 from seglog import layout
 from seglog.clock import Clock
 from seglog.errors import CorruptRecordError, NotALogError, UnsupportedError
-from seglog.evidence.findings import CODES
-from seglog.evidence.segment_survey import SegmentSurveyor, code_of
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import DecompressionError, compress, decompress
@@ -35,12 +33,14 @@ from seglog.log.log import Log
 from seglog.log.opening import open_partition
 from seglog.model import Compression, Record
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
-from seglog.runs.beside import log_directory_lock, new_directory
+from seglog.repairs.undo.beside import log_directory_lock, new_directory
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_partition
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.findings import CODES
+from seglog.verification.segment_survey import SegmentSurveyor, code_of
 
 _APPEND_BYTES = 1 << 20
 _PLAIN_BATCH_BYTES = 16384

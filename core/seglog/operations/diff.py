@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from seglog.errors import NotALogError, UnsupportedError
-from seglog.inspect.diff import Difference, diff_batches, diff_bytes
-from seglog.inspect.diff_view import ViewOptions, diff_view
 from seglog.log.read_loader import viewed_copies
+from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
+from seglog.look.inspect.diff_view import ViewOptions, diff_view
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path, topic_partitions
 from seglog.storage.filesystem import FileSystem
 

@@ -31,7 +31,7 @@ from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
-from seglog.runs.beside import access_for, discard_staging, lock_open_file, log_directory_lock, require_free
+from seglog.repairs.undo.beside import access_for, discard_staging, lock_open_file, log_directory_lock, require_free
 from seglog.scan.listing import PartitionListing, list_partition
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.view import require_no_run

@@ -2,7 +2,7 @@
 
 1. Find the partitions of `__consumer_offsets` and `__share_group_state` in every directory. Among several replicas of
    one, the most advanced counts.
-2. Replay each (`evidence.coordinator_replay`), to its end or to a given time.
+2. Replay each (`consumer_groups.coordinator_replay`), to its end or to a given time.
 3. A group belongs in one partition, by Kafka's hash of its name. Commits in another partition are shown and noted;
    those in the right one win.
 4. Compute lag against the end of the longest log of the partition that is present.
@@ -21,21 +21,21 @@ from functools import cached_property
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from seglog.errors import NotALogError, SeglogError
-from seglog.evidence.committed_offsets import UNKNOWN, OffsetCommit, ShareState, offset_commits, share_states
-from seglog.evidence.coordinator_replay import (
+from seglog.consumer_groups.committed_offsets import UNKNOWN, OffsetCommit, ShareState, offset_commits, share_states
+from seglog.consumer_groups.coordinator_replay import (
     OFFSETS_TOPIC,
     SHARE_TOPIC,
     CoordinatorReplay,
     ShareReplay,
     pending_values,
 )
-from seglog.evidence.group_states import CLASSIC, SHARE, GroupState, Member, group_states
+from seglog.consumer_groups.group_states import CLASSIC, SHARE, GroupState, Member, group_states
+from seglog.errors import NotALogError, SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import WireError
-from seglog.inspect.overview import PartitionOverview, overview
+from seglog.look.inspect.overview import PartitionOverview, overview
 from seglog.model import TopicPartition
 from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory, log_directory_of
 from seglog.scan.view import PartitionView

@@ -19,8 +19,8 @@ from seglog.log.opening import open_partition
 from seglog.model import TopicPartition
 from seglog.operations.truncate import Cut, plan_cut
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
-from seglog.runs.journal import RunRecord
-from seglog.runs.undoable import undoable
+from seglog.repairs.undo.journal import RunRecord
+from seglog.repairs.undo.undoable import undoable
 from seglog.scan.listing import require_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from seglog.dump.selection import Selection
 from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
 from seglog.format.columns import Records
 from seglog.log.log import Log
+from seglog.look.dump.selection import Selection
 from seglog.scan.listing import PartitionListing
 from seglog.storage.filesystem import FileSystem
 
@@ -66,8 +66,8 @@ def read_07(
 
     Raises OffsetOutOfRangeError outside the log, CorruptRecordError at damage, also at a torn end.
     """
-    from seglog.evidence.findings import Finding  # only such a log needs these
-    from seglog.evidence.messages_07 import Messages07
+    from seglog.verification.findings import Finding  # only such a log needs these
+    from seglog.verification.messages_07 import Messages07
 
     segments = listing.segments
     start = segments[0].base_offset if segments else 0

@@ -1,7 +1,7 @@
 """Rebuilds a cluster's lost metadata from the log directories that are left (`seglog rebuild`).
 
-1. Read every directory, and all metadata that is still readable (`reconstruction.directories`, `known`).
-2. Plan the cluster (`reconstruction.planner`); report all obstacles at once.
+1. Read every directory, and all metadata that is still readable (`rebuild.directories`, `known`).
+2. Plan the cluster (`rebuild.planner`); report all obstacles at once.
 3. Write `bootstrap.checkpoint` to a new directory, with the small files that some log directory lacks, each under
    `node-ID/` and its own path. The log directories themselves are only read.
 """
@@ -18,11 +18,11 @@ from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
 from seglog.format.metadata_snapshot import metadata_snapshot
 from seglog.progress import BytesRead
-from seglog.reconstruction.directories import read_directory
-from seglog.reconstruction.known import KnownMetadata, formatted_with, furthest, read_known
-from seglog.reconstruction.plan import NewFile, RebuildPlan
-from seglog.reconstruction.planner import Choices, Planner
-from seglog.runs.beside import new_directory, require_free
+from seglog.repairs.undo.beside import new_directory, require_free
+from seglog.rescue.rebuild.directories import read_directory
+from seglog.rescue.rebuild.known import KnownMetadata, formatted_with, furthest, read_known
+from seglog.rescue.rebuild.plan import NewFile, RebuildPlan
+from seglog.rescue.rebuild.planner import Choices, Planner
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
 from seglog.storage.filesystem import PRIVATE, FileSystem

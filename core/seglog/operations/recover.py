@@ -6,7 +6,7 @@ Opening a log recovers it only if it was not closed properly. On request:
    starts after a crash. Bytes below that point were flushed: a broker does not read them.
 2. A plan runs the real recovery on an overlay and touches nothing.
 3. Rebuilding indexes is a recovery that must not lose a byte: it is planned first.
-4. Before data is lost, `on_loss` takes over the recovery and keeps the data where `undo` finds it (`runs.undoable`).
+4. Before data is lost, `on_loss` takes over the recovery and keeps the data where `undo` finds it (`undo.undoable`).
 """
 
 from __future__ import annotations

@@ -15,16 +15,16 @@ from pathlib import Path
 
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import topic_of
-from seglog.evidence.findings import Finding
 from seglog.operations.undo import settle
 from seglog.operations.workspace import Workspace
 from seglog.repairs.plan import RepairOptions, RepairPlan
 from seglog.repairs.repair import Examination, RepairOutcome, examination, plan_repair, repair
-from seglog.runs.journal import RunRecord
+from seglog.repairs.undo.journal import RunRecord
 from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock, partition_path
 from seglog.units import count_text
+from seglog.verification.findings import Finding
 
 
 @dataclass(frozen=True)

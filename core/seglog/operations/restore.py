@@ -26,10 +26,10 @@ from seglog.format.filenames import (
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.runs.beside import new_directory, remove_unfinished, require_free
-from seglog.runs.journal import JOURNAL_FILE, OLD, read_journal
-from seglog.salvage.parts import Joined, PartFile, files_of, is_written, join, keep_times, write_segments
-from seglog.salvage.salvage import complete_log
+from seglog.repairs.undo.beside import new_directory, remove_unfinished, require_free
+from seglog.repairs.undo.journal import JOURNAL_FILE, OLD, read_journal
+from seglog.rescue.salvage.parts import Joined, PartFile, files_of, is_written, join, keep_times, write_segments
+from seglog.rescue.salvage.salvage import complete_log
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, require_batches, resolve_path
 from seglog.storage import links
 from seglog.storage.adapters import InheritingFileSystem

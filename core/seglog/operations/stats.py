@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.configuration.settings import DirectorySettings, topic_of
-from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
-from seglog.inspect.statistics import LogStatistics, view_statistics
+from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
+from seglog.look.inspect.statistics import LogStatistics, view_statistics
 from seglog.operations.workspace import CleaningHistory, Round, state_directory
 from seglog.scan.listing import PartitionListing, Target, TargetKind
 from seglog.storage.filesystem import FileSystem

@@ -14,17 +14,17 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
-from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
-from seglog.evidence.transactions import Coordinated, read_coordinators
 from seglog.progress import BytesRead
+from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
+from seglog.rescue.transplant.planner import Circumstances, Planner, choose
+from seglog.rescue.transplant.target import TargetDirectory
 from seglog.scan.listing import Target
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
-from seglog.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.transplant.planner import Circumstances, Planner, choose
-from seglog.transplant.target import TargetDirectory
+from seglog.verification.transactions import Coordinated, read_coordinators
 
 _NO_OFFSETS_TOPIC = (
     "the new cluster has no __consumer_offsets yet, so groups would not resume: make it with the same number of"

@@ -13,9 +13,9 @@ from pathlib import Path
 from seglog.format.filenames import QUARANTINE_WITHIN
 from seglog.operations.workspace import state_directory, working_directory
 from seglog.remote.routing import require_name
-from seglog.runs.apply import settle_pending, undo_run
-from seglog.runs.journal import RunRecord, RunState, read_journal
-from seglog.runs.quarantine import QUARANTINE, find_run, pending_run
+from seglog.repairs.undo.apply import settle_pending, undo_run
+from seglog.repairs.undo.journal import RunRecord, RunState, read_journal
+from seglog.repairs.undo.quarantine import QUARANTINE, find_run, pending_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock, partition_path

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.errors import CorruptCheckpointError
-from seglog.evidence.findings import Finding
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.model import TopicPartition
 from seglog.repairs.plan import CheckpointRepair, PartitionPlan, RepairOptions, RepairPart, RepairPlan
-from seglog.runs.journal import NEW, Change
-from seglog.runs.quarantine import facts_of
+from seglog.repairs.undo.journal import NEW, Change
+from seglog.repairs.undo.quarantine import facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.findings import Finding
 
 _BEFORE_REWRITTEN = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.CLEANER_OFFSET_CHECKPOINT)
 

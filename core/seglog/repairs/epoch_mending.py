@@ -33,12 +33,12 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptCheckpointError
-from seglog.evidence.segment_survey import ByteRange
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT
 from seglog.model import NO_LEADER_EPOCH
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.segment_survey import ByteRange
 
 _MASK = 0xFFFFFFFF
 _EPOCH_BYTES = 4

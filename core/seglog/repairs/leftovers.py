@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.evidence.segment_survey import SegmentSurveyor
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name, segment_file_name
 from seglog.log.swap import settle_leftovers
 from seglog.repairs.plan import FileRepair
@@ -18,6 +17,7 @@ from seglog.scan.listing import list_partition
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import TEMPORARY_SUFFIX
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.verification.segment_survey import SegmentSurveyor
 
 
 def settle_on(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor) -> list[FileRepair]:

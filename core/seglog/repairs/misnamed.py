@@ -17,8 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.evidence.batch_order import ascending_chain
-from seglog.evidence.segment_survey import batches_anywhere, judged_batches
 from seglog.format.filenames import FileState, segment_file_name
 from seglog.log.segment import LogSegment
 from seglog.repairs.plan import FileRepair
@@ -26,6 +24,8 @@ from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.verification.batch_order import ascending_chain
+from seglog.verification.segment_survey import batches_anywhere, judged_batches
 
 _BATCH = np.dtype([("first", np.int64), ("last", np.int64), ("size", np.int64), ("crc", np.int64)])
 

@@ -15,13 +15,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
-from seglog.evidence.segment_survey import ByteRange, RemovedRange
 from seglog.format.filenames import REPAIR_NOTE_PREFIX
 from seglog.format.repair_note import Gap
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.model import TopicPartition
 from seglog.repairs.epoch_mending import EpochPatch
 from seglog.scan.resync import PlausibleOffsets
+from seglog.verification.segment_survey import ByteRange, RemovedRange
 
 FileAction = Literal["rebuild", "remove", "move"]
 

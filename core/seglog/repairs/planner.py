@@ -18,9 +18,6 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import CorruptIndexError, CorruptionError, RefusedError, SegmentOffsetOverflowError
-from seglog.evidence.findings import Finding, Severity
-from seglog.evidence.losses import LOG_END_MISSING, LOSSES
-from seglog.evidence.segment_survey import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name
 from seglog.format.repair_note import Gap
@@ -36,6 +33,9 @@ from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, lis
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.verification.findings import Finding, Severity
+from seglog.verification.losses import LOG_END_MISSING, LOSSES
+from seglog.verification.segment_survey import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
 
 INDEX_CODES = frozenset(
     {

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import CorruptSnapshotError, RefusedError
-from seglog.evidence.segment_survey import ByteRange
 from seglog.format import checksum, filenames
 from seglog.format.filenames import FileKind
 from seglog.format.producer_snapshot import decode_snapshot
@@ -29,12 +28,13 @@ from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.repairs.epoch_mending import EpochPatch
 from seglog.repairs.plan import PartitionPlan, RepairOptions, SegmentRepair
-from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, group_of
-from seglog.runs.quarantine import crc_of, facts_of
+from seglog.repairs.undo.journal import NEW, Change, ChangeKind, FileFacts, group_of
+from seglog.repairs.undo.quarantine import crc_of, facts_of
 from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.verification.segment_survey import ByteRange
 
 _ORDER = {".log": 0, ".kafka": 0, ".index": 1, ".timeindex": 2, ".txnindex": 3}
 

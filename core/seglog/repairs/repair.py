@@ -2,7 +2,7 @@
 
 1. `examination` collects everything that `verify` finds; `plan_repair` makes the plan (`planner`).
 2. `repair` checks the disk space, stages and syncs new files in the run's folder (`rebuild`) and journals the changes.
-3. It makes the changes (`runs.apply`) and reads every file again; a failure takes everything back.
+3. It makes the changes (`undo.apply`) and reads every file again; a failure takes everything back.
 
 Afterwards the directory is as after an orderly stop: with or without the clean-shutdown marker, which the repair leaves
 as it was, a broker loads the log without cutting anything.
@@ -16,19 +16,19 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import RefusedError, SeglogError
-from seglog.evidence.findings import Finding
-from seglog.evidence.segment_survey import SegmentSurveyor
 from seglog.progress import BytesRead, DoneOfAll
 from seglog.repairs.checkpoints import plan_checkpoints, stage_checkpoints
 from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
 from seglog.repairs.planner import plan_partition
 from seglog.repairs.rebuild import PartitionBuilder
-from seglog.runs.apply import apply_run, finish_run, take_back_after
-from seglog.runs.journal import Change, RunRecord, read_journal
-from seglog.runs.prepare import prepare_run, require_one_file_system
+from seglog.repairs.undo.apply import apply_run, finish_run, take_back_after
+from seglog.repairs.undo.journal import Change, RunRecord, read_journal
+from seglog.repairs.undo.prepare import prepare_run, require_one_file_system
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.room import room_for_indexes, salvaging
+from seglog.verification.findings import Finding
+from seglog.verification.segment_survey import SegmentSurveyor
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 
 

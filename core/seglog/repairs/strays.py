@@ -24,8 +24,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seglog.evidence.batch_order import ascending_chain
-from seglog.evidence.segment_survey import (
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.resync import PlausibleOffsets
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.batch_order import ascending_chain
+from seglog.verification.segment_survey import (
     OUT_OF_SEGMENT,
     ByteRange,
     RemovedRange,
@@ -33,10 +37,6 @@ from seglog.evidence.segment_survey import (
     judged_batches,
     without_parts,
 )
-from seglog.layout import INT32_MAX, INT64_MAX
-from seglog.scan.listing import SegmentFiles
-from seglog.scan.resync import PlausibleOffsets
-from seglog.storage.filesystem import FileSystem
 
 _BATCH = np.dtype(
     [(name, np.int64) for name in ("first", "last", "size", "crc", "position", "time")]

@@ -1,8 +1,8 @@
 """Committed offsets: those of the directories' own `__consumer_offsets`, then those that clients commit here.
 
-`evidence.coordinator_replay` reads the topic. Commits of clients are kept in memory, and on request also in a file of
-JSON lines, one per commit; the last one of a partition counts. A commit is acknowledged once its line is on stable
-storage.
+`consumer_groups.coordinator_replay` reads the topic. Commits of clients are kept in memory, and on request also in a
+file of JSON lines, one per commit; the last one of a partition counts. A commit is acknowledged once its line is on
+stable storage.
 
     {"type":"commit","group":"g","topic":"orders","partition":0,"offset":42,"leader_epoch":0,"metadata":""}
 """
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from seglog.consumer_groups.committed_offsets import offset_commits
+from seglog.consumer_groups.coordinator_replay import CoordinatorReplay
 from seglog.errors import InputError
 from seglog.escaping import json_text
-from seglog.evidence.committed_offsets import offset_commits
-from seglog.evidence.coordinator_replay import CoordinatorReplay
 from seglog.format.wire import WireError
 from seglog.log.segments import LogView
 from seglog.model import NO_LEADER_EPOCH, TopicPartition

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError, SeglogError
-from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.log.loader import RecoveryReport
 from seglog.serve.catalog import Catalog
 from seglog.serve.committed import CommittedOffsets, OffsetsFile, load_offsets_topic

@@ -33,7 +33,7 @@ from seglog.cleaner.cleaner import (
     filter_of,
     index_round,
 )
-from seglog.cleaner.indexing import OffsetIndexing, TransactionTracker, track_batches
+from seglog.cleaner.key_index import OffsetIndexing, TransactionTracker, track_batches
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.output import CleanerStats, GroupOutput, RoundCounts
 from seglog.cleaner.record_filter import RecordFilter

@@ -11,8 +11,8 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.dump.selection import EVERYTHING, Selection
 from seglog.errors import RefusedError
+from seglog.look.dump.selection import EVERYTHING, Selection
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.spark.files import files_of, sendable
 from seglog.spark.options import ReadOptions, parse_read_options

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from seglog.clock import SystemClock
-from seglog.dump.selection import EVERYTHING, Selection
 from seglog.errors import NotALogError
-from seglog.evidence.findings import Finding, Severity
-from seglog.evidence.surroundings import read_surroundings
 from seglog.format.filenames import PartitionState, parse_topic_partition
-from seglog.inspect.diff import Difference, diff_batches, diff_bytes
-from seglog.inspect.diff_view import COMMITTED, ViewOptions, diff_view
-from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
-from seglog.inspect.statistics import (
+from seglog.log.read_loader import viewed_copies
+from seglog.look.dump.selection import EVERYTHING, Selection
+from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
+from seglog.look.inspect.diff_view import COMMITTED, ViewOptions, diff_view
+from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
+from seglog.look.inspect.statistics import (
     LogStatistics,
     MeasuredStretch,
     MeasuredStretches,
@@ -33,7 +32,6 @@ from seglog.inspect.statistics import (
     stretches_of,
     view_statistics,
 )
-from seglog.log.read_loader import viewed_copies
 from seglog.remote.settings import NO_SETTINGS, StoreSettings
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import (
@@ -51,7 +49,9 @@ from seglog.storage.filesystem import FileSystem
 from seglog.tiers.segments import Remark
 from seglog.verification.batches import Level
 from seglog.verification.files import verify_log_directory
+from seglog.verification.findings import Finding, Severity
 from seglog.verification.parts import KnownPart, KnownParts, Part, by_log, parts_of, verify_part
+from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 
 if TYPE_CHECKING:

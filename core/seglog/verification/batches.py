@@ -17,8 +17,6 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
-from seglog.evidence.damage import RowRules, batch_finding, record_findings, with_damage
-from seglog.evidence.findings import Finding, place_of
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
@@ -28,6 +26,8 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import File, FileSystem
+from seglog.verification.damage import RowRules, batch_finding, record_findings, with_damage
+from seglog.verification.findings import Finding, place_of
 
 # half of a processor's second-level cache: a chunk is checksummed while it is still there
 _CHUNK_BYTES = 1 << 19

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seglog.errors import UnsupportedError
-from seglog.evidence.absent_partitions import absent_partitions
-from seglog.evidence.file_rows import rows_of
-from seglog.evidence.findings import CODES, Finding, Notice, Severity, finding
-from seglog.evidence.messages_07 import Messages07
-from seglog.evidence.surroundings import Surroundings
 from seglog.format import filenames
 from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, PartitionListing
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.verification.absent_partitions import absent_partitions
 from seglog.verification.batches import Totals
+from seglog.verification.file_rows import rows_of
+from seglog.verification.findings import CODES, Finding, Notice, Severity, finding
+from seglog.verification.messages_07 import Messages07
+from seglog.verification.surroundings import Surroundings
 
 
 class ContradictedOffset(NamedTuple):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.evidence.findings import Finding, Severity, finding
 from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.verification.findings import Finding, Severity, finding
 
 _MOST_INDEX_BYTES = 256 << 20
 _MOST_FINDINGS = 20  # wrong entries reported per segment

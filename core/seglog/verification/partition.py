@@ -16,9 +16,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from seglog.evidence.findings import Finding, finding
-from seglog.evidence.losses import ExtentObserver, losses_of
-from seglog.evidence.surroundings import Surroundings
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
 from seglog.ordered_pool import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
@@ -27,9 +24,12 @@ from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.links import name_of
 from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
 from seglog.verification.files import verify_07, verify_names
+from seglog.verification.findings import Finding, finding
 from seglog.verification.indexes import IndexObserver
+from seglog.verification.losses import ExtentObserver, losses_of
 from seglog.verification.parts import KnownParts, KnownRange, boundary, known_ranges, offsets_of
 from seglog.verification.semantics import SemanticObserver
+from seglog.verification.surroundings import Surroundings
 
 _RANGE_BYTES = 32 << 20
 _SAMPLE_BYTES = 4 << 20

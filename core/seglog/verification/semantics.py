@@ -17,8 +17,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptCheckpointError, CorruptIndexError, CorruptSnapshotError, InvalidRecordError
-from seglog.evidence.damage import batch_finding
-from seglog.evidence.findings import Finding, finding
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.control import ControlRecordError, parse_control_record
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
@@ -29,6 +27,8 @@ from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.verification.damage import batch_finding
+from seglog.verification.findings import Finding, finding
 
 _BELOW_ALL = -1
 

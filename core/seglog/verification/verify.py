@@ -23,10 +23,6 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import NotALogError
-from seglog.evidence.findings import Finding, Severity, finding
-from seglog.evidence.readable_files import unreadable
-from seglog.evidence.second_look import look_until_settled
-from seglog.evidence.surroundings import Surroundings, read_surroundings
 from seglog.format.filenames import PartitionState, parse_file_name
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
@@ -46,8 +42,12 @@ from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
 from seglog.verification.batches import Level, Totals
 from seglog.verification.files import verify_log_directory
+from seglog.verification.findings import Finding, Severity, finding
 from seglog.verification.partition import LookOptions, PartitionLook
 from seglog.verification.parts import KnownParts
+from seglog.verification.readable_files import unreadable
+from seglog.verification.second_look import look_until_settled
+from seglog.verification.surroundings import Surroundings, read_surroundings
 
 __all__ = ["Level", "Verification", "VerifyOptions", "VerifySummary"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import seglog
-from seglog.runs.quarantine import PENDING_FILE, QUARANTINE
+from seglog.repairs.undo.quarantine import PENDING_FILE, QUARANTINE
 from tests.support.command_line import json_lines, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.log_files import files_of
@@ -189,7 +189,7 @@ def test_a_cut_repair_is_settled_before_the_next_one_looks_at_the_log(
         raise Killed
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr("seglog.runs.apply._apply_group", cut)
+        patched.setattr("seglog.repairs.undo.apply._apply_group", cut)
         seglog.repair(pair[0] / "t-0")
     assert applied == 1 and (pair[0] / PENDING_FILE).exists()
     assert seglog.verify(pair[0] / "t-0", level="crc").summary.damaged

@@ -36,7 +36,7 @@ def test_what_was_given_back_is_looked_at_by_nobody(
     key_bytes_ahead: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("seglog.cleaner.indexing._KEY_BYTES_AHEAD", key_bytes_ahead)
+    monkeypatch.setattr("seglog.cleaner.key_index._KEY_BYTES_AHEAD", key_bytes_ahead)
     given, ordinary = [], ScanMemory.give_back
 
     def spoil(memory: ScanMemory, chunk: Chunk) -> None:

@@ -61,7 +61,7 @@ def test_batches_larger_than_an_arena_or_a_chunk_come_out_the_same(
             monkeypatch.setattr(chunks, limit, 200)
         monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 150)
         monkeypatch.setattr("seglog.ordered_pool.LARGE_BYTES", 300)
-        monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 0)
+        monkeypatch.setattr("seglog.cleaner.key_index._MAP_BESIDE_LARGE", 0)
     assert found[0] == found[1]
 
 
@@ -72,7 +72,7 @@ def test_the_maps_memory_is_free_when_large_batches_are_copied(tmp_path: Path, m
         append(log, many(120, 50), 40, Compression.ZSTD)
         log.roll()
         monkeypatch.setattr(chunks, "_ARENA_BYTES", arena_bytes)
-        monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 100)
+        monkeypatch.setattr("seglog.cleaner.key_index._MAP_BESIDE_LARGE", 100)
         plan = plan_round(log, CleanerOptions(), ManualClock(START_MS), checkpoint)
         indexed = foresee_round(log, plan, ManualClock(START_MS)).indexing
         freed.append(len(indexed.offset_map.store) == 1)
@@ -97,7 +97,7 @@ def test_a_small_batch_of_the_clean_section_that_expands_a_lot_gets_the_maps_mem
         append(log, many(40, 90), 20, Compression.ZSTD)
         log.roll()
         monkeypatch.setattr(chunks, "_ARENA_BYTES", arena_bytes)
-        monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 100)
+        monkeypatch.setattr("seglog.cleaner.key_index._MAP_BESIDE_LARGE", 100)
         plan = plan_round(log, CleanerOptions(jobs=jobs, chunk_bytes=500), ManualClock(START_MS), 302)
         indexed = foresee_round(log, plan, ManualClock(START_MS)).indexing
         assert (len(indexed.offset_map.store) == 1) == (indexed.superseded is not None) == (name == "large")

@@ -12,7 +12,7 @@ import pytest
 
 from seglog import layout
 from seglog.cleaner.cleaner import index_round
-from seglog.cleaner.indexing import OffsetIndexing
+from seglog.cleaner.key_index import OffsetIndexing
 from seglog.cleaner.output import CleanerStats
 from seglog.cleaner.record_filter import ChunkTask, FilteredChunk, RecordFilter
 from seglog.cleaner.round import CleanerOptions, CleaningRound, plan_round

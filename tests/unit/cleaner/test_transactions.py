@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner.indexing import TransactionTracker
+from seglog.cleaner.key_index import TransactionTracker
 from seglog.log.indexes import AbortedTransaction, TransactionIndex
 from tests.support.cleaning import append, clean, compacted_log, many
 

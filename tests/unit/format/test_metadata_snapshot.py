@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
-from seglog.inspect.metadata_image import read_metadata_image
+from seglog.look.inspect.metadata_image import read_metadata_image
 from seglog.storage.local import LocalFileSystem
 from tests.support.metadata_records import MetadataHistory
 

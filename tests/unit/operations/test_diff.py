@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import NotALogError
-from seglog.inspect.diff_view import ViewOptions
+from seglog.look.inspect.diff_view import ViewOptions
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
 from tests.support.log_files import FS, batch, write_segment
 

@@ -17,9 +17,9 @@ from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
-from seglog.runs.apply import undo_run
-from seglog.runs.journal import RunState, read_journal
-from seglog.runs.quarantine import QUARANTINE
+from seglog.repairs.undo.apply import undo_run
+from seglog.repairs.undo.journal import RunState, read_journal
+from seglog.repairs.undo.quarantine import QUARANTINE
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.segment_scan import HELD_BYTES
 from seglog.storage.filesystem import OpenMode

@@ -10,7 +10,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import RepairOutcome, examination, repair
-from seglog.runs.apply import undo_run
+from seglog.repairs.undo.apply import undo_run
 from seglog.storage.local import LocalFileSystem
 from tests.support.damage import held
 from tests.support.log_files import batch, files_of, write_segment

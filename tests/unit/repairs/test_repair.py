@@ -16,10 +16,10 @@ from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.model import Record, TopicPartition
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.repairs.repair import RepairOutcome, examination, plan_repair, repair
-from seglog.runs.apply import ChangedSinceError, undo_run
-from seglog.runs.journal import JOURNAL_FILE, RunState, read_journal
-from seglog.runs.quarantine import find_run, purge_run, quarantine_of, runs_in, saved_bytes
-from seglog.runs.restore import restore_run
+from seglog.repairs.undo.apply import ChangedSinceError, undo_run
+from seglog.repairs.undo.journal import JOURNAL_FILE, RunState, read_journal
+from seglog.repairs.undo.quarantine import find_run, purge_run, quarantine_of, runs_in, saved_bytes
+from seglog.repairs.undo.restore import restore_run
 from seglog.storage.local import LocalFileSystem
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms

@@ -10,7 +10,7 @@ from seglog.clock import FixedClock
 from seglog.model import Compression
 from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import RepairOutcome, examination, repair
-from seglog.runs.apply import undo_run
+from seglog.repairs.undo.apply import undo_run
 from tests.support.damage import held
 from tests.support.log_files import FS, batch, files_of, write_segment
 from tests.support.logs_on_disk import wrappers

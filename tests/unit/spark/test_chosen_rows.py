@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seglog.dump.selection import Selection
+from seglog.look.dump.selection import Selection
 
 pa = pytest.importorskip("pyarrow")
 

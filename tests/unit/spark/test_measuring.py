@@ -12,8 +12,8 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.format.tier_keys import PrivateKey
-from seglog.inspect import statistics
-from seglog.inspect.statistics import LogStatistics, view_statistics
+from seglog.look.inspect import statistics
+from seglog.look.inspect.statistics import LogStatistics, view_statistics
 from seglog.remote.routing import machine_files
 from seglog.scan.listing import list_log_directory, list_partition
 from seglog.spark import jobs

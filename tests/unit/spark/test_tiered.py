@@ -13,7 +13,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.format.remote_metadata import RemotePartitionState
 from seglog.format.tier_keys import PrivateKey
-from seglog.inspect.statistics import view_statistics
+from seglog.look.inspect.statistics import view_statistics
 from seglog.model import TopicPartition
 from seglog.remote.routing import machine_files, parse_location
 from seglog.remote.settings import StoreSettings

@@ -12,11 +12,11 @@ import pytest
 
 from seglog import layout
 from seglog.errors import NotALogError
-from seglog.evidence.findings import Finding
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.local import LocalFileSystem
 from seglog.verification import batches, partition, parts
 from seglog.verification.batches import Level
+from seglog.verification.findings import Finding
 from seglog.verification.parts import KnownPart, by_log, parts_of, verify_part
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs

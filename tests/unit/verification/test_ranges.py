@@ -15,7 +15,6 @@ import pytest
 
 import seglog
 from seglog import layout
-from seglog.evidence.findings import Finding
 from seglog.format.decoder import scan_batches
 from seglog.ordered_pool import unlimited
 from seglog.remote.filesystem import RemoteFileSystem
@@ -26,6 +25,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.local import LocalFileSystem
 from seglog.verification import batches, partition
 from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces, _Range
+from seglog.verification.findings import Finding
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
 from tests.support.hostile_logs import hostile_log

@@ -1,0 +1,1 @@
+"""Consumer groups as the coordinator's topic records them: committed offsets, members, states."""

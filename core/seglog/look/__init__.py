@@ -1,0 +1,1 @@
+"""Looking at logs without changing them: showing, measuring, comparing, converting."""

@@ -1,0 +1,48 @@
+"""Renders fetched records as lines of text or JSON, with the kernel of `dump`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from seglog.escaping import json_text
+from seglog.format.columns import Records
+from seglog.kernels import render
+from seglog.look.dump.internal_topics import Decoder, decoded, with_objects
+
+_BLOCK_BYTES = 1 << 20
+_NO_PREFIX = np.zeros(0, dtype=np.uint8)
+
+
+def record_prefix(partition: str, as_json: bool) -> np.ndarray:
+    """Returns the beginning of a record's line, before its offset; in JSON it names the partition."""
+    if not as_json:
+        return np.frombuffer(b"  offset=", dtype=np.uint8)
+    names = json_text({"type": "record", "partition": partition})
+    return np.frombuffer(f'{names[:-1]},"offset":'.encode(), dtype=np.uint8)
+
+
+def render_records(
+    records: Records, partition: str, *, as_json: bool, base64: bool = False, decoder: Decoder | None = None
+) -> Iterator[memoryview]:
+    """Yields blocks with one line per record of `partition`: the lines of `dump --records` without the batches."""
+    if decoder is None:
+        yield from _lines(records, partition, as_json, base64)
+        return
+    lines = _lines(decoded(records, decoder), partition, as_json, base64)
+    yield from with_objects(lines) if as_json else lines
+
+
+def _lines(records: Records, partition: str, as_json: bool, base64: bool) -> Iterator[memoryview]:
+    style, prefix = (render.JSON if as_json else render.TEXT), record_prefix(partition, as_json)
+    flags = np.full(len(records.batches), render.SHOW_RECORDS | render.VALID, dtype=np.uint8)
+    state = np.zeros(render.STATE_SIZE, dtype=np.int64)
+    while state[render.STATE_BATCH] < len(records.batches):
+        out = np.empty(max(_BLOCK_BYTES, int(state[render.STATE_NEEDED])), dtype=np.uint8)
+        written = render.render(
+            style, base64, _NO_PREFIX, prefix, records.arena, records.batches, flags, records.rows, out, state
+        )
+        if written:
+            state[render.STATE_NEEDED] = 0
+            yield out.data[:written]

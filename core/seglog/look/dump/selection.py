@@ -1,0 +1,115 @@
+"""Selects batches and records by offset, time, producer and key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from seglog.format.columns import Records
+from seglog.kernels.row_keys import match_keys
+from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation
+
+
+class Chosen(NamedTuple):
+    """The selected records (`rows`) and, a bool per batch, the selected batches (`batches_shown`)."""
+
+    rows: np.ndarray
+    batches_shown: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The conditions, all of which must hold; None is no condition.
+
+    Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. `isolation` is not
+    applied here, because it depends on the log's transactions: the caller applies it (`verification.transactions`).
+    """
+
+    first_offset: int | None = None
+    end_offset: int | None = None
+    first_timestamp: int | None = None
+    end_timestamp: int | None = None
+    producer_id: int | None = None
+    key: bytes | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+    @property
+    def is_committed(self) -> bool:
+        """True if records of aborted and open transactions are excluded."""
+        return self.isolation == Isolation.READ_COMMITTED
+
+    @property
+    def by_record(self) -> bool:
+        """True if only the records themselves can decide."""
+        return self.key is not None
+
+    @property
+    def everything(self) -> bool:
+        """True if there is no condition besides `isolation`."""
+        return replace(self, isolation=Isolation.READ_UNCOMMITTED) == EVERYTHING
+
+    def reaches(self, first_offset: int, last_offset: int | None) -> bool:
+        """True if a range of offsets (a last one of None: no end) overlaps the selected range."""
+        begins = self.end_offset is None or first_offset < self.end_offset
+        return begins and (self.first_offset is None or last_offset is None or last_offset >= self.first_offset)
+
+    @property
+    def takes_bare_messages(self) -> bool:
+        """True if messages without timestamp, producer and key (Kafka 0.7) are selected."""
+        in_time = (self.first_timestamp is None or self.first_timestamp <= NO_TIMESTAMP) and (
+            self.end_timestamp is None or self.end_timestamp > NO_TIMESTAMP
+        )
+        return in_time and self.producer_id in (None, NO_PRODUCER_ID) and self.key is None
+
+    def starting_at(self, offset: int) -> Selection:
+        """Returns the same selection, restricted to `offset` and later."""
+        return self if offset <= (self.first_offset or 0) else replace(self, first_offset=offset)
+
+    def of(self, records: Records, with_records: bool) -> Chosen:
+        """Selects from `records`. A batch is judged by its header, or by its records if `with_records` is set."""
+        if self.everything:
+            return Chosen(records.rows, np.ones(len(records.batches), dtype=bool))
+        shown = self._batches(records.batches)
+        rows = records.rows
+        if not with_records or len(rows) == 0:
+            return Chosen(rows, shown)
+        rows = rows[self._rows(records) & shown[rows["batch"]]]
+        decided = np.zeros(len(shown), dtype=bool)
+        decided[rows["batch"]] = True
+        # A batch without readable records is judged by its header.
+        without = np.ones(len(shown), dtype=bool)
+        without[records.rows["batch"]] = False
+        return Chosen(rows, decided | (shown & without & (self.key is None)))
+
+    def _batches(self, batches: np.ndarray) -> np.ndarray:
+        shown = np.ones(len(batches), dtype=bool)
+        if self.first_offset is not None:
+            shown &= batches["last_offset"] >= self.first_offset
+        if self.end_offset is not None:
+            # A legacy wrapper's header does not tell its first offset.
+            shown &= (batches["base_offset"] < self.end_offset) | (batches["magic"] < 2)
+        if self.first_timestamp is not None:
+            shown &= batches["max_timestamp"] >= self.first_timestamp
+        if self.producer_id is not None:
+            shown &= batches["producer_id"] == self.producer_id
+        return shown
+
+    def _rows(self, records: Records) -> np.ndarray:
+        rows = records.rows
+        wanted = np.ones(len(rows), dtype=bool)
+        if self.key is not None:
+            match_keys(records.arena, rows, np.frombuffer(self.key, dtype=np.uint8), wanted)
+        if self.first_offset is not None:
+            wanted &= rows["offset"] >= self.first_offset
+        if self.end_offset is not None:
+            wanted &= rows["offset"] < self.end_offset
+        if self.first_timestamp is not None:
+            wanted &= rows["timestamp"] >= self.first_timestamp
+        if self.end_timestamp is not None:
+            wanted &= rows["timestamp"] < self.end_timestamp
+        return wanted
+
+
+EVERYTHING = Selection()

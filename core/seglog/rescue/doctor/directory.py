@@ -1,0 +1,235 @@
+"""How a starting broker reacts to a log directory as a whole (Kafka: LogManager, MetaPropertiesEnsemble, FileLock).
+
+Steps: the lock; file access; subdirectories that are not partitions; the checkpoints; partitions that are not served.
+Then, over all directories given, `meta.properties` and what must not exist twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seglog.format import filenames
+from seglog.format.checkpoint import (
+    CheckpointEndsError,
+    CheckpointNumberError,
+    MetaProperties,
+    NoClusterIdError,
+)
+from seglog.format.filenames import PartitionState
+from seglog.model import TopicPartition
+from seglog.rescue.doctor.access import denied
+from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis
+from seglog.scan.listing import LogDirectoryListing, list_log_directory, refuse_partition
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import Holder, holder_of
+from seglog.verification.absent_partitions import absent_partitions
+from seglog.verification.findings import Severity
+from seglog.verification.surroundings import Surroundings, read_surroundings
+
+_LOST = {
+    filenames.RECOVERY_POINT_CHECKPOINT: "Treats the file as empty, and recovers every log from its start.",
+    filenames.LOG_START_OFFSET_CHECKPOINT: "Treats the file as empty: deleted records come back.",
+    filenames.HIGH_WATERMARK_CHECKPOINT: "Fails when it makes the partitions' replicas leader or follower.",
+    filenames.CLEANER_OFFSET_CHECKPOINT: "The cleaner fails.",
+}
+_EMPTY = {  # if the checkpoint ends too early (CheckpointEndsError)
+    **_LOST,
+    filenames.HIGH_WATERMARK_CHECKPOINT: "Treats the file as empty: high watermarks begin at the log starts.",
+    filenames.CLEANER_OFFSET_CHECKPOINT: "Treats the file as empty: the cleaner begins again at the log starts.",
+}
+_READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
+_TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
+_UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
+
+
+@dataclass(slots=True)
+class DirectoryFacts:
+    """A log directory: its listing, its checkpoints and identity, and the process that holds it."""
+
+    listing: LogDirectoryListing
+    around: Surroundings
+    holder: Holder | None
+
+    @property
+    def live(self) -> bool:
+        """True if a process holds the directory."""
+        return self.holder is not None
+
+    @property
+    def failed(self) -> bool:
+        """True if a broker takes the directory offline before it loads the logs, because of a checkpoint."""
+        damage = (self.around.damage.get(name) for name in _READ_BEFORE_LOGS)
+        return any(error is not None and not isinstance(error, CheckpointNumberError) for error in damage)
+
+    def diagnosis(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
+        """Returns a diagnosis of the directory itself."""
+        return diagnosis(code, self.listing.path, None, self.listing.path / file, message, **fields)
+
+    def offset(self, checkpoint: str, key: TopicPartition) -> int:
+        """Returns a partition's offset in a checkpoint, 0 if it has none."""
+        return self.around.offset(checkpoint, key) or 0
+
+
+def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[Diagnosis]]:
+    """Returns the directory and its own diagnoses. Raises NotALogError and OSError."""
+    refuse_partition(fs, path)
+    directory = read_directory(fs, path)
+    rows = []
+    if directory.holder is not None:
+        who = f"process {directory.holder.pid}" if directory.holder.pid else "a process"
+        message = f"{who} holds the lock: {directory.holder.describe()}"
+        rows.append(directory.diagnosis("DIRECTORY_LOCKED", filenames.LOCK_FILE, message))
+    for found in denied(fs, directory.listing):
+        row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
+        rows.append(replace(row, partition=found.partition))
+    rows += [*_names(directory), *_checkpoints(directory), *_states(directory)]
+    return directory, rows
+
+
+def read_directory(fs: FileSystem, path: Path) -> DirectoryFacts:
+    """Reads a log directory as it is now; the checkpoints before the list of partitions."""
+    list_log_directory(fs, path)  # raises for a path that is not a log directory
+    around = read_surroundings(fs, path)
+    return DirectoryFacts(list_log_directory(fs, path), around, holder_of(path))
+
+
+def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    for path in directory.listing.strangers:
+        if path.name == filenames.SEGLOG_RUN_BARRIER:
+            message = "a run of seglog is in progress here, or was cut short"
+            yield directory.diagnosis("RUN_UNFINISHED", path, message)
+            continue
+        fields = {}
+        if path.name == "lost+found":
+            fields["command"] = f"move the partitions to a subdirectory of {directory.listing.path}, and adapt log.dirs"
+        yield directory.diagnosis("STRANGE_DIRECTORY", path, "its name is not a partition's", **fields)
+    for path in directory.listing.misnamed:
+        yield directory.diagnosis("MISNAMED_PARTITION", path, "no topic can have this name")
+
+
+def _checkpoints(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    for name, error in directory.around.damage.items():
+        reason = str(error).removeprefix(f"{directory.listing.path / name}: ")
+        if isinstance(error, CheckpointNumberError):
+            lost = _EMPTY if isinstance(error, CheckpointEndsError) else _LOST
+            yield directory.diagnosis("CHECKPOINT_IGNORED", name, reason, broker=lost[name])
+        else:
+            yield directory.diagnosis("CHECKPOINT_UNREADABLE", name, reason)
+
+
+def _states(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    for partition in directory.listing.partitions:
+        if partition.state is PartitionState.DELETED:
+            yield directory.diagnosis("DELETED_PARTITION", partition.path, f"{partition.topic_partition} was deleted")
+        elif partition.state is PartitionState.STRAY:
+            yield directory.diagnosis(
+                "SET_ASIDE_PARTITION", partition.path, f"{partition.topic_partition} was set aside as stray"
+            )
+
+
+def examine_together(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    """Yields contradictions among the directories of one broker."""
+    partitions: dict[tuple[TopicPartition, bool], Path] = {}
+    for directory in directories:
+        for partition in directory.listing.partitions:
+            if not partition.state.is_served:
+                continue
+            key = partition.topic_partition, partition.state is PartitionState.FUTURE
+            other = partitions.setdefault(key, partition.path)
+            if other != partition.path:
+                fields = {"broker": _TWO_METADATA_LOGS} if partition.is_cluster_metadata else {}
+                yield directory.diagnosis("DUPLICATE_PARTITION", partition.path, f"it is also at {other}", **fields)
+    yield from _cleaner_twice(directories)
+    yield from _identities(directories)
+    yield from _absent(directories)
+
+
+def examine_failures(directories: Sequence[DirectoryFacts], failing: Collection[str]) -> Iterator[Diagnosis]:
+    """Yields a diagnosis for each directory that goes offline while the broker continues with others.
+
+    ReplicaManager treats a partition that its failed directory took away as one that was never created: "Expected
+    partition … to exist, but it was missing". Which partitions it affects depends on timing.
+    """
+    lasting = [directory for directory in directories if str(directory.listing.path) not in failing]
+    if not lasting or any(_has_metadata_log(directory) for directory in directories if directory not in lasting):
+        return  # the broker does not continue
+    for directory in directories:
+        served = [one for one in directory.listing.partitions if one.state is PartitionState.LIVE]
+        if directory not in lasting and served:
+            message = "the log directory goes offline, and its partitions with it"
+            yield directory.diagnosis("PARTITIONS_MADE_ELSEWHERE", "", message, count=len(served))
+
+
+def _absent(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    """Yields the partitions that should be in one of the directories but are not."""
+    by_path = {directory.listing.path: directory for directory in directories}
+    for found in absent_partitions([(directory.listing, directory.around) for directory in directories]):
+        gravity = Gravity.NOTE if found.severity is Severity.INFO else Gravity.DANGER
+        where = {"first_offset": found.first_offset, "last_offset": found.last_offset}
+        directory = by_path[found.path]
+        path = found.path / str(found.topic_partition)
+        yield directory.diagnosis("PARTITION_MISSING", path, found.message, gravity=gravity, **where)
+
+
+def _cleaner_twice(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    seen: dict[TopicPartition, Path] = {}
+    for directory in directories:
+        offsets: Mapping[TopicPartition, int] = directory.around.offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, {})
+        for key in sorted(offsets):
+            other = seen.setdefault(key, directory.listing.path)
+            if other != directory.listing.path:
+                message = f"{key} is also in the checkpoint of {other}"
+                yield directory.diagnosis("CLEANER_CHECKPOINT_DUPLICATE", filenames.CLEANER_OFFSET_CHECKPOINT, message)
+
+
+def _identities(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    """Yields what is wrong with `meta.properties`: each directory must have one, and all must agree."""
+    readable = any(directory.around.meta is not None for directory in directories)
+    formatted = readable or any(_has_metadata_log(directory) for directory in directories)
+    known: list[tuple[DirectoryFacts, MetaProperties]] = []
+    for directory in directories:
+        path, meta = directory.listing.path / filenames.META_PROPERTIES, directory.around.meta
+        if directory.around.meta_damage is not None:
+            message = str(directory.around.meta_damage).removeprefix(f"{path}: ")
+            refused = (
+                not readable
+                or _has_metadata_log(directory)
+                or isinstance(directory.around.meta_damage, NoClusterIdError)
+            )
+            fields: dict[str, Any] = {} if refused else {"broker": _UNIDENTIFIED, "offline": True}
+            yield directory.diagnosis("META_PROPERTIES_INVALID", path, message, **fields)
+        elif meta is None:
+            if formatted:
+                yield directory.diagnosis(
+                    "META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's"
+                )
+        elif meta.cluster_id is None or meta.node_id is None:
+            yield directory.diagnosis("META_PROPERTIES_INVALID", path, "cluster.id or node.id is missing")
+        else:
+            for other, before in known:
+                yield from _differing(directory, meta, other, before)
+            known.append((directory, meta))
+
+
+def _differing(
+    directory: DirectoryFacts, meta: MetaProperties, other: DirectoryFacts, before: MetaProperties
+) -> Iterator[Diagnosis]:
+    """Yields the first contradiction between the identities of two directories."""
+    pairs = (
+        ("cluster.id", meta.cluster_id != before.cluster_id, meta.cluster_id),
+        ("node.id", meta.node_id != before.node_id, meta.node_id),
+        ("directory.id", meta.directory_id == before.directory_id is not None, meta.directory_id),
+    )
+    for name, wrong, value in pairs:
+        if wrong:
+            relation = "is also that" if name == "directory.id" else "differs from that"
+            message = f"{name} {value} {relation} of {other.listing.path}"
+            yield directory.diagnosis("META_PROPERTIES_DIFFER", filenames.META_PROPERTIES, message)
+            return
+
+
+def _has_metadata_log(directory: DirectoryFacts) -> bool:
+    return any(partition.is_cluster_metadata for partition in directory.listing.partitions)

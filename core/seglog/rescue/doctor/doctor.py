@@ -1,0 +1,272 @@
+"""Predicts whether a Kafka 4.3 broker starts on log directories, and what it does to their data (`seglog doctor`).
+
+Nothing is changed, locked or created: the start is tried on an overlay in memory. Steps:
+
+1. Each log directory: lock, identity, strange subdirectories, checkpoints (`directory`).
+2. Each partition that a broker would load: names, recovery, indexes, end, data (`partition`, `data`).
+3. Checkpoints against the extents of the logs, and the directories against each other.
+
+Kafka: LogManager.loadLogs, LogLoader, LogCleaner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import ClusterMetadata
+from seglog.configuration.settings import DirectorySettings
+from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
+from seglog.format import filenames
+from seglog.format.filenames import PartitionState
+from seglog.model import TopicPartition
+from seglog.progress import DoneOfAll
+from seglog.rescue.doctor.cases import CASES, Case, Diagnosis, Gravity
+from seglog.rescue.doctor.directory import (
+    DirectoryFacts,
+    examine_directory,
+    examine_failures,
+    examine_together,
+    read_directory,
+)
+from seglog.rescue.doctor.partition import examine_partition
+from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.scan.listing import PartitionDirectory
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.files import contradicted_offsets
+from seglog.verification.losses import LOG_END_MISSING
+from seglog.verification.second_look import look_until_settled
+from seglog.verification.transactions import Coordinated, read_coordinators
+
+__all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
+
+SettingsOf = Callable[[Path], DirectorySettings]
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorSummary:
+    """Diagnoses by gravity, and the number of partitions examined."""
+
+    partitions: int = 0
+    blockers: int = 0
+    dangers: int = 0
+    notes: int = 0
+
+    @property
+    def loads(self) -> bool:
+        """True if nothing keeps a broker from starting."""
+        return self.blockers == 0
+
+
+class Doctor:
+    """Iterates over the diagnoses of `log_directories`, which belong to one broker. Each iteration examines them again.
+
+    With `deep` all data is read; without it only names, indexes, log ends and what an unclean start would recover.
+    `settings_of` returns a log directory's configuration. `progress` is called with (partitions done, in all).
+    A file that cannot be read becomes a diagnosis. Raises NotALogError for a path that is not a directory.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        log_directories: Sequence[Path],
+        clock: Clock,
+        settings_of: SettingsOf,
+        *,
+        deep: bool = True,
+        progress: DoneOfAll | None = None,
+    ) -> None:
+        self._fs, self._paths, self._clock, self._settings_of = fs, log_directories, clock, settings_of
+        self._deep, self._progress = deep, progress
+        self._summary = DoctorSummary()
+        self._begun = False
+
+    @property
+    def summary(self) -> DoctorSummary:
+        """The counts of the last iteration, complete at its end. Iterates first if there was no iteration yet."""
+        if not self._begun:
+            for _ in self:
+                pass
+        return self._summary
+
+    def __repr__(self) -> str:
+        found = f"{self._summary.blockers} blockers, {self._summary.dangers} dangers"
+        return f"<Doctor of {', '.join(map(str, self._paths))}, so far: {found}>"
+
+    def __iter__(self) -> Iterator[Diagnosis]:
+        self._begun, self._summary = True, DoctorSummary()
+        directories: list[DirectoryFacts] = []
+        failing: set[str] = set()
+        for row in self._examined(directories):
+            if row.offline:
+                failing.add(row.log_directory)
+            yield self._counted(row)
+        for row in examine_failures(directories, failing):
+            yield self._counted(row)
+
+    def _counted(self, row: Diagnosis) -> Diagnosis:
+        name = f"{row.gravity.value}s"
+        self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1})
+        return row
+
+    def _examined(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
+        """Yields the diagnoses of the directories, each alone and then all together. Fills `directories`."""
+        for path in self._paths:
+            directory, rows = examine_directory(self._fs, path)
+            directories.append(directory)
+            yield from rows
+        for directory in directories:
+            yield from self._partitions(directory, _Metadata(directories))
+        yield from self._together(directories)
+
+    def _partitions(self, directory: DirectoryFacts, metadata: _Metadata) -> Iterator[Diagnosis]:
+        path = directory.listing.path
+        settings = self._settings_of(path)
+        for problem in settings.problems:
+            yield directory.diagnosis("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
+        visit = _Visit(directory, settings, metadata, _Coordinators(self._fs, path, self._deep, directory.live))
+        loaded = [p for p in directory.listing.partitions if not p.is_cluster_metadata]
+        for number, partition in enumerate(loaded):
+            yield from self._partition(visit, partition)
+            self._summary = replace(self._summary, partitions=self._summary.partitions + partition.state.is_served)
+            if self._progress is not None:
+                self._progress(number + 1, len(loaded))
+        if directory.failed or any(row.offline for row in visit.rows):
+            for row in visit.rows:
+                if row.code == "STRAY_PARTITION":
+                    yield directory.diagnosis("STRAY_IN_FAILED_DIRECTORY", path / row.partition, row.message)
+        short = {row.partition for row in visit.rows if row.code == LOG_END_MISSING}
+        for found in contradicted_offsets(directory.around, visit.extents, live=directory.live):
+            if str(found.topic_partition) not in short:
+                yield directory.diagnosis("CHECKPOINT_BEYOND", found.file, f"{found.topic_partition}: {found.message}")
+
+    def _partition(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
+        """Yields the diagnoses of one partition. Beside a running broker only grave ones that last are reported."""
+        if not visit.directory.live:
+            for row in self._look(visit, partition):
+                visit.rows.append(row)
+                yield row
+            return
+
+        def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
+            if grave is not None:
+                visit.refresh(self._fs)
+            return list(self._look(visit, partition))
+
+        settled = look_until_settled(look, _key, _is_grave, self._clock)
+        visit.rows += settled.rows
+        yield from settled.rows
+        if settled.restless:
+            codes = ", ".join(sorted({row.code for row in settled.restless}))
+            message = f"what looked like {codes} was gone a moment later"
+            yield visit.directory.diagnosis("CHANGED_WHILE_READ", partition.path, message)
+
+    def _look(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
+        try:
+            view = PartitionView(self._fs, partition.path, live=visit.directory.live, clock=self._clock)
+        except (OSError, NotALogError) as error:
+            if not visit.directory.live or self._fs.status(partition.path) is not None:
+                yield visit.directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, str(error))
+            return  # a running broker has just deleted the partition
+        with view:
+            facts = visit.facts(view, self._clock, partition)
+            try:
+                rows = examine_partition(facts, self._deep and partition.state.is_served)
+                yield from rows if partition.state.is_served else (r for r in rows if r.gravity is Gravity.BLOCKER)
+            except OSError as error:
+                name = Path(error.filename).name if isinstance(error.filename, str) else ""
+                yield facts.diagnosis("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
+            except (CorruptRecordError, CorruptIndexError) as error:
+                yield facts.diagnosis("LOAD_FAILS", "", str(error))
+            if facts.plan is not None and view.listing.segments and partition.state is PartitionState.LIVE:
+                base = view.listing.segments[0].base_offset
+                visit.extents[partition.topic_partition] = base, facts.plan.log_end_offset
+
+    def _together(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
+        def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
+            if grave is not None:
+                directories[:] = [read_directory(self._fs, directory.listing.path) for directory in directories]
+            return list(examine_together(directories))
+
+        if any(directory.live for directory in directories):
+            yield from look_until_settled(look, _key, _is_grave, self._clock).rows
+        else:
+            yield from look(None)
+
+
+class _Metadata:
+    """The cluster's metadata, from the broker's directory that holds it; read on first use."""
+
+    def __init__(self, directories: Sequence[DirectoryFacts]) -> None:
+        self._directories = directories
+
+    @cached_property
+    def known(self) -> ClusterMetadata | None:
+        """None if no metadata could be read completely."""
+        found = (directory.around.metadata for directory in self._directories)
+        return next((one for one in found if one is not None and one.knows_topics), None)
+
+    def again(self, fs: FileSystem) -> _Metadata:
+        """Returns the metadata read again."""
+        return _Metadata([read_directory(fs, directory.listing.path) for directory in self._directories])
+
+
+class _Coordinators:
+    """Reads the transaction coordinators' logs: once, or beside a running broker on each call."""
+
+    def __init__(self, fs: FileSystem, path: Path, deep: bool, live: bool) -> None:
+        self._fs, self._path, self._deep, self._live = fs, path, deep, live
+        self._known: tuple[Mapping[int, Coordinated] | None] | None = None
+
+    def __call__(self) -> Mapping[int, Coordinated] | None:
+        if not self._deep:
+            return None
+        if self._known is None or self._live:
+            self._known = (read_coordinators(self._fs, self._path),)
+        return self._known[0]
+
+
+@dataclass(slots=True)
+class _Visit:
+    """The examination of one log directory's partitions: the facts common to all, and what was found."""
+
+    directory: DirectoryFacts
+    settings: DirectorySettings
+    metadata: _Metadata
+    coordinators: _Coordinators
+    extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    rows: list[Diagnosis] = field(default_factory=list)
+
+    def refresh(self, fs: FileSystem) -> None:
+        """Reads again what a broker may have changed."""
+        self.directory, self.metadata = read_directory(fs, self.directory.listing.path), self.metadata.again(fs)
+
+    def facts(self, view: PartitionView, clock: Clock, partition: PartitionDirectory) -> PartitionFacts:
+        """Returns the facts of a partition in the directory. A broker loads a deleted one without recovery."""
+        directory, key = self.directory, partition.topic_partition
+        config = self.settings(key.topic)
+        clean = directory.around.clean and not directory.live
+        return PartitionFacts(
+            view=view,
+            clock=clock,
+            around=directory.around,
+            config=config,
+            clean=clean or partition.state is PartitionState.DELETED,
+            recovery_point=directory.offset(filenames.RECOVERY_POINT_CHECKPOINT, key),
+            log_start_offset=directory.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key),
+            compacted=config.compact or directory.around.offset(filenames.CLEANER_OFFSET_CHECKPOINT, key) is not None,
+            metadata=self.metadata.known,
+            coordinators=self.coordinators,
+        )
+
+
+def _key(row: Diagnosis) -> tuple[str, str, str, str, int | None]:
+    return row.code, row.log_directory, row.partition, row.file, row.position
+
+
+def _is_grave(row: Diagnosis) -> bool:
+    return row.gravity is not Gravity.NOTE

@@ -1,0 +1,274 @@
+"""How a starting broker reacts to one partition directory (Kafka: LogLoader, UnifiedLog, LogManager.loadLog).
+
+1. Names, leftovers, epoch file, `partition.metadata`: what stops the load before it reads data.
+2. The recovery that would run, on an overlay: what it cuts and deletes. After a clean shutdown it recovers only
+   segments without an offset index.
+3. After a clean shutdown: the indexes as they are, and where the broker sees the end of the log.
+4. With `deep`: all findings of `verify`, described by how a broker reacts; transactions; the cleaner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
+from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
+from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
+from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
+from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
+from seglog.log.swap import ReplacedLog, settle_leftovers
+from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis
+from seglog.rescue.doctor.data import cleaner_hazards, of_findings, of_losses, of_transactions
+from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.rescue.doctor.placement import placement
+from seglog.rescue.doctor.segment_end import kafka_end
+from seglog.scan.listing import SegmentFiles, list_partition
+from seglog.scan.log_walk import Gap, LogWalk, is_whole
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
+
+_MOST_INDEX_BYTES = 256 << 20
+
+
+def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
+    """Yields every diagnosis of one partition. Raises OSError."""
+    yield from _names(facts)
+    yield from _small_files(facts)
+    if facts.listing.format == "0.7":
+        yield facts.diagnosis("KAFKA_07_LOG", "", f"{count_text(len(facts.listing.segments), 'file')} of Kafka 0.7")
+        return
+    yield from _leftovers(facts)
+    yield from _start(facts)
+    if facts.clean:
+        for segment in facts.listing.segments:
+            yield from _indexes(facts, segment)
+        yield from _end(facts)
+    if not deep:
+        yield from of_losses(facts)
+        return
+    yield from of_findings(facts)
+    yield from of_transactions(facts)
+    if facts.compacted:
+        yield from cleaner_hazards(facts)
+
+
+# --- names and small files --------------------------------------------------------------------------------
+
+
+def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    for path in (*facts.listing.strangers, *facts.listing.leftovers):
+        status = facts.fs.status(path)
+        if status is None or status.is_directory or not path.name.endswith(NAMED_BY_OFFSET):
+            continue
+        number = path.name.partition(".")[0]
+        if not is_offset(number):
+            yield facts.diagnosis("STRANGE_SEGMENT_NAME", path, f"{number!r} is not an offset")
+        elif path in facts.listing.strangers and path.name.endswith(".log"):
+            message = (
+                f"Kafka never gives this name to a file ({status.size} bytes); it opens {int(number):020d}.log instead"
+            )
+            yield facts.diagnosis("SHORT_SEGMENT_NAME", path, message)
+    for orphan in facts.listing.orphans:
+        yield facts.diagnosis("ORPHAN_INDEX", orphan.path, "there is no segment with that base offset")
+
+
+def _refused_names(facts: PartitionFacts) -> list[Path]:
+    """Returns files whose names stop the load, and `.log` files whose names seglog refuses."""
+    listing = facts.listing
+    numberless = [path for path in listing.leftovers if not is_offset(path.name.partition(".")[0])]
+    named = [path for path in numberless if path.name.endswith(NAMED_BY_OFFSET)]
+    return [*(path for path in listing.strangers if path.name.endswith(".log")), *named]
+
+
+def _small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    listing = facts.listing
+    if listing.leader_epoch_checkpoint is not None:
+        path = listing.leader_epoch_checkpoint
+        if error := _unreadable_epochs(facts.fs, path):
+            fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
+            yield facts.diagnosis("LEADER_EPOCHS_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
+    yield from placement(facts)
+
+
+def _unreadable_epochs(fs: FileSystem, path: Path) -> SeglogError | None:
+    try:
+        parse_leader_epochs(fs.read_bytes(path), path)
+    except (CorruptCheckpointError, RefusedError) as error:
+        return error
+    return None
+
+
+def _leftovers(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    refused = set(_refused_names(facts))
+    leftovers = [path for path in facts.listing.leftovers if path not in refused]
+    damaged = {path for path in leftovers if path.name.endswith(".log.swap") and not is_whole(facts.fs, path)}
+    lost: list[ReplacedLog] = []  # live logs that the start replaces with a `.swap` file that holds less
+    if any(path.name.endswith(".log.swap") for path in leftovers):
+        lost = settle_leftovers(_without_refused(facts), facts.listing.directory).replaced
+    for path in leftovers:
+        if path in damaged:
+            message = "; ".join(("the file would replace live segments, but is damaged", *map(_replacement, lost)))
+            yield facts.diagnosis("SWAP_DAMAGED", path, message, **_lost_offsets(lost, by_damage=True))
+        else:
+            yield facts.diagnosis("LEFTOVER_SETTLED", path, "left by an interrupted deletion, cleaning, swap or write")
+    if not damaged:
+        for each in lost:
+            message = f"{_replacement(each)}: {each.reason}"
+            yield facts.diagnosis("SWAP_SHORTER", each.path, message, **_lost_offsets([each], by_damage=False))
+
+
+def _replacement(lost: ReplacedLog) -> str:
+    return f"{lost.path.name} ({lost.size} bytes, up to offset {lost.end_offset - 1}) would be replaced"
+
+
+def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]:
+    """Returns the offsets and bytes that are lost. A damaged replacement may hold nothing, so all of them count."""
+    if not lost:
+        return {}
+    bases = [int(each.path.stem) for each in lost]
+    first = min(bases) if by_damage else max(min(bases), lost[0].swap_end_offset)
+    last = max(each.end_offset for each in lost) - 1
+    return {"first_offset": first, "last_offset": last, "length": sum(each.size for each in lost)}
+
+
+# --- starting ---------------------------------------------------------------------------------------------
+
+
+def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields what the recovery of this start would do. Fills `facts.plan`."""
+    options = LoadOptions(
+        clean_shutdown=facts.clean,
+        recovery_point=facts.recovery_point,
+        log_start_offset=facts.log_start_offset,
+        index_interval_bytes=facts.config.index_interval_bytes,
+        keeps_holes=True,
+    )
+    try:
+        plan = plan_recovery(_without_refused(facts), facts.listing.directory, facts.clock, options)
+    except SeglogError as error:
+        directory = f"{facts.listing.directory}/"
+        position = getattr(error, "position", None) if isinstance(getattr(error, "path", None), Path) else None
+        yield facts.diagnosis("LOAD_FAILS", "", str(error).replace(directory, ""), position=position)
+        return
+    facts.plan = plan
+    dropped = facts.log_start_offset > 0 and plan.deleted_segments and plan.log_end_offset == facts.log_start_offset
+    if dropped and len(plan.deleted_segments) == len(facts.listing.segments):
+        message = f"the log ends below its checkpointed log start {facts.log_start_offset}"
+        yield facts.diagnosis("LOG_DROPPED", "", message, length=plan.deleted_bytes)
+        return
+    yield from _cuts(facts, plan)
+    yield from _full_indexes(facts, plan)
+
+
+def _without_refused(facts: PartitionFacts) -> FileSystem:
+    """Returns the files without those that are already reported and would stop the recovery."""
+    overlay = OverlayFileSystem(facts.fs)
+    refused = _refused_names(facts)
+    epochs = facts.listing.leader_epoch_checkpoint
+    if epochs is not None and _unreadable_epochs(facts.fs, epochs):
+        refused.append(epochs)
+    for path in refused:
+        overlay.remove(path)
+    return overlay
+
+
+def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
+    tail = facts.listing.segments[-1].base_offset if facts.live and facts.listing.segments else None
+    for cut in plan.recovered:
+        if cut.base_offset == tail:
+            continue  # a running broker is writing that batch
+        path = f"{cut.base_offset:020d}.log"
+        if cut.truncated_bytes:
+            code = "SEGMENT_HOLE" if facts.clean else "RECOVERY_CUTS"
+            message = f"{cut.reason}; recovery cuts {cut.truncated_bytes} bytes from position {cut.valid_bytes}"
+            where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
+            yield facts.diagnosis(code, path, message, **where)
+        elif facts.clean:
+            yield facts.diagnosis("SEGMENT_RECOVERED", path, "an index is missing or contradicts the segment's base")
+    if plan.deleted_segments:
+        first = plan.deleted_segments[0]
+        message = f"recovery deletes {count_text(len(plan.deleted_segments), 'segment')} after the damage"
+        message += f", {plan.deleted_bytes} bytes from offset {first}"
+        fields = {"length": plan.deleted_bytes, "first_offset": first, "count": len(plan.deleted_segments)}
+        yield facts.diagnosis("RECOVERY_DROPS_SEGMENTS", f"{first:020d}.log", message, **fields)
+
+
+def _full_indexes(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
+    """Yields the offset indexes to rebuild that exceed segment.index.bytes: the rebuilt one does not fit either."""
+    rebuilt = {one.base_offset for one in plan.recovered}
+    most = facts.config.segment_index_bytes // 8 * 8
+    for segment in facts.listing.segments:
+        if segment.base_offset in rebuilt and segment.offset_index is not None:
+            data = facts.fs.read_bytes(segment.offset_index, _MOST_INDEX_BYTES)
+            used = 8 * used_entries(decode_offset_index(data, segment.base_offset), segment.base_offset)
+            if used > most:
+                message = f"its entries take {used} bytes, but segment.index.bytes is {most}"
+                command = f"raise segment.index.bytes of the topic to {used} or more"
+                yield facts.diagnosis("INDEX_TOO_LARGE", segment.offset_index, message, command=command)
+
+
+# --- after a clean shutdown -------------------------------------------------------------------------------
+
+
+def _indexes(facts: PartitionFacts, segment: SegmentFiles) -> Iterator[Diagnosis]:
+    if facts.recovered(segment.base_offset):
+        return
+    if segment.time_index is None:
+        if segment.size and _newest(facts.fs, segment) >= 0:
+            yield facts.diagnosis("TIME_INDEX_MISSING", segment.log.with_suffix(".timeindex"), "there is no time index")
+    elif padding := _padding(facts.fs, segment.time_index, segment.base_offset, decode_time_index):
+        code = "TIME_INDEX_PADDED" if segment.size else "INDEX_PADDED"
+        yield facts.diagnosis(code, segment.time_index, f"{padding} zero entries follow the written ones")
+    if segment.offset_index is not None:
+        padding = _padding(facts.fs, segment.offset_index, segment.base_offset, decode_offset_index)
+        if padding:
+            yield facts.diagnosis(
+                "INDEX_PADDED", segment.offset_index, f"{padding} zero entries after the written ones"
+            )
+
+
+def _newest(fs: FileSystem, segment: SegmentFiles) -> int:
+    """Returns the largest timestamp in the first chunk of a segment, -1 if its batches have none."""
+    for step in LogWalk(fs, segment.log, check=False):
+        if not isinstance(step, Gap):
+            return int(step.batches["max_timestamp"].max())
+    return -1
+
+
+def _padding(fs: FileSystem, path: Path, base_offset: int, decode: Callable[[bytes, int], np.ndarray]) -> int:
+    """Returns the number of zero entries after the written ones."""
+    return padding_entries(decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset), base_offset)
+
+
+def _end(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields a wrong or unreadable end of the active segment, as a broker sees it."""
+    segments = list_partition(facts.fs, facts.listing.directory).segments
+    if not segments or facts.plan is None:
+        return
+    active = segments[-1]
+    if facts.recovered(active.base_offset):
+        return
+    end = kafka_end(facts.fs, active)
+    facts.ends[active.base_offset] = end
+    if end.refusal:
+        where = {"position": end.position, "length": active.size - end.position}
+        yield facts.diagnosis("LOG_END_UNREADABLE", active.log, end.refusal, **where)
+    elif end.next_offset < facts.plan.log_end_offset:
+        message = f"the offset index leads a broker to log end {end.next_offset}, but the log ends at"
+        yield facts.diagnosis(
+            "LOG_END_WRONG",
+            active.offset_index or active.log,
+            f"{message} {facts.plan.log_end_offset}",
+            first_offset=end.next_offset,
+            last_offset=facts.plan.log_end_offset - 1,
+        )
+    elif end.position < active.size:
+        length = active.size - end.position
+        message = f"{length} bytes follow the last whole batch"
+        yield facts.diagnosis(
+            "TAIL_STAYS", active.log, message, position=end.position, length=length, first_offset=end.next_offset
+        )

@@ -1,0 +1,84 @@
+"""The known facts about a partition that `doctor` examines, and its diagnoses of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import ClusterMetadata
+from seglog.configuration.keys import LogConfig
+from seglog.log.loader import RecoveryReport
+from seglog.rescue.doctor.cases import Diagnosis, diagnosis
+from seglog.rescue.doctor.segment_end import KafkaEnd
+from seglog.scan.listing import PartitionListing
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.surroundings import Surroundings
+from seglog.verification.transactions import Coordinated
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """One partition and what its log directory says about it.
+
+    `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
+    `compacted`: its policy or the cleaner's checkpoint says so. `metadata` is the cluster's, None unless all of it is
+    known. `coordinators` reads the transaction coordinators' logs; it returns None if they are not read.
+    `plan` and `ends` are filled during the examination: the planned recovery, and by base offset where a broker sees
+    the end of a segment.
+    """
+
+    view: PartitionView
+    clock: Clock
+    around: Surroundings
+    config: LogConfig
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    compacted: bool
+    metadata: ClusterMetadata | None
+    coordinators: Callable[[], Mapping[int, Coordinated] | None]
+    plan: RecoveryReport | None = None
+    ends: dict[int, KafkaEnd] = field(default_factory=dict)
+
+    @property
+    def fs(self) -> FileSystem:
+        """The partition's files as they were when the view was made."""
+        return self.view.fs
+
+    @property
+    def listing(self) -> PartitionListing:
+        """The contents of the partition directory."""
+        return self.view.listing
+
+    @property
+    def live(self) -> bool:
+        """True if a broker holds the log directory."""
+        return self.view.live
+
+    @property
+    def log_directory(self) -> Path:
+        """The log directory of the partition."""
+        return self.around.path
+
+    def survives(self, base_offset: int, position: int) -> bool:
+        """True if byte `position` of a segment is still there after the start."""
+        if self.plan is None:
+            return True
+        cut = next((one for one in self.plan.recovered if one.base_offset == base_offset), None)
+        return base_offset not in self.plan.deleted_segments and (cut is None or position < cut.valid_bytes)
+
+    def recovered(self, base_offset: int) -> bool:
+        """True if the start rebuilds that segment's indexes, or deletes the segment."""
+        plan = self.plan
+        if plan is None:
+            return False
+        return base_offset in plan.deleted_segments or any(one.base_offset == base_offset for one in plan.recovered)
+
+    def diagnosis(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
+        """Returns a diagnosis of this partition; `fields` override the texts of its case."""
+        directory = self.listing.directory
+        return diagnosis(code, self.log_directory, directory, directory / file, message, **fields)

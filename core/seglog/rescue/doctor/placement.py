@@ -1,0 +1,77 @@
+"""Whether a partition directory belongs on this broker, by the controller's metadata.
+
+A broker goes by the topic id in `partition.metadata` and the partition number in the directory's name, never by the
+topic's name. It calls a log stray and renames its directory if there is no topic id, if no topic of that id has such a
+partition, or if this broker is not one of its replicas. The log directory that the controller has recorded does not
+matter.
+
+Kafka: BrokerMetadataPublisher.initializeManagers, LogManager.loadLog, LogManager.isStrayReplica.
+LogManager.getOrCreateLog discovers later that the name is another topic's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seglog.configuration.cluster_metadata import ClusterMetadata
+from seglog.errors import CorruptCheckpointError, RefusedError
+from seglog.format.checkpoint import UnforeseenByKafkaError, parse_partition_metadata
+from seglog.format.uuids import format_uuid
+from seglog.model import TopicPartition
+from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis, Gravity
+from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.units import count_text
+
+
+def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields the diagnoses on `partition.metadata` and on where the partition belongs."""
+    topic_id = None
+    path = facts.listing.partition_metadata
+    if path is not None:
+        try:
+            topic_id = format_uuid(parse_partition_metadata(facts.fs.read_bytes(path), path).topic_id)
+        except (CorruptCheckpointError, RefusedError) as error:
+            fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
+            yield facts.diagnosis("PARTITION_METADATA_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
+            return
+    key = facts.listing.topic_partition
+    if facts.metadata is None or key is None:
+        return
+    if topic_id is None:
+        # a broker writes it before the first append: a log without it is empty, unless the file was removed
+        gravity = Gravity.DANGER if facts.listing.size else Gravity.NOTE
+        message = "there is no partition.metadata with a topic id"
+        yield facts.diagnosis("STRAY_PARTITION", "partition.metadata", message, gravity=gravity)
+        return
+    reason = _stray_reason(facts.metadata, key, topic_id, facts.around.node_id)
+    if reason:
+        yield facts.diagnosis("STRAY_PARTITION", "partition.metadata", reason)
+    elif facts.metadata.topic_ids.get(key.topic) != topic_id:
+        broker = _REFUSES if key.topic in facts.metadata.topic_ids else _UNSERVED
+        message = f"its topic id belongs to the topic {_name_of(facts.metadata, topic_id)}"
+        yield facts.diagnosis("FOREIGN_PARTITION", "partition.metadata", message, broker=broker)
+
+
+_REFUSES = "Fails to apply the controller's records for the topic of that name, and does not serve its partition."
+_UNSERVED = "Loads it under a name that no topic has: no client can read it, and nothing deletes it."
+
+
+def _stray_reason(metadata: ClusterMetadata, key: TopicPartition, topic_id: str, node_id: int | None) -> str:
+    """Returns why a broker would call the partition stray, "" if it would not."""
+    assignment = metadata.assignment(topic_id, key.partition)
+    if assignment is not None:
+        if node_id is None or node_id in assignment.replicas:
+            return ""
+        replicas = ", ".join(map(str, assignment.replicas))
+        return f"the cluster's metadata puts its replicas on brokers {replicas}, not on this one ({node_id})"
+    name = _name_of(metadata, topic_id)
+    if name:
+        count = count_text(len(metadata.partitions.get(topic_id, {})), "partition")
+        return f"the topic {name} has {count}, but no partition {key.partition}"
+    if key.topic in metadata.topic_ids:
+        return "its topic id differs from the topic's id in the cluster's metadata: the topic was deleted and recreated"
+    return "the cluster's metadata has no topic of that id"
+
+
+def _name_of(metadata: ClusterMetadata, topic_id: str) -> str:
+    return next((name for name, known in metadata.topic_ids.items() if known == topic_id), "")

@@ -1,0 +1,216 @@
+"""Reads a cluster's log directories: their owners, their partitions, and the ends of these.
+
+1. `meta.properties` names the cluster, the broker and the directory; each `partition.metadata` holds the topic id.
+2. The last segment tells where a log ends. After a clean shutdown the headers at its end are enough, else the whole
+   segment is read with its checksums, as a recovering broker does.
+3. Producer ids come from snapshots, these last segments, and `__transaction_state`: a new cluster must not hand them
+   out again.
+
+Everything is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import numpy as np
+
+from seglog.configuration.cluster_metadata import METADATA_PARTITION
+from seglog.errors import CorruptionError, LockedError, NotALogError
+from seglog.format import filenames
+from seglog.format.checkpoint import (
+    MetaProperties,
+    parse_leader_epochs,
+    parse_meta_properties,
+    parse_partition_metadata,
+)
+from seglog.format.filenames import PartitionState
+from seglog.format.index_entries import decode_offset_index, used_entries
+from seglog.format.producer_snapshot import decode_snapshot
+from seglog.log.checkpoints import OffsetCheckpoint
+from seglog.model import TopicPartition
+from seglog.progress import BytesRead
+from seglog.scan.listing import (
+    LogDirectoryListing,
+    PartitionDirectory,
+    SegmentFiles,
+    list_log_directory,
+    list_partition,
+)
+from seglog.scan.segment_scan import SegmentScan
+from seglog.scan.view import require_no_run
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import holder_of
+from seglog.verification.transactions import read_coordinators
+
+_SMALL_FILE = 1 << 20
+_MAX_INDEX_BYTES = 64 << 20
+_MAX_SNAPSHOT_BYTES = 256 << 20
+_ASIDE = {
+    PartitionState.STRAY: "a broker had set it aside; seglog restore makes it a partition again",
+    PartitionState.DELETED: "its topic was deleted; seglog restore makes it a partition again",
+    PartitionState.FUTURE: "the copy of a partition that was being moved here; the partition itself is elsewhere",
+}
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundReplica:
+    """A partition's directory. `topic_id` is None without a readable `partition.metadata`. `last_epoch` is the newest
+    leader epoch in its log or its checkpoint (-1: none), `log_end` the offset after its last record.
+    """
+
+    directory: Path
+    partition: TopicPartition
+    topic_id: UUID | None
+    last_epoch: int
+    log_end: int
+
+
+@dataclass(slots=True)
+class FoundDirectory:
+    """A log directory. `meta` is None without a readable `meta.properties`; `meta_problem` then says why.
+
+    `last_producer_id` is the highest id found, -1 for none. `compacted` are the topics that a broker has compacted
+    there. `left_out` lists directories that are no live partition, with reasons; `notes` are sentences for the
+    operator.
+    """
+
+    path: Path
+    meta: MetaProperties | None
+    meta_problem: str = ""
+    replicas: list[FoundReplica] = field(default_factory=list)
+    last_producer_id: int = -1
+    compacted: set[str] = field(default_factory=set)
+    left_out: list[tuple[Path, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDirectory:
+    """Reads a log directory. Raises LockedError while a broker runs on it, RefusedError if a run that changes it is
+    unfinished, NotALogError if it is no log directory."""
+    holder = holder_of(path)
+    if holder is not None:
+        raise LockedError(path, holder.pid, holder.describe())
+    require_no_run(fs, path)
+    listing = list_log_directory(fs, path)
+    found = _identified(fs, path, listing)
+    for partition in listing.partitions:
+        if partition.is_cluster_metadata:
+            continue
+        if partition.state is not PartitionState.LIVE:
+            found.left_out.append((partition.path, _ASIDE[partition.state]))
+            continue
+        found.replicas.append(_read_replica(fs, partition, found, listing.clean_shutdown, progress))
+    for stranger in (*listing.strangers, *listing.misnamed):
+        found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
+    found.compacted = _compacted(fs, found, listing)
+    found.last_producer_id = max(found.last_producer_id, _highest_own(read_coordinators(fs, path) or ()))
+    if not found.replicas and found.meta is None and fs.status(path / METADATA_PARTITION) is None:
+        raise NotALogError(path, "it holds neither a partition nor a metadata log")
+    return found
+
+
+def _identified(fs: FileSystem, path: Path, listing: LogDirectoryListing) -> FoundDirectory:
+    if listing.meta_properties is None:
+        return FoundDirectory(path, None, f"{filenames.META_PROPERTIES} is missing")
+    try:
+        meta = parse_meta_properties(fs.read_bytes(listing.meta_properties, _SMALL_FILE), listing.meta_properties)
+    except CorruptionError as error:
+        return FoundDirectory(path, None, str(error))
+    if meta.node_id is None or meta.cluster_id is None:
+        return FoundDirectory(path, None, f"{listing.meta_properties} names no cluster or no node")
+    return FoundDirectory(path, meta)
+
+
+def _read_replica(
+    fs: FileSystem, partition: PartitionDirectory, found: FoundDirectory, clean: bool, progress: BytesRead
+) -> FoundReplica:
+    listing = list_partition(fs, partition.path)
+    if listing.format == "0.7":
+        found.notes.append(f"{partition.path} is a log of Kafka 0.7, beside which a broker begins an empty one")
+    epochs = _parsed(fs, listing.leader_epoch_checkpoint, _MAX_INDEX_BYTES, parse_leader_epochs, found) or ()
+    epoch = max((entry.epoch for entry in epochs), default=-1)
+    end = 0
+    if listing.segments and listing.format == "kafka":
+        last = _LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
+        end, epoch = last.end, max(epoch, last.epoch)
+        found.last_producer_id = max(found.last_producer_id, last.producer_id)
+    for snapshot in listing.snapshots[-1:]:
+        producers = _parsed(fs, snapshot.path, _MAX_SNAPSHOT_BYTES, decode_snapshot, found) or ()
+        found.last_producer_id = max(found.last_producer_id, _highest_own(entry.producer_id for entry in producers))
+    metadata = _parsed(fs, listing.partition_metadata, _SMALL_FILE, parse_partition_metadata, found)
+    topic_id = None if metadata is None else metadata.topic_id
+    return FoundReplica(partition.path, partition.topic_partition, topic_id, epoch, end)
+
+
+def _parsed(
+    fs: FileSystem, path: Path | None, limit: int, parse: Callable[[bytes, Path], _T], found: FoundDirectory
+) -> _T | None:
+    """Parses a file of at most `limit` bytes; None if it is missing, or damaged, which is noted."""
+    if path is None:
+        return None
+    try:
+        return parse(fs.read_bytes(path, limit), path)
+    except CorruptionError as error:
+        found.notes.append(str(error))
+        return None
+
+
+def _highest_own(producer_ids: Iterable[int]) -> int:
+    """Returns the highest id below 2^62, -1 for none: the ids above come from transplants, not from a controller."""
+    return max((each for each in producer_ids if each < 1 << 62), default=-1)
+
+
+class _LastSegment:
+    """The end of a log: `end` is the offset after its last good batch, `epoch` and `producer_id` the highest read.
+
+    It reads from the last index entry on, or the `whole` segment. A batch that fails its checksum ends the log.
+    """
+
+    def __init__(self, fs: FileSystem, segment: SegmentFiles, *, whole: bool, progress: BytesRead) -> None:
+        self.end, self.epoch, self.producer_id = segment.base_offset, -1, -1
+        start = 0 if whole else _last_indexed(fs, segment)
+        if not self._walk(fs, segment, start, progress) and start:
+            self._walk(fs, segment, 0, progress)
+
+    def _walk(self, fs: FileSystem, segment: SegmentFiles, start: int, progress: BytesRead) -> bool:
+        """Returns False if no good batch begins at `start`: the index is wrong."""
+        seen = False
+        for chunk in SegmentScan(fs, segment.log, start):
+            valid = chunk.checksums_valid()
+            good = len(valid) if valid.all() else int(np.argmin(valid))
+            rows = chunk.batches[:good]
+            if good:
+                seen = True
+                self.end = max(self.end, int(rows["last_offset"][-1]) + 1)
+                self.epoch = max(self.epoch, int(rows["leader_epoch"].max()))
+                self.producer_id = max(self.producer_id, _highest_own(np.unique(rows["producer_id"]).tolist()))
+            progress(chunk.size)
+            if good < len(valid):
+                break
+        return seen
+
+
+def _last_indexed(fs: FileSystem, segment: SegmentFiles) -> int:
+    """Returns the position of the last index entry within the log, else 0."""
+    status = None if segment.offset_index is None else fs.status(segment.offset_index)
+    if segment.offset_index is None or status is None or status.size > _MAX_INDEX_BYTES:
+        return 0
+    rows = decode_offset_index(fs.read_bytes(segment.offset_index, _MAX_INDEX_BYTES), segment.base_offset)
+    rows = rows[: used_entries(rows, segment.base_offset)]
+    rows = rows[(rows["position"] > 0) & (rows["position"] < segment.size)]
+    return int(rows["position"][-1]) if len(rows) else 0
+
+
+def _compacted(fs: FileSystem, found: FoundDirectory, listing: LogDirectoryListing) -> set[str]:
+    path = listing.checkpoints.get(filenames.CLEANER_OFFSET_CHECKPOINT)
+    if path is None:
+        return set()
+    offsets = OffsetCheckpoint(fs, path, tolerant=True).offsets
+    here = {replica.partition.topic for replica in found.replicas}
+    return {key.topic for key, offset in offsets.items() if key.topic in here and offset > 0}

@@ -1,0 +1,405 @@
+"""Plans a rebuilt cluster from its directories and its readable metadata.
+
+1. All directories belong to one cluster, each to a broker by `meta.properties`; none is given twice.
+2. A topic has one id, by its directories and by the metadata. Its partitions are those of both.
+3. The leader of a partition is the replica with the newest leader epoch, and of several the one with the longest log:
+   it has every record that was acknowledged while a majority of these directories was in sync. Its new epoch is above
+   every epoch in a log or the metadata, so that the other replicas truncate what differs, and follow.
+4. A topic with unknown configuration keeps its records for ever, until the operator changes that.
+
+Planning collects all obstacles, not only the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
+from seglog.errors import Obstacles, RefusedError, SeglogError
+from seglog.format import filenames
+from seglog.format.checkpoint import (
+    MetaProperties,
+    PartitionMetadata,
+    format_meta_properties,
+    format_partition_metadata,
+)
+from seglog.format.uuids import format_uuid, parse_uuid
+from seglog.format.wire import FramedRecord
+from seglog.model import TopicPartition
+from seglog.rescue.rebuild.directories import FoundDirectory, FoundReplica
+from seglog.rescue.rebuild.known import TOPIC_RESOURCE, KnownMetadata, KnownPartition, KnownTopic
+from seglog.rescue.rebuild.plan import UNASSIGNED_DIRECTORY, NewFile, PlannedPartition, PlannedTopic, RebuildPlan
+
+METADATA_VERSION = "metadata.version"
+
+_DEFAULT_VERSION = 19  # 3.7-IV4: every Kafka from 3.7 to 4.3 runs it
+_PRODUCER_BLOCK = 1000  # Kafka: ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
+_SPARE_PRODUCER_IDS = 1_000_000  # for producers idle for so long that no snapshot has them
+_MAX_MISSING = 10_000  # Kafka makes no more partitions at once (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)
+_KEPT_FOR_EVER = {"retention.ms": "-1"}
+_REWRITTEN = ("FEATURE_LEVEL_RECORD", "PRODUCER_IDS_RECORD")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The operator's choices. `nodes` are node ids of directories without a readable `meta.properties`, `features`
+    levels by name; with `allow_missing`, partitions that no directory holds begin empty.
+    """
+
+    nodes: Mapping[Path, int]
+    cluster_id: str | None
+    features: Mapping[str, int]
+    allow_missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """A replica with the ids of its broker and its directory."""
+
+    node: int
+    directory_id: str
+    found: FoundReplica
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return self.found.last_epoch, self.found.log_end
+
+
+class Planner:
+    """Makes one plan. `new_id` generates ids that are lost; `now_ms` dates the files."""
+
+    def __init__(
+        self,
+        directories: Sequence[FoundDirectory],
+        known: KnownMetadata | None,
+        formatted: KnownMetadata | None,
+        choices: Choices,
+        new_id: Callable[[], UUID],
+        now_ms: int,
+    ) -> None:
+        self._directories, self._choices, self._new_id, self._now_ms = list(directories), choices, new_id, now_ms
+        self._known, self._formatted = known, formatted
+        self._whole = known is not None and not known.problems and bool(known.topics)
+        self._errors: list[SeglogError] = []
+        self._notes: list[str] = [note for one in directories for note in one.notes]
+        self._files: list[NewFile] = []
+        self._metas: dict[Path, MetaProperties] = {}
+
+    def plan(self) -> RebuildPlan:
+        """Returns the plan. Raises RefusedError, or Obstacles if there are several."""
+        cluster_id, is_new = self._cluster_id()
+        self._identify(cluster_id)
+        self._stop_if_refused()
+        by_topic, known = self._replicas(), self._known
+        names = sorted({*by_topic, *(known.topics if known is not None else ())})
+        topics = tuple(filter(None, (self._topic(name, by_topic.get(name, {})) for name in names)))
+        self._stop_if_refused()
+        if not topics:
+            raise RefusedError(f"{self._directories[0].path}: neither a partition nor a topic is known there")
+        self._advise(topics)
+        return RebuildPlan(
+            cluster_id,
+            is_new,
+            self._features(),
+            topics,
+            tuple(self._records()),
+            self._next_producer_id(),
+            self._nodes(),
+            tuple(one.path for one in self._directories),
+            tuple(self._files),
+            None if known is None else known.source,
+            0 if known is None else known.end_offset,
+            () if known is None else tuple(known.problems),
+            tuple(pair for one in self._directories for pair in one.left_out),
+            tuple(self._notes),
+        )
+
+    def _stop_if_refused(self) -> None:
+        if self._errors:
+            raise self._errors[0] if len(self._errors) == 1 else Obstacles(self._errors)
+
+    def _refuse(self, reason: str) -> None:
+        self._errors.append(RefusedError(reason))
+
+    # --- the owners of the directories ------------------------------------------------------------------------
+
+    def _cluster_id(self) -> tuple[str, bool]:
+        found: dict[str, Path] = {}
+        for one in self._directories:
+            if one.meta is not None and one.meta.cluster_id is not None:
+                found.setdefault(one.meta.cluster_id, one.path)
+        if len(found) > 1:
+            owners = ", ".join(f"{path} to {cluster}" for cluster, path in found.items())
+            raise RefusedError(f"the directories belong to several clusters ({owners}): give those of one")
+        stated, own = self._choices.cluster_id, next(iter(found), None)
+        if stated is not None and own is not None and stated != own:
+            raise RefusedError(f"{found[own]} belongs to the cluster {own}, not to {stated}")
+        chosen = stated or own
+        return (format_uuid(self._new_id()), True) if chosen is None else (chosen, False)
+
+    def _identify(self, cluster_id: str) -> None:
+        """Gives each directory its node id and directory id; an incomplete `meta.properties` becomes a new file."""
+        seen: dict[UUID, Path] = {}
+        for one in self._directories:
+            meta, stated = one.meta, self._choices.nodes.get(one.path)
+            if meta is not None and stated is not None and stated != meta.node_id:
+                self._refuse(f"{one.path} belongs to the node {meta.node_id} by its meta.properties, not to {stated}")
+            elif meta is None and stated is None and one.replicas:
+                reason = f"{one.path}: {one.meta_problem}, so its broker is not known"
+                self._refuse(f"{reason}: say --node {one.path}=ID")
+            elif meta is not None or stated is not None:
+                self._metas[one.path] = self._identity(one, meta, stated, cluster_id)
+                identity = self._metas[one.path].directory_id
+                if identity is not None and seen.setdefault(identity, one.path) != one.path:
+                    both = f"{one.path} and {seen[identity]}"
+                    self._refuse(f"{both} have the same directory.id: one is a copy of the other, so give only one")
+
+    def _identity(
+        self, one: FoundDirectory, meta: MetaProperties | None, stated: int | None, cluster_id: str
+    ) -> MetaProperties:
+        if meta is not None and meta.version == 1:
+            return meta
+        node = stated if meta is None else meta.node_id
+        assert node is not None
+        made = MetaProperties(1, cluster_id, node, self._new_id())
+        contents = format_meta_properties(made, self._now_ms)
+        self._files.append(NewFile(node, one.path / filenames.META_PROPERTIES, contents))
+        return made
+
+    def _nodes(self) -> dict[int, tuple[Path, ...]]:
+        found: dict[int, tuple[Path, ...]] = {}
+        for one in self._directories:
+            node = self._metas[one.path].node_id if one.path in self._metas else None
+            if node is not None and one.replicas:
+                found[node] = (*found.get(node, ()), one.path)
+        return dict(sorted(found.items()))
+
+    def _given(self) -> set[int]:
+        """Returns the nodes with a given directory, even an empty one."""
+        return {meta.node_id for meta in self._metas.values() if meta.node_id is not None}
+
+    # --- topics -----------------------------------------------------------------------------------------------
+
+    def _replicas(self) -> dict[str, dict[int, list[_Replica]]]:
+        """Returns all replicas by topic and partition, at most one per broker."""
+        found: dict[str, dict[int, list[_Replica]]] = {}
+        for directory in self._directories:
+            for replica in directory.replicas:
+                meta, key = self._metas[directory.path], replica.partition
+                assert meta.node_id is not None
+                identity = UNASSIGNED_DIRECTORY if meta.directory_id is None else format_uuid(meta.directory_id)
+                others = found.setdefault(key.topic, {}).setdefault(key.partition, [])
+                twin = next((one for one in others if one.node == meta.node_id), None)
+                if twin is not None:
+                    both = f"{twin.found.directory} and {replica.directory}"
+                    self._refuse(f"{both}: broker {meta.node_id} has {key} twice, so move one out of its log directory")
+                else:
+                    others.append(_Replica(meta.node_id, identity, replica))
+        return found
+
+    def _topic(self, name: str, found: Mapping[int, Sequence[_Replica]]) -> PlannedTopic | None:
+        known = None if self._known is None else self._known.topics.get(name)
+        if not found and known is not None and not self._whole:
+            given = self._given()
+            if all(node in given for one in known.partitions.values() for node in one.replicas):
+                self._notes.append(
+                    f"{name} is left out: none of its directories is there, and the metadata could be read only in"
+                    " part; the topic may have been deleted"
+                )
+                return None
+        identity = self._topic_id(name, found, known)
+        if identity is None:
+            return None
+        topic_id, is_new = identity
+        there = {*found, *(known.partitions if known is not None else ())}
+        numbers = range(max(there, default=-1) + 1)
+        if len(numbers) - len(there) > _MAX_MISSING:
+            self._refuse(
+                f"{name}-{numbers[-1]} would be the last of {len(numbers)} partitions, but only {len(there)} are there:"
+                " move its directory out of the log directories if its name is wrong"
+            )
+            return None
+        partitions = []
+        for number in numbers:
+            partition = TopicPartition(name, number)
+            before = None if known is None else known.partitions.get(number)
+            planned = self._partition(partition, found.get(number, ()), before) or self._missing(partition, found)
+            if planned is not None:
+                partitions.append(planned)
+            for one in found.get(number, ()):
+                if one.found.topic_id is None:
+                    contents = format_partition_metadata(PartitionMetadata(topic_id))
+                    self._files.append(NewFile(one.node, one.found.directory / filenames.PARTITION_METADATA, contents))
+        if known is None and self._known is not None and self._whole:
+            self._notes.append(
+                f"{name} is not in the metadata, which was read to its end: if it had been deleted, delete it again"
+            )
+        values, is_known = self._configuration(name, known)
+        return PlannedTopic(name, format_uuid(topic_id), is_new, values, is_known, tuple(partitions))
+
+    def _topic_id(
+        self, name: str, found: Mapping[int, Sequence[_Replica]], known: KnownTopic | None
+    ) -> tuple[UUID, bool] | None:
+        """Returns (id, whether it is new); None, after noting an obstacle, if the replicas contradict each other."""
+        ids: dict[UUID, str] = {}
+        if known is not None and self._known is not None:
+            ids[parse_uuid(known.topic_id)] = f"the metadata in {self._known.source}"
+        for replicas in found.values():
+            for one in replicas:
+                if one.found.topic_id is not None:
+                    ids.setdefault(one.found.topic_id, str(one.found.directory))
+        if len(ids) > 1:
+            places = ", ".join(f"{format_uuid(identity)} in {place}" for identity, place in ids.items())
+            self._refuse(
+                f"{name} has several topic ids ({places}): it was deleted and made anew; move the directories of the"
+                " obsolete topic out of the log directories"
+            )
+            return None
+        return (next(iter(ids)), False) if ids else (self._new_id(), True)
+
+    def _configuration(self, name: str, known: KnownTopic | None) -> tuple[Mapping[str, str], bool]:
+        if known is not None and self._known is not None:
+            return self._known.configuration(name), True
+        own = KAFKAS_OWN_TOPICS.get(name)
+        return (own, True) if own is not None else (_KEPT_FOR_EVER, False)
+
+    # --- partitions -------------------------------------------------------------------------------------------
+
+    def _partition(
+        self, partition: TopicPartition, found: Sequence[_Replica], known: KnownPartition | None
+    ) -> PlannedPartition | None:
+        """Plans a partition with data in the given directories, or on brokers without a given directory; else None."""
+        if known is not None and self._is_elsewhere(known, found):
+            self._notes.append(
+                f"{partition}: no replica that was in sync is in the given directories; the brokers"
+                f" {known.isr or known.replicas} have to bring it"
+            )
+            leader = known.leader if known.leader >= 0 else (known.isr or known.replicas)[0]
+            return self._planned(partition, found, known, leader, tuple(known.isr) or (leader,))
+        if not found:
+            return None
+        best = _leader(partition.partition, found, known)
+        for one in found:
+            if one.found.log_end > best.found.log_end:
+                self._notes.append(
+                    f"{partition}: broker {one.node} goes on to offset {one.found.log_end - 1} in an older leader"
+                    f" epoch, and loses the records that the leader, broker {best.node}, lacks when it follows it:"
+                    f" copy {one.found.directory} first"
+                )
+        extra = [one.node for one in found if known is not None and one.node not in known.replicas]
+        if extra:
+            brokers = f"broker{'s' if len(extra) > 1 else ''} {', '.join(map(str, extra))}"
+            self._notes.append(f"{partition}: the metadata knows no replica on {brokers}; it is taken as one")
+        return self._planned(partition, found, known, best.node, (best.node,))
+
+    def _is_elsewhere(self, known: KnownPartition, found: Sequence[_Replica]) -> bool:
+        """True if no replica in sync was found, and one is on a broker without a given directory."""
+        in_sync, given = known.isr or known.replicas, self._given()
+        return not any(one.node in in_sync for one in found) and any(node not in given for node in in_sync)
+
+    def _planned(
+        self,
+        partition: TopicPartition,
+        found: Sequence[_Replica],
+        known: KnownPartition | None,
+        leader: int,
+        isr: tuple[int, ...],
+    ) -> PlannedPartition:
+        here = {one.node: one for one in found}
+        before = [] if known is None else known.replicas
+        replicas = list(dict.fromkeys([*(before or [leader]), *sorted(here)]))
+        epochs = [one.found.last_epoch for one in found] + ([] if known is None else [known.leader_epoch])
+        ids = {} if known is None else dict(zip(known.replicas, known.directories, strict=False))
+        ids |= {node: replica.directory_id for node, replica in here.items()}
+        directories = [ids.get(node, UNASSIGNED_DIRECTORY) for node in replicas]
+        return PlannedPartition(
+            partition.partition,
+            tuple(replicas),
+            isr,
+            leader,
+            max(epochs, default=-1) + 1,
+            tuple(directories),
+            "directories" if found else "metadata",
+            here[leader].found.log_end if leader in here else None,
+        )
+
+    def _missing(self, partition: TopicPartition, found: Mapping[int, Sequence[_Replica]]) -> PlannedPartition | None:
+        if not self._choices.allow_missing:
+            self._refuse(
+                f"{partition} is in none of the directories: give those of the broker that has it, or say"
+                " --allow-missing to begin it empty"
+            )
+            return None
+        sibling = found[min(found)] if found else ()  # the new partition gets its replicas' brokers
+        nodes = sorted(one.node for one in sibling) or sorted(self._nodes())[:1]
+        if not nodes:
+            self._refuse(f"{partition} cannot begin empty: no broker's directory was given")
+            return None
+        self._notes.append(f"{partition} is in none of the directories: it begins empty, and its records are lost")
+        unassigned = tuple(UNASSIGNED_DIRECTORY for _ in nodes)
+        return PlannedPartition(partition.partition, tuple(nodes), (nodes[0],), nodes[0], 0, unassigned, "empty", None)
+
+    # --- everything else ----------------------------------------------------------------------------------------
+
+    def _features(self) -> dict[str, int]:
+        for source in (self._known, self._formatted):
+            levels = {} if source is None else _levels(source)
+            if METADATA_VERSION in levels:
+                return _version_first({**levels, **self._choices.features})
+        if METADATA_VERSION not in self._choices.features:
+            self._notes.append(
+                f"the cluster's features are not known: it begins with {METADATA_VERSION}={_DEFAULT_VERSION}, which"
+                " Kafka 3.7 and later run; raise it by kafka-features upgrade --release-version VERSION"
+            )
+        return _version_first({METADATA_VERSION: _DEFAULT_VERSION, **self._choices.features})
+
+    def _records(self) -> Iterator[FramedRecord]:
+        """Yields all records but features, topics, their configuration and producer ids, written separately."""
+        source = self._known if self._known is not None and self._known.records else self._formatted
+        for key, record in ({} if source is None else source.records).items():
+            if record.name not in _REWRITTEN and key[:2] != ("CONFIG_RECORD", TOPIC_RESOURCE):
+                yield record
+
+    def _next_producer_id(self) -> int:
+        known = 0 if self._known is None else self._known.next_producer_id
+        last = max((one.last_producer_id for one in self._directories), default=-1)
+        above = (last // _PRODUCER_BLOCK + 1) * _PRODUCER_BLOCK
+        return max(known, above if self._whole and known else above + _SPARE_PRODUCER_IDS)
+
+    def _advise(self, topics: Sequence[PlannedTopic]) -> None:
+        unknown = [topic.name for topic in topics if not topic.configuration_known]
+        if unknown:
+            self._notes.append(
+                f"the configuration of {', '.join(unknown)} is not known: retention.ms=-1 keeps all records until you"
+                " say otherwise (kafka-configs --alter --entity-type topics --entity-name TOPIC --add-config …)"
+            )
+        compacted = {name for one in self._directories for name in one.compacted}
+        for name in sorted(compacted & set(unknown)):
+            self._notes.append(f"{name} was compacted: set its cleanup.policy to compact again")
+        for topic in topics:
+            if topic.id_is_new:
+                self._notes.append(
+                    f"{topic.name} gets a new topic id, {topic.topic_id}: none of its directories had one"
+                )
+
+
+def _leader(number: int, found: Sequence[_Replica], known: KnownPartition | None) -> _Replica:
+    """Chooses the leader: among equal replicas the former leader, else by the partition's number, to spread leaders."""
+    highest = max(one.rank for one in found)
+    equals = sorted((one for one in found if one.rank == highest), key=lambda one: one.node)
+    before = [one for one in equals if known is not None and one.node == known.leader]
+    return (before or equals)[0 if before else number % len(equals)]
+
+
+def _levels(source: KnownMetadata) -> dict[str, int]:
+    found = (one.data for key, one in source.records.items() if key[0] == "FEATURE_LEVEL_RECORD")
+    return {str(data["name"]): int(data["featureLevel"]) for data in found}
+
+
+def _version_first(levels: dict[str, int]) -> dict[str, int]:
+    """Returns the levels with metadata.version before the others, without features that are off (level 0)."""
+    others = {name: level for name, level in sorted(levels.items()) if level and name != METADATA_VERSION}
+    return {METADATA_VERSION: levels[METADATA_VERSION], **others}

@@ -1,0 +1,239 @@
+"""Plans a transplant: chooses partitions, reads every source, inspects every target, and changes nothing.
+
+Of Kafka's own topics, only `__consumer_offsets` is taken: it names groups and topics, which the new cluster can use.
+The others name things that the new cluster has under other names or not at all (`NOT_TAKEN`).
+
+A transaction that is open at the end of a source cannot continue: its producer belongs to the old cluster. The plan
+ends it as its coordinator had decided (`__transaction_state` of the sources' log directories). A transaction in
+PrepareCommit was acknowledged as committed, and only its marker is missing: it gets COMMIT. Every other one gets ABORT,
+as the coordinator would have ended it. Without a coordinator's log it is ABORT, too, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from seglog.configuration.keys import LogConfig
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
+from seglog.errors import RefusedError
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
+from seglog.model import TopicPartition
+from seglog.progress import BytesRead
+from seglog.rescue.transplant.plan import Ending, PartitionPlan
+from seglog.rescue.transplant.source import Checkpoints, SourceLog, read_source
+from seglog.rescue.transplant.staging import is_there
+from seglog.rescue.transplant.target import TargetDirectory, TargetPartition
+from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.units import count_text
+from seglog.verification.transactions import TRANSACTION_TOPIC, Coordinated, Transaction
+
+NOT_TAKEN = {
+    TRANSACTION_TOPIC: (
+        "the new cluster hands out the producer ids in it again; transactional producers get new ids when they start,"
+        " and the transplant ends open transactions in the data"
+    ),
+    SHARE_TOPIC: "it names topics by their old ids; share groups begin anew",
+    "__remote_log_metadata": "it names topics by their old ids",
+    CLUSTER_METADATA_TOPIC: "it is the old cluster's own",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A partition to take over: its directory, its name there, and its new name."""
+
+    directory: Path
+    partition: TopicPartition
+    target: TopicPartition
+
+
+def choose(
+    fs: FileSystem, sources: Sequence[Target], topics: Mapping[str, str], into: Path
+) -> tuple[list[Wanted], list[tuple[str, str]]]:
+    """Returns the partitions by their new names, and (path, reason) for each directory left out.
+
+    `topics` maps old names to new ones; if it is not empty, no other topic is taken. Raises RefusedError for a source
+    that cannot be meant.
+    """
+    found: list[Wanted] = []
+    left_out: list[tuple[str, str]] = []
+    for source in sources:
+        path = links.resolve(source.path)
+        if source.kind is TargetKind.FILE:
+            raise RefusedError(f"{source.path} is a file; name the partition directory, or the log directory")
+        if into in (path, path.parent):
+            raise RefusedError(f"{source.path} lies in the target log directory")
+        whole = source.kind is TargetKind.LOG_DIRECTORY
+        for one in list_log_directory(fs, path).partitions if whole else [_named(path)]:
+            reason = _reason_against(one, topics, whole)
+            if reason:
+                left_out.append((str(one.path), reason))
+                continue
+            old = one.topic_partition
+            new = TopicPartition(topics.get(old.topic, old.topic), old.partition)
+            found.append(Wanted(one.path, old, new))
+    _require_each_once(found)
+    for topic in topics:
+        if not any(one.partition.topic == topic for one in found):
+            raise RefusedError(f"--topic {topic}: no source has a partition of this topic")
+    return sorted(found, key=lambda one: one.target), left_out
+
+
+def _named(path: Path) -> PartitionDirectory:
+    name = parse_partition_directory(path.name)
+    if name is None:
+        raise RefusedError(
+            f"{path}: its name does not say which topic and partition it is; rename the copy to TOPIC-NUMBER"
+        )
+    return PartitionDirectory(path, name.topic_partition, name.state)
+
+
+def _reason_against(one: PartitionDirectory, topics: Mapping[str, str], whole: bool) -> str:
+    """Returns why a partition is not taken, "" if it is. Raises RefusedError if the user named it directly."""
+    topic = one.topic_partition.topic
+    if topic in NOT_TAKEN:
+        if not whole:
+            raise RefusedError(f"{one.path} is not transplanted: {NOT_TAKEN[topic]}")
+        return NOT_TAKEN[topic]
+    if topics and topic not in topics:
+        return "--topic does not name it"
+    if whole and one.state.value:
+        return f"a broker has set it aside ({one.state.value}); name the directory itself to take it"
+    return ""
+
+
+def _require_each_once(found: Sequence[Wanted]) -> None:
+    known: dict[TopicPartition, Path] = {}
+    for one in found:
+        other = known.setdefault(one.target, one.directory)
+        if other != one.directory:
+            raise RefusedError(
+                f"{other} and {one.directory} would both become {one.target}; name the one to take (seglog diff"
+                " compares them)"
+            )
+
+
+# --- the plan ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """The inputs that all partitions of a plan share. `coordinators` is None without a `__transaction_state`."""
+
+    target: TargetDirectory
+    coordinators: Mapping[int, Coordinated] | None
+    now_ms: int
+    every_replica: bool = False
+
+
+class Planner:
+    """Plans partitions one by one."""
+
+    def __init__(self, fs: FileSystem, common: Circumstances, progress: BytesRead) -> None:
+        self._fs, self._common, self._progress = fs, common, progress
+        self._metadata: dict[Path, ClusterMetadata | None] = {}
+        self._counts: dict[Path, dict[str, int]] = {}
+        self._checkpoints = Checkpoints(fs)
+
+    def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
+        """Plans one partition. Raises RefusedError or CorruptionError if a transplant would lose data."""
+        target = self._common.target.partition(wanted.target, every_replica=self._common.every_replica)
+        notes = list(self._compare_counts(wanted, target))
+        source = read_source(self._fs, wanted.directory, wanted.partition, self._checkpoints, self._progress)
+        endings = tuple(self._endings(source))
+        plan = PartitionPlan(source, target, endings)
+        if not target.is_empty:
+            if not is_there(self._fs, plan):
+                raise RefusedError(f"{target.directory} holds other data, which would be lost: {_remedy(target)}")
+            return replace(plan, done=True)
+        notes += self._warnings(plan, config)
+        done = source.is_empty and source.log_end == 0
+        return replace(plan, done=done, notes=tuple(notes))
+
+    def _endings(self, source: SourceLog) -> Iterator[Ending]:
+        for i, one in enumerate(source.open):
+            commit, why, certain = self._decided(one, source.partition)
+            epoch = max(0, source.coordinator_epochs.get(one.producer_id, 0))
+            yield Ending(one, source.log_end + i, commit, epoch, why, certain)
+
+    def _decided(self, one: Transaction, partition: TopicPartition) -> tuple[bool, str, bool]:
+        """Returns (committed, reason, whether the coordinator's log says so)."""
+        coordinators = self._common.coordinators
+        if coordinators is None:
+            return False, "there is no __transaction_state to tell whether it was committed", False
+        known = coordinators.get(one.producer_id)
+        if known is None:
+            return False, "__transaction_state does not know its producer", False
+        if known.had_committed(one, (partition.topic, partition.partition)):
+            return True, f"its coordinator had committed it ({known.describe()})", True
+        return False, f"its coordinator had not committed it ({known.describe()})", True
+
+    # --- checks and warnings for the operator -------------------------------------------------------------
+
+    def _compare_counts(self, wanted: Wanted, target: TargetPartition) -> Iterator[str]:
+        """Compares the numbers of partitions, by which keys and groups find theirs; yields a note if unsure."""
+        around, topic = wanted.directory.parent, wanted.partition.topic
+        if around not in self._metadata:
+            self._metadata[around] = read_cluster_metadata(self._fs, around, assignments=True)
+        metadata = self._metadata[around]
+        known = None if metadata is None else metadata.topic_ids.get(topic)
+        count = None if metadata is None or known is None else len(metadata.partitions.get(known, {}))
+        least = self._least_counts(around).get(topic, wanted.partition.partition + 1)
+        if target.count is None or (count or least) == target.count:
+            return
+        new = f"{wanted.target.topic} has {count_text(target.count, 'partition')} in the new cluster"
+        if count or topic == OFFSETS_TOPIC or least > target.count or self._common.target.metadata is None:
+            raise RefusedError(
+                f"{wanted.directory}: {topic} had {count or f'at least {least}'} partitions, and {new}: keys and"
+                " groups would be looked for in other partitions. Make the topic anew with the same number"
+            )
+        yield f"{new}; how many {topic} had is not known, but at least {least}"
+
+    def _least_counts(self, around: Path) -> dict[str, int]:
+        """Returns the least number of partitions that each topic must have, by the directories in a log directory."""
+        if around not in self._counts:
+            live = [one.topic_partition for one in list_log_directory(self._fs, around).live]
+            self._counts[around] = {one.topic: one.partition + 1 for one in live}  # the highest number comes last
+        return self._counts[around]
+
+    def _warnings(self, plan: PartitionPlan, config: LogConfig) -> Iterator[str]:
+        source, name = plan.source, plan.partition
+        for ending in plan.endings:
+            if not ending.certain:
+                yield (
+                    f"{name}: the transaction of producer {ending.transaction.producer_id} is ended by ABORT, because"
+                    f" {ending.why}: give the log directories with __transaction_state by --transactions-of"
+                )
+        if source.torn_bytes:
+            yield f"{name}: {source.torn_bytes} bytes at the end are not a whole batch and stay behind ({source.torn})"
+        if source.committed_below > source.log_end:
+            yield (
+                f"{name}: the log ends at offset {source.log_end}, and offsets below {source.committed_below} had been"
+                " acknowledged: another replica may have them"
+            )
+        if config.delete and config.retention_ms >= 0:
+            limit = self._common.now_ms - config.retention_ms
+            times = (max(one.largest_timestamp, 0) or one.modified_ms for one in source.segments if one.valid_bytes)
+            expired = sum(time < limit for time in times)
+            if expired:
+                yield (
+                    f"{name}: retention.ms={config.retention_ms} of the new cluster deletes {expired} of"
+                    f" {count_text(len(source.segments), 'segment')} soon after the start: set it to -1 first"
+                    f" (kafka-configs --alter --add-config retention.ms=-1)"
+                )
+
+
+def _remedy(target: TargetPartition) -> str:
+    """Returns the advice for a target partition with data; the topic of committed offsets cannot be renamed."""
+    if target.partition.topic != OFFSETS_TOPIC:
+        return "transplant into an empty partition (make a topic of another name, and say --topic OLD=NEW)"
+    return (
+        "groups have committed in the new cluster. Take the other topics alone (--topic, repeatable), and give groups"
+        " their offsets there: kafka-consumer-groups --reset-offsets --from-file, with what seglog groups --format"
+        " reset-csv prints of the source"
+    )

@@ -1,0 +1,165 @@
+"""Checks the target log directory: it belongs to a cleanly stopped broker of another cluster that knows the topics.
+
+The new cluster's knowledge is in its `__cluster_metadata-0` (`configuration.cluster_metadata`) and in each partition's
+`partition.metadata`, which stays. A partition is refused if a starting broker would set it aside as a stray, or if
+another replica could make the broker truncate it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from seglog.configuration.cluster_metadata import (
+    Assignment,
+    ClusterMetadata,
+    read_cluster_metadata,
+)
+from seglog.configuration.settings import find_metadata, identity_of
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
+from seglog.errors import RefusedError, SeglogError
+from seglog.format import filenames
+from seglog.format.checkpoint import parse_partition_metadata
+from seglog.format.uuids import format_uuid
+from seglog.model import TopicPartition
+from seglog.repairs.undo.quarantine import PENDING_FILE
+from seglog.scan.listing import LogDirectoryListing, PartitionListing, list_log_directory, list_partition
+from seglog.storage.filesystem import FileSystem
+
+_METADATA_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPartition:
+    """A partition directory of the new cluster. `count` is the number of its topic's partitions, None if unknown."""
+
+    directory: Path
+    partition: TopicPartition
+    topic_id: str
+    count: int | None
+    listing: PartitionListing
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it holds no data, not even in leftovers."""
+        deleted = filenames.FileState.DELETED.value
+        kept = any(".log." in path.name and not path.name.endswith(deleted) for path in self.listing.leftovers)
+        return self.listing.size == 0 and not kept and self.listing.format == "kafka"
+
+
+class TargetDirectory:
+    """The log directory. Raises RefusedError unless its broker was stopped cleanly."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self.fs, self.path = fs, path
+        self.listing: LogDirectoryListing = list_log_directory(fs, path)
+        if self.listing.meta_properties is None:
+            raise RefusedError(
+                f"{path} has no {filenames.META_PROPERTIES}: it is not a broker's log directory. Let the new cluster's"
+                " broker start on it, make the topics, and stop it"
+            )
+        if fs.status(path / PENDING_FILE, follow=False) is not None:
+            raise RefusedError(
+                f"{path}: a run was cut short here; transplanting without --dry-run finishes it first, and seglog undo"
+                " takes it back"
+            )
+        if not self.listing.clean_shutdown:
+            raise RefusedError(
+                f"{path} has no {filenames.CLEAN_SHUTDOWN_FILE}: its broker runs, or was not stopped cleanly. Start"
+                " it, stop it with SIGTERM, and wait for its end"
+            )
+        self._identity = identity_of(fs, path)
+
+    @cached_property
+    def metadata(self) -> ClusterMetadata | None:
+        """The cluster's metadata; None if it cannot be found."""
+        found = find_metadata(self.fs, self.path, None)
+        return None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
+
+    @cached_property
+    def _served(self) -> frozenset[Path]:
+        """The partition directories that the broker serves."""
+        return frozenset(one.path for one in self.listing.live)
+
+    def has_topic(self, topic: str) -> bool:
+        """True if any partition of the topic lies here."""
+        return any(one.topic_partition.topic == topic for one in self.listing.live)
+
+    def has_place(self, key: TopicPartition) -> bool:
+        """True if the broker serves the partition from here."""
+        return self.path / str(key) in self._served
+
+    def partition(self, key: TopicPartition, *, every_replica: bool = False) -> TargetPartition:
+        """Returns the partition's place. Raises RefusedError if the broker would not serve what is put there.
+
+        `every_replica` is the user's word that all replicas get the same data before any of them starts.
+        """
+        directory = self.path / str(key)
+        if not self.has_place(key):
+            raise RefusedError(self._missing([key]))
+        topic_id = self._topic_id(directory)
+        count = self._require_assigned(directory, key, topic_id, every_replica)
+        return TargetPartition(directory, key, topic_id, count, list_partition(self.fs, directory))
+
+    def notes(self) -> Iterator[str]:
+        """Yields notes about metadata that is missing or could not be read."""
+        if self.metadata is None:
+            yield f"{self.path} has no {filenames.CLUSTER_METADATA_TOPIC}-0: replicas were not compared"
+        else:
+            yield from self.metadata.problems
+
+    def absences(self, keys: Iterable[TopicPartition]) -> list[RefusedError]:
+        """Returns errors for the partitions without a place here: one for committed offsets, one for all others."""
+        missing = [key for key in keys if not self.has_place(key)]
+        groups = ([key for key in missing if (key.topic == OFFSETS_TOPIC) is internal] for internal in (True, False))
+        return [RefusedError(self._missing(group)) for group in groups if group]
+
+    def _missing(self, keys: Sequence[TopicPartition]) -> str:
+        if keys[0].topic == OFFSETS_TOPIC:
+            how = "start the broker, make it (kafka-topics --create, with as many partitions as it had), and stop it"
+        elif len({key.topic for key in keys}) == 1:
+            how = "start the broker, make the topic with the same number of partitions and one replica, and stop it"
+        else:
+            how = "start the broker, make the topics with the same numbers of partitions and one replica, and stop it"
+        aside = "set it aside as a stray" if len(keys) == 1 else "set them aside as strays"
+        return f"{self.path} has no {', '.join(map(str, keys))}, so a broker would {aside}: {how}"
+
+    def _topic_id(self, directory: Path) -> str:
+        path = directory / filenames.PARTITION_METADATA
+        try:
+            return format_uuid(parse_partition_metadata(self.fs.read_bytes(path, _METADATA_BYTES), path).topic_id)
+        except FileNotFoundError as error:
+            raise RefusedError(
+                f"{path} is missing, so a broker takes the partition for a stray; let it start and stop once"
+            ) from error
+        except SeglogError as error:
+            raise RefusedError(f"{error}; a broker would not start with it") from error
+
+    def _require_assigned(self, directory: Path, key: TopicPartition, topic_id: str, every_replica: bool) -> int | None:
+        metadata = self.metadata
+        if metadata is None or not metadata.knows_topics:
+            found = [one.topic_partition for one in self.listing.live]
+            most = max(one.partition for one in found if one.topic == key.topic)
+            return None if metadata is not None else most + 1
+        known = metadata.topic_ids.get(key.topic)
+        assigned = None if known is None else metadata.assignment(known, key.partition)
+        if known is None or known != topic_id or assigned is None:
+            what = "no such partition" if assigned is None else "another topic id"
+            raise RefusedError(
+                f"{directory}: the cluster's metadata has {what}, so a broker would set it aside as a stray"
+            )
+        self._require_only_replica(directory, assigned, every_replica)
+        return len(metadata.partitions[known])
+
+    def _require_only_replica(self, directory: Path, assigned: Assignment, every_replica: bool) -> None:
+        node = self._identity.get("node.id", "")
+        if node.isdigit() and int(node) not in assigned.replicas:
+            raise RefusedError(f"{directory}: the cluster has moved this partition to the brokers {assigned.replicas}")
+        if len(assigned.replicas) > 1 and not every_replica:
+            raise RefusedError(
+                f"{directory}: the partition has replicas on the brokers {list(assigned.replicas)}. If an empty one"
+                " leads first, the others truncate the transplanted log. Reassign the partition to this broker alone,"
+                " or transplant the same source to every one of them before any starts, with --every-replica"
+            )

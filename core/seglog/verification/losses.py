@@ -1,0 +1,439 @@
+"""Finds offsets that a log once had but that no file holds any more, from everything that still mentions them.
+
+A damaged file shows its damage; a missing one shows nothing. The evidence for it is called a witness:
+
+- the checkpoints: high watermark, recovery point, log start, the cleaner's first dirty offset;
+- names: producer snapshots, and indexes whose log is gone;
+- leader epochs that begin after the log's end, or in a hole;
+- offsets that groups have committed (weaker, because a client may commit any offset).
+
+What compaction, retention and tiered storage remove is not a loss: a hole counts only where nothing was compacted, a
+later beginning only if the log start did not move. A replica also has its leader's holes, and the batch after a hole
+may begin a segment, so a hole without a witness is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from seglog.errors import CorruptCheckpointError, CorruptionError, RefusedError
+from seglog.format import filenames
+from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
+from seglog.format.filenames import FileKind, parse_file_name
+from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.format.producer_snapshot import decode_snapshot
+from seglog.format.repair_note import NOTE_BYTES_LIMIT, Gap, parse_note
+from seglog.log.segment import LogSegment
+from seglog.model import TopicPartition
+from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
+from seglog.scan.log_walk import WalkedEntries
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.findings import Finding, Severity
+from seglog.verification.surroundings import Surroundings
+
+LOG_MISSING = "LOG_MISSING"
+SEGMENT_MISSING = "SEGMENT_MISSING"
+LOG_END_MISSING = "LOG_END_MISSING"
+LOSSES = frozenset({LOG_MISSING, SEGMENT_MISSING, LOG_END_MISSING})
+
+_MOST_INDEX_BYTES = 256 << 20
+_MOST_NAMED = 4  # witnesses that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets `first_offset` to `last_offset` that no file holds. `severity` is INFO if nothing proves that they ever
+    held records, WARNING if committed offsets or the hole itself are the only evidence.
+    """
+
+    code: str
+    severity: Severity
+    file: str
+    message: str
+    first_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentExtent:
+    """The extent of a segment's batches. `cut_short`: bytes at the file's end are not a good batch."""
+
+    file: str
+    base_offset: int
+    next_offset: int
+    size: int
+    cut_short: bool
+
+
+@dataclass(slots=True)
+class Extent:
+    """The segments of a log, in order.
+
+    `thinned_at` is the last offset within a segment that no batch covers or that has no record, which is the trace of
+    compaction, a repair or damage (-1: none, None: unknown).
+    """
+
+    segments: list[SegmentExtent] = field(default_factory=list)
+    thinned_at: int | None = -1
+    first_timestamp: int = -1
+
+    @property
+    def end_offset(self) -> int | None:
+        """The offset after the last batch, None without segments."""
+        return self.segments[-1].next_offset if self.segments else None
+
+
+class ExtentObserver:
+    """Collects the extent of a log during a walk over its batches."""
+
+    def __init__(self) -> None:
+        self.extent = Extent()
+        self._segment: SegmentFiles | None = None
+        self._next_offset = self._end = 0
+
+    def begin(self, segment: SegmentFiles) -> None:
+        """Starts a segment."""
+        self._segment, self._next_offset, self._end = segment, segment.base_offset, 0
+
+    def take(self, piece: WalkedEntries) -> Iterator[Finding]:
+        """Notes the good batches of `piece`."""
+        good = piece.batches[piece.valid]
+        if len(good):
+            self._note(good)
+        return iter(())
+
+    def finish(self) -> Iterator[Finding]:
+        """Ends a segment."""
+        if self._segment is not None:
+            cut_short = self._end < self._segment.size
+            name, base = self._segment.log.name, self._segment.base_offset
+            found = SegmentExtent(name, base, max(self._next_offset, base), self._segment.size, cut_short)
+            self.extent.segments.append(found)
+        return iter(())
+
+    def _note(self, good: np.ndarray) -> None:
+        last = good["last_offset"]
+        if self.extent.first_timestamp < 0:
+            self.extent.first_timestamp = int(good["max_timestamp"][0])
+        # a legacy wrapper's first offset is unknown before decoding
+        begins = np.where(good["magic"] >= 2, good["base_offset"], last)
+        expected = np.concatenate(([self._next_offset], last[:-1] + 1))
+        ends = good["position"].astype(np.int64) + good["size"]
+        adjacent = good["position"] == np.concatenate(([self._end], ends[:-1]))  # otherwise damage lies between
+        thin = (adjacent & (begins > expected)) | (good["count"] < last - begins + 1)
+        missing = (good["magic"] >= 2) & thin
+        if missing.any() and self.extent.thinned_at is not None:
+            at = int(np.flatnonzero(missing)[-1])
+            self.extent.thinned_at = max(self.extent.thinned_at, int(last[at]))
+        self._next_offset = max(self._next_offset, int(last.max()) + 1)
+        self._end = int(ends[-1])
+
+
+def quick_extent(fs: FileSystem, listing: PartitionListing) -> Extent:
+    """Returns the extent by names, indexes and the ends of files alone, without reading the inside of segments."""
+    extent = Extent(thinned_at=None)
+    for files in listing.segments:
+        segment = LogSegment(fs, listing.directory, files.base_offset)
+        segment.size = files.size
+        if extent.first_timestamp < 0:
+            extent.first_timestamp = segment.first_batch_timestamp()
+        end, valid = segment.read_next_offset()
+        extent.segments.append(SegmentExtent(files.log.name, files.base_offset, end, files.size, valid < files.size))
+    return extent
+
+
+class _Trust(IntEnum):
+    """How far a witness is trusted."""
+
+    SUPPORTING = 0  # only beside other witnesses: it may mean a partition of the same name that was deleted long ago
+    WEAK = 1
+    STRONG = 2
+
+
+_CHECKPOINTS = {
+    filenames.HIGH_WATERMARK_CHECKPOINT: ("high watermark", _Trust.STRONG),
+    filenames.RECOVERY_POINT_CHECKPOINT: ("recovery point", _Trust.STRONG),
+    filenames.LOG_START_OFFSET_CHECKPOINT: ("log start", _Trust.STRONG),
+    filenames.CLEANER_OFFSET_CHECKPOINT: ("cleaner's first dirty offset", _Trust.SUPPORTING),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Witness:
+    """Evidence that the log reached `reached` (exclusive), and perhaps that a segment began at `base`."""
+
+    text: str
+    reached: int
+    trust: _Trust = _Trust.STRONG
+    base: int | None = None
+
+
+def losses_of(fs: FileSystem, listing: PartitionListing, extent: Extent, around: Surroundings) -> Iterator[Loss]:
+    """Yields what is lost from a partition with the files `listing` and the batches `extent`.
+
+    For a directory that is not served under its name (future, deleted, stray) only its own files count. Raises OSError.
+    """
+    yield from _Losses(fs, listing, extent, around).found()
+
+
+class _Losses:
+    def __init__(self, fs: FileSystem, listing: PartitionListing, extent: Extent, around: Surroundings) -> None:
+        self._fs, self._listing, self._extent, self._around = fs, listing, extent, around
+        key = listing.topic_partition
+        self._key: TopicPartition | None = key if key is not None and listing.directory.name == str(key) else None
+        self._topic = listing.directory.name if key is None else key.topic
+        self._epochs = self._read_epochs()
+        self._start = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
+
+    def found(self) -> Iterator[Loss]:
+        if not self._extent.segments:
+            yield self._all()
+            return
+        yield from self._head()
+        # a broker will finish an interrupted swap; until then the log seems to have a hole
+        if not any(path.name.endswith(".log.swap") for path in self._listing.leftovers):
+            yield from self._holes()
+        yield from self._tail()
+
+    # --- the three places ---------------------------------------------------------------------------------
+
+    def _all(self) -> Loss:
+        first = self._start or min((entry.start_offset for entry in self._epochs), default=0)
+        witnesses = self._beyond(first)
+        if not witnesses:
+            message = "there is no .log file; nothing shows that the partition ever held records"
+            return Loss(LOG_MISSING, Severity.INFO, "", message, None, None)
+        message = f"there is no .log file, but the partition held records: {_texts(witnesses)}"
+        last = max(each.reached for each in witnesses) - 1
+        return Loss(LOG_MISSING, _severity(witnesses), "", message, first, last)
+
+    def _head(self) -> Iterator[Loss]:
+        base = self._extent.segments[0].base_offset
+        witnesses = [each for each in self._orphans() if each.base is not None and each.base < base]
+        witnesses = [each for each in witnesses if each.reached > (self._start or 0)]
+        known_start = self._start is not None and 0 <= self._start < base
+        if known_start and self._around.clean:
+            witnesses.append(_Witness(f"the checkpointed log start is {self._start}", base, base=self._start))
+        began = max(self._epochs[0].start_offset, 0) if self._epochs else base
+        moved = self._start is not None and self._start > began
+        only_compacted = self._around.compacted(self._topic) is True and self._around.deletes(self._topic) is False
+        if began < base and not moved and only_compacted:
+            text = f"{filenames.LEADER_EPOCH_CHECKPOINT} begins at {began}, and the topic's policy never deletes"
+            witnesses.append(_Witness(text, base, base=began))
+        tiered = self._around.tiered(self._topic)
+        if not witnesses or tiered:
+            return
+        first = max(min(each.base for each in witnesses if each.base is not None), self._start or 0)
+        # a log start before the first segment may also mean that older segments are in tiered storage
+        only_start = tiered is None and len(witnesses) == 1 and witnesses[0].base == self._start
+        loss = self._missing(first, base, witnesses, Severity.WARNING if only_start else Severity.ERROR)
+        yield replace(loss, message=f"{loss.message}; they may be in tiered storage") if only_start else loss
+
+    def _holes(self) -> Iterator[Loss]:
+        segments = self._extent.segments
+        for before, after in pairwise(segments):
+            first, stop = before.next_offset, after.base_offset
+            if first >= stop or before.cut_short:
+                continue  # offsets lost to damage at a segment's end are reported with the damage
+            if self._start is not None and stop <= self._start:
+                continue
+            first = max(first, self._start or 0)
+            names = [each for each in self._orphans() if each.base is not None and first <= each.base < stop]
+            dense = self._dense_from
+            if dense is not None and dense < stop:
+                first = max(first, dense)
+                yield self._hole(first, stop, names + self._in_hole(first, stop))
+            elif names:
+                first = min(each.base for each in names if each.base is not None)
+                yield self._missing(first, stop, names, Severity.ERROR)
+
+    def _tail(self) -> Iterator[Loss]:
+        last = self._extent.segments[-1]
+        end = last.next_offset
+        witnesses = self._beyond(end)
+        if not witnesses:
+            return
+        message = f"the log ends at {end}, but {_texts(witnesses)}"
+        reached = max(each.reached for each in witnesses)
+        yield Loss(LOG_END_MISSING, _severity(witnesses), last.file, message, end, reached - 1)
+
+    def _missing(self, first: int, stop: int, witnesses: list[_Witness], severity: Severity) -> Loss:
+        bases = sorted(each.base for each in witnesses if each.base is not None)
+        file = filenames.segment_file_name(max(bases[0] if bases else first, 0))  # damaged files may name any offset
+        clues = f": {_texts(witnesses)}" if witnesses else ""
+        message = f"no segment holds these offsets; the next one begins at {stop}{clues}"
+        deleted = (p.name for p in self._listing.leftovers if p.name.endswith(".log.deleted"))
+        here = [name for name in deleted if first <= int(name.partition(".")[0]) < stop]
+        message += f"; {here[0]} still exists" if here else ""
+        return Loss(SEGMENT_MISSING, severity, file, message, first, stop - 1)
+
+    # --- lawful gaps --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _dense_from(self) -> int | None:
+        """The offset from which nothing was compacted, so that no record may be missing. None if unknown."""
+        thinned = self._extent.thinned_at
+        compacted = self._around.compacted(self._topic)
+        dirty = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
+        if thinned is None or (compacted is not False and dirty is None and not self._around.broker_files):
+            return None  # for a directory by itself, nothing shows how far it was cleaned
+        # if records are missing all the same, the log was repaired, or copied from a leader that had compacted it
+        least = dirty or 0
+        return least if thinned < least else None
+
+    def _hole(self, first: int, stop: int, witnesses: list[_Witness]) -> Loss:
+        """Returns the loss for a hole in a log that was never compacted; INFO if repair notes explain all of it."""
+        gaps, unreadable = self._noted_gaps
+        reached = first
+        for gap in gaps:
+            if gap[0] <= reached:
+                reached = max(reached, gap[1] + 1)
+        if reached >= stop:
+            loss = self._missing(first, stop, witnesses, Severity.INFO)
+            return replace(loss, message=f"{loss.message}; a repair removed them together with damage")
+        if witnesses:
+            return self._missing(first, stop, witnesses, Severity.ERROR)
+        loss = self._missing(first, stop, witnesses, Severity.WARNING)
+        cause = "the files of a segment are gone, or this is a copy of a log that never had them"
+        return replace(loss, message="; ".join((loss.message, cause, *unreadable)))
+
+    @cached_property
+    def _noted_gaps(self) -> tuple[list[Gap], list[str]]:
+        """The gaps in repair notes, ascending, and the errors of unreadable notes."""
+        gaps: list[Gap] = []
+        unreadable: list[str] = []
+        for path in self._listing.repair_notes:
+            try:
+                gaps += parse_note(self._fs.read_bytes(path, NOTE_BYTES_LIMIT), path)
+            except (CorruptionError, RefusedError) as error:
+                unreadable.append(str(error))
+        return sorted(gaps), unreadable
+
+    # --- witnesses ----------------------------------------------------------------------------------------
+
+    def _witnesses(self) -> list[_Witness]:
+        """Returns all evidence on how far the log reached."""
+        found = [
+            _Witness(f"the {what} is {offset}", offset, trust)
+            for name, (what, trust) in _CHECKPOINTS.items()
+            if (offset := self._checkpoint(name)) is not None
+        ]
+        snapshots = self._listing.snapshots[-1:]
+        found += [_Witness(f"{each.path.name} exists", each.offset) for each in snapshots]
+        # an epoch without records begins at the log's end
+        found += [
+            _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
+            for entry in self._epochs[-1:]
+        ]
+        found += self._orphans()
+        committed = None if self._key is None else self._around.committed.get(self._key)
+        if committed is not None:
+            kind = "share group" if committed.share else "group"
+            text = f"{kind} {committed.group} has read up to {committed.offset}"
+            found.append(_Witness(text, committed.offset, _Trust.WEAK))
+        return found
+
+    def _beyond(self, offset: int) -> list[_Witness]:
+        """Returns the witnesses that the log reached beyond `offset`; none if all of them are only supporting."""
+        found = [each for each in self._witnesses() if each.reached > offset]
+        return found if any(each.trust > _Trust.SUPPORTING for each in found) else []
+
+    def _in_hole(self, first: int, stop: int) -> list[_Witness]:
+        """Returns the snapshots, epochs and producers' batches in a hole of a log that was never compacted.
+
+        An epoch that begins exactly at the hole does not count: its leader may have written nothing.
+        """
+        found = [
+            _Witness(f"{each.path.name} exists", each.offset, base=each.offset)
+            for each in self._listing.snapshots
+            if first <= each.offset < stop
+        ]
+        found += [
+            _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
+            for entry in self._epochs
+            if first < entry.start_offset < stop
+        ]
+        return found + self._producers_in(first, stop)
+
+    def _producers_in(self, first: int, stop: int) -> list[_Witness]:
+        """Returns the producer whose last batch lay furthest in a hole, by the first snapshot after the hole."""
+        snapshot = next((each for each in self._listing.snapshots if each.offset >= stop), None)
+        if snapshot is None:
+            return []
+        try:
+            entries = decode_snapshot(self._fs.read_bytes(snapshot.path), snapshot.path)
+        except (CorruptionError, RefusedError):
+            return []  # has its own finding
+        inside = [each for each in entries if first <= each.last_offset < stop]
+        if not inside:
+            return []
+        last = max(inside, key=lambda each: each.last_offset)
+        text = f"{snapshot.path.name} has a batch of producer {last.producer_id} that ended at {last.last_offset}"
+        return [_Witness(text, last.last_offset + 1)]
+
+    def _orphans(self) -> list[_Witness]:
+        """Returns the live indexes whose log is gone, except those that a broker was deleting."""
+        leaving = (path.name for path in self._listing.leftovers if path.name.endswith(".log.deleted"))
+        deleted = {name.partition(".")[0] for name in leaving}
+        found: dict[int, _Witness] = {}
+        for each in self._listing.orphans:
+            if each.path.name.partition(".")[0] in deleted:
+                continue
+            reached = max(_reached(self._fs, each), each.offset)
+            known = found.get(each.offset)
+            if known is None or known.reached < reached:
+                found[each.offset] = _Witness(f"{each.path.name} exists", reached, base=each.offset)
+        return [found[base] for base in sorted(found)]
+
+    def _checkpoint(self, name: str) -> int | None:
+        """Returns the offset in a checkpoint, None if it belongs to a deleted partition of the same name."""
+        if self._key is None:
+            return None
+        offset = self._around.offset(name, self._key)
+        return None if offset is None or self._is_of_predecessor(name) else offset
+
+    def _is_of_predecessor(self, name: str) -> bool:
+        """True if the checkpoint is older than `partition.metadata`, and the first record is not."""
+        metadata = self._listing.partition_metadata
+        status = None if metadata is None else self._fs.status(metadata)
+        if status is None or self._around.written_ms.get(name, status.modified_ms) >= status.modified_ms:
+            return False
+        return self._extent.first_timestamp < 0 or self._extent.first_timestamp >= status.modified_ms
+
+    def _read_epochs(self) -> tuple[EpochEntry, ...]:
+        path = self._listing.leader_epoch_checkpoint
+        if path is None:
+            return ()
+        try:
+            return parse_leader_epochs(self._fs.read_bytes(path), path)
+        except (CorruptCheckpointError, RefusedError):
+            return ()  # has its own finding
+
+
+def _reached(fs: FileSystem, index: NamedFile) -> int:
+    """Returns the offset after the last one in an index whose log is gone; its base offset if it has no entries."""
+    name = parse_file_name(index.path.name)
+    if name is None or index.size > _MOST_INDEX_BYTES or name.kind is FileKind.TRANSACTION_INDEX:
+        return index.offset
+    data = fs.read_bytes(index.path, _MOST_INDEX_BYTES)
+    decode = decode_offset_index if name.kind is FileKind.OFFSET_INDEX else decode_time_index
+    rows = decode(data, index.offset)
+    used = used_entries(rows, index.offset)
+    return int(rows["offset"][:used].max()) + 1 if used else index.offset
+
+
+def _severity(witnesses: list[_Witness]) -> Severity:
+    return Severity.ERROR if any(each.trust is _Trust.STRONG for each in witnesses) else Severity.WARNING
+
+
+def _texts(witnesses: list[_Witness]) -> str:
+    ordered = sorted(witnesses, key=lambda each: (-each.trust, -each.reached))
+    named = ", ".join(each.text for each in ordered[:_MOST_NAMED])
+    more = len(ordered) - _MOST_NAMED
+    return named if more <= 0 else f"{named} and {more} more"

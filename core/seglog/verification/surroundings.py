@@ -1,0 +1,148 @@
+"""The surroundings of a log directory's partitions: checkpoints, identity, cluster metadata, committed offsets.
+
+A partition's own files show what exists; the surroundings show what should exist. They are read before the logs,
+because under a running broker a log has by now what a checkpoint promised a moment ago. Expensive ones are read once,
+on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from seglog.consumer_groups.committed_offsets import Committed, read_committed_offsets
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
+from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
+from seglog.format import filenames
+from seglog.format.checkpoint import MetaProperties, parse_meta_properties, parse_offset_checkpoint
+from seglog.format.uuids import format_uuid
+from seglog.model import TopicPartition
+from seglog.scan.listing import OFFSET_CHECKPOINTS
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.transactions import TRANSACTION_TOPIC
+
+# Topics that Kafka creates with compaction.
+_COMPACT_TOPICS = {OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC}
+_COMPLETE_CHECKPOINTS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.HIGH_WATERMARK_CHECKPOINT)
+
+
+@dataclass
+class Surroundings:
+    """The surroundings in the log directory `path`.
+
+    `offsets` holds the readable checkpoints by name, `damage` the errors of the others, `written_ms` when each was last
+    written. Without `ask_readers` the group topics are not read, which are larger than all the rest.
+    """
+
+    fs: FileSystem
+    path: Path
+    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    damage: dict[str, SeglogError] = field(default_factory=dict)
+    written_ms: dict[str, int] = field(default_factory=dict)
+    clean: bool = False
+    meta: MetaProperties | None = None
+    meta_damage: SeglogError | None = None
+    ask_readers: bool = True
+
+    @property
+    def broker_files(self) -> bool:
+        """True if the checkpoints exist that every broker writes. What they do not name was not in the directory."""
+        return any(name in self.offsets for name in _COMPLETE_CHECKPOINTS)
+
+    @property
+    def node_id(self) -> int | None:
+        """The id of the broker that owns the directory, by `meta.properties`."""
+        return None if self.meta is None else self.meta.node_id
+
+    @property
+    def directory_id(self) -> str | None:
+        """The directory's own id, in Kafka's text form."""
+        known = None if self.meta is None else self.meta.directory_id
+        return None if known is None else format_uuid(known)
+
+    def offset(self, checkpoint: str, key: TopicPartition) -> int | None:
+        """Returns a partition's offset in a checkpoint, None if it has none."""
+        return self.offsets.get(checkpoint, {}).get(key)
+
+    @property
+    def named(self) -> set[TopicPartition]:
+        """The partitions named by the checkpoints that a broker always writes with all its partitions."""
+        return {key for name in _COMPLETE_CHECKPOINTS for key in self.offsets.get(name, {})}
+
+    @cached_property
+    def metadata(self) -> ClusterMetadata | None:
+        """The cluster metadata with the assignments of partitions, if the controller's log is in this directory."""
+        return read_cluster_metadata(self.fs, self.path, assignments=True)
+
+    @cached_property
+    def committed(self) -> Mapping[TopicPartition, Committed]:
+        """The greatest committed offset of each partition, from the group topics in this directory; empty without
+        `ask_readers`.
+        """
+        if not self.ask_readers:
+            return {}
+        names = {} if self.metadata is None else {value: name for name, value in self.metadata.topic_ids.items()}
+        return read_committed_offsets(self.fs, self.path, names.get)
+
+    def compacted(self, topic: str) -> bool | None:
+        """True if the topic's policy compacts, None if the policy is unknown.
+
+        A topic in the metadata without a policy of its own has the broker's policy, by default `delete`.
+        """
+        policy = self._policy(topic)
+        return None if policy is None else "compact" in policy
+
+    def deletes(self, topic: str) -> bool | None:
+        """True if the topic's policy deletes old segments, None if the policy is unknown."""
+        policy = self._policy(topic)
+        return None if policy is None else "delete" in policy
+
+    def tiered(self, topic: str) -> bool | None:
+        """True if older segments may have moved to remote storage, None if that is unknown."""
+        stated = self._topic_value(topic, "remote.storage.enable", "")
+        if stated is None and (self.metadata is None or topic not in self.metadata.topic_ids):
+            return None
+        return (stated or "").lower() == "true"
+
+    def _policy(self, topic: str) -> str | None:
+        if topic in _COMPACT_TOPICS:
+            return "compact"
+        stated = self._topic_value(topic, "cleanup.policy", "log.cleanup.policy")
+        if stated is None and self.metadata is not None and self.metadata.knows_topics:
+            return "delete" if topic in self.metadata.topic_ids else None
+        return stated
+
+    def _topic_value(self, topic: str, key: str, broker_key: str) -> str | None:
+        if self.metadata is None:
+            return None
+        own = self.metadata.topic_values(topic).get(key)
+        stored = own or self.metadata.broker_values(self.node_id).get(broker_key)
+        return None if stored is None else stored.value
+
+
+def read_surroundings(fs: FileSystem, log_directory: Path, *, ask_readers: bool = True) -> Surroundings:
+    """Reads the checkpoints and the identity of a log directory. Raises OSError, except for a missing file."""
+    found = Surroundings(fs, log_directory, ask_readers=ask_readers)
+    found.clean = fs.status(log_directory / filenames.CLEAN_SHUTDOWN_FILE) is not None
+    for name in OFFSET_CHECKPOINTS:
+        path = log_directory / name
+        status = fs.status(path)
+        if status is None or status.is_directory:
+            continue
+        try:
+            found.offsets[name] = parse_offset_checkpoint(fs.read_bytes(path), path)
+        except FileNotFoundError:
+            continue
+        except (CorruptCheckpointError, RefusedError) as error:
+            found.damage[name] = error
+        found.written_ms[name] = status.modified_ms
+    path = log_directory / filenames.META_PROPERTIES
+    if fs.status(path) is not None:
+        try:
+            found.meta = parse_meta_properties(fs.read_bytes(path), path)
+        except (CorruptCheckpointError, RefusedError) as error:
+            found.meta_damage = error
+    return found

@@ -1,0 +1,128 @@
+"""What a broker's user could not open is a blocker, with the command that mends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.configuration.settings import DirectorySettings, load_settings
+from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
+from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.log_files import FS
+from tests.support.other_users import ANOTHER, OTHER, given_to, needs_root
+
+NAME = "4.3.0/clean"
+ORDERS = "orders-none-0"
+LOG = "00000000000000000000.log"
+pytestmark = needs_root
+
+
+def denials(logs: Path) -> list[Diagnosis]:
+    given = load_settings(FS, environment={}, working_directory=Path("/"))
+    doctor = Doctor(
+        FS, [logs], FixedClock(fixture_now_ms(NAME)), lambda path: DirectorySettings(FS, path, given), deep=False
+    )
+    rows = [row for row in doctor if row.code == "ACCESS_DENIED"]
+    assert {row.gravity for row in rows} <= {Gravity.BLOCKER}
+    return rows
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    directory = fixture_copy(NAME, tmp_path)
+    (directory / ".lock").touch()
+    for path in directory.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return given_to(directory)
+
+
+def mended(row: Diagnosis) -> None:
+    subprocess.run(row.command, shell=True, check=True)
+
+
+def test_a_directory_of_one_user_is_opened_by_that_user(logs: Path) -> None:
+    assert denials(logs) == []
+
+
+def test_files_of_root_are_reported_by_directory_and_the_commands_mend_them(logs: Path) -> None:
+    for name in (".lock", f"{ORDERS}/{LOG}", f"{ORDERS}/leader-epoch-checkpoint", "payments-0/partition.metadata"):
+        os.chown(logs / name, 0, 0)
+    (logs / "payments-0" / "partition.metadata").chmod(0o600)
+    rows = denials(logs)
+    assert [(row.partition, row.file, row.count) for row in rows] == [
+        ("", ".lock", 1),
+        (ORDERS, LOG, 1),  # the epochs are only read, and everybody may
+        ("payments-0", "partition.metadata", 1),
+    ]
+    message = "it belongs to root (uid 0) with mode 0644; the broker, which seems to run as nobody (uid 65534)"
+    assert rows[0].message.startswith(message)
+    assert rows[0].command == f"chown -R nobody:nogroup {logs}/.lock && chmod -R u+rwX {logs}/.lock"
+    for row in rows:
+        mended(row)
+    assert denials(logs) == []
+
+
+def test_many_files_of_a_partition_are_one_row(logs: Path) -> None:
+    given_to(logs / ORDERS, 0)
+    (row,) = denials(logs)
+    assert (row.partition, row.file) == (ORDERS, ORDERS)
+    assert row.count > 5
+    mended(row)
+    assert denials(logs) == []
+
+
+def test_modes_count_as_much_as_owners(logs: Path) -> None:
+    (logs / ORDERS / LOG).chmod(0o400)
+    (logs / "payments-0").chmod(0o500)
+    assert [(row.partition, row.count) for row in denials(logs)] == [(ORDERS, 1), ("payments-0", 1)]
+    (logs / ORDERS / LOG).chmod(0o600)
+    (logs / "payments-0").chmod(0o700)
+    assert denials(logs) == []
+
+
+def test_the_group_of_the_log_directory_counts_as_the_brokers(logs: Path) -> None:
+    os.chown(logs / ORDERS / LOG, 0, OTHER)
+    assert [row.file for row in denials(logs)] == [LOG]
+    (logs / ORDERS / LOG).chmod(0o660)
+    assert denials(logs) == []
+
+
+def test_where_root_owns_the_log_directory_most_partitions_say_who_the_broker_is(logs: Path) -> None:
+    os.chown(logs, 0, OTHER)
+    logs.chmod(0o775)
+    given_to(logs / ORDERS, ANOTHER)
+    rows = denials(logs)
+    assert [row.partition for row in rows] == [ORDERS]
+    assert "nobody (uid 65534)" in rows[0].message
+
+
+def test_a_directory_of_root_alone_is_the_brokers_of_root(logs: Path) -> None:
+    given_to(logs, 0)
+    (logs / ORDERS / LOG).chmod(0)
+    assert denials(logs) == []
+
+
+def test_temporary_files_that_a_broker_would_write_over_count_and_seglogs_own_do_not(logs: Path) -> None:
+    for name in (".seglog-run", ".seglog-append", "notes.txt", f"{ORDERS}/{LOG}.deleted"):
+        (logs / name).write_bytes(b"")
+        (logs / name).chmod(0o600)
+    (logs / "replication-offset-checkpoint.tmp").write_bytes(b"")
+    assert [row.file for row in denials(logs)] == ["replication-offset-checkpoint.tmp"]
+
+
+def test_where_access_lists_say_who_may_the_mode_is_not_believed(logs: Path) -> None:
+    path = logs / ORDERS / LOG
+    os.chown(path, 0, 0)
+    nobody, whole = 0xFFFFFFFF, []
+    for tag, bits, who in ((1, 6, nobody), (2, 6, OTHER), (4, 4, nobody), (16, 6, nobody), (32, 0, nobody)):
+        whole.append(tag.to_bytes(2, "little") + bits.to_bytes(2, "little") + who.to_bytes(4, "little"))
+    value = (2).to_bytes(4, "little") + b"".join(whole)  # owner, user 65534, group, mask, others
+    try:
+        os.setxattr(path, "system.posix_acl_access", value)
+    except OSError:
+        pytest.skip("the file system of the temporary directory has no access lists")
+    assert denials(logs) == []
