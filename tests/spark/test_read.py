@@ -53,6 +53,27 @@ def test_the_arrow_schema_is_what_spark_checks_against(spark, view):
     assert projection_of(view, declared) == projection
 
 
+def test_the_option_where_keeps_what_the_dataframes_own_filter_keeps(read, tmp_path):
+    logs = fixtures.fixture_copy("0.8.2", tmp_path)  # records without a timestamp
+    write = logs / "late-0" / f"{0:020}.log"
+    write.parent.mkdir()
+    stamps = [5, 2**63 - 1, 1_500_000_000_000]
+    write.write_bytes(
+        batch_v2(0, [NaiveRecord(i, stamp - 5, b"k", b"v") for i, stamp in enumerate(stamps)], base_timestamp=5)
+    )
+    everything = read(logs).select("topic", "offset", "timestamp")
+    for sign, time in (
+        ("<", "2026-11-02"),
+        (">=", "1969-12-31 23:59:59.999"),
+        ("=", "1969-12-31 23:59:59.999"),
+        (">", "1970-01-01"),
+    ):
+        wanted = everything.where(f"timestamp {sign} '{time}'").collect()
+        option = f"timestamp {sign} '{time.replace(' ', 'T')}'"
+        assert read(logs, where=option).select("topic", "offset", "timestamp").collect() == wanted, option
+    assert read(logs, where="timestamp < '2026-11-02'").count() > 700
+
+
 def test_rows_are_those_that_kafka_lists(read, logs):
     rows = read(logs, subscribePattern="orders-(none|zstd)|customers", includeHeaders=True, maxPartitionBytes=30000)
     found = sorted(

@@ -25,7 +25,6 @@ import pyarrow as pa
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.kernels import gather
-from seglog.layout import INT64_MAX
 from seglog.model import Compression
 from seglog.spark.files import files_of
 from seglog.spark.options import ReadOptions
@@ -45,14 +44,12 @@ from seglog.spark.reading import (
 from seglog.spark.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
 from seglog.spark.splits import SegmentPiece, Split
 from seglog.spark.tasks import settle
-from seglog.spark.where import ALL, Range
+from seglog.spark.where import ALL, TIMESTAMPS, Range
 from seglog.storage.filesystem import FileSystem
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 8 << 20
 
-# A timestamp in milliseconds beyond these does not fit 64 bits of microseconds; it becomes null.
-_MOST_MILLISECONDS = INT64_MAX // 1000
 _CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
 
 Rows = tuple[str, Mapping[str, Any]]  # the file that the rows are about, and their columns
@@ -156,7 +153,7 @@ def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
     piece = step.piece
     batches = step.batches[~not_shown(step.batches, piece.aborted)]
     if times != ALL:
-        batches = batches[batches["max_timestamp"] >= times.first]
+        batches = batches[~_older(batches, times.first)]
     for records in step.walked.records(batches):
         rows = records.rows
         for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
@@ -168,9 +165,20 @@ def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
             if offsets.min() < piece.first_offset or offsets.max() >= piece.stop_offset:
                 rows = rows[(offsets >= piece.first_offset) & (offsets < piece.stop_offset)]
         if times != ALL and len(rows):
-            stamps = rows["timestamp"]  # as in SQL, a record without one meets no condition
-            rows = rows[(stamps >= max(times.first, 0)) & (stamps < times.stop)]
+            stamps = rows["timestamp"]
+            rows = rows[(stamps >= times.first) & (stamps < times.stop)]
         yield Records(records.arena, rows, records.batches, records.status)
+
+
+def _older(batches: np.ndarray, timestamp: int) -> np.ndarray:
+    """Returns a mask of the batches that hold only older records, by their headers.
+
+    A wrapper of magic 0 or 1 has whatever timestamp its producer gave it, unless the broker set it (log append time).
+    """
+    attributes = batches["attributes"]
+    is_wrapper = (batches["magic"] < 2) & ((attributes & layout.CODEC_MASK) != 0)
+    known: np.ndarray = ~is_wrapper | ((attributes & layout.TIMESTAMP_TYPE_MASK) != 0)
+    return known & (batches["max_timestamp"] < timestamp)
 
 
 def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -212,9 +220,9 @@ def spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> pa.Arr
 def timestamps(milliseconds: np.ndarray) -> pa.Array:
     """Converts epoch milliseconds to Spark's timestamps; one that 64 bits of microseconds cannot hold becomes null."""
     kind = pa.timestamp("us", "UTC")
-    if not len(milliseconds) or -_MOST_MILLISECONDS <= milliseconds.min() <= milliseconds.max() <= _MOST_MILLISECONDS:
+    outside = (milliseconds < TIMESTAMPS.first) | (milliseconds >= TIMESTAMPS.stop)
+    if not outside.any():
         return pa.array(milliseconds * 1000).view(kind)
-    outside = (milliseconds > _MOST_MILLISECONDS) | (milliseconds < -_MOST_MILLISECONDS)
     return pa.array(np.where(outside, 0, milliseconds) * 1000, mask=outside).view(kind)
 
 

@@ -4,7 +4,8 @@
 
 It is SQL comparisons joined by AND; use a DataFrame's own filter for `<>`, OR and NOT. A timestamp is epoch
 milliseconds, or RFC 3339 in quotes. A condition is a filter, not a bound: it may mention offsets that the log does not
-hold. As in SQL, a record without a timestamp meets no condition on it.
+hold. It keeps the rows that the DataFrame's own filter would keep: a record without a timestamp has -1, a millisecond
+before 1970; a timestamp that Spark cannot hold is null and meets no condition.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from seglog.model import TopicPartition
 from seglog.units import parse_time
 
 _TOKEN = re.compile(r"\s*(?:(<=|>=|<>|!=|[=<>(),])|'((?:[^']|'')*)'|(-?\d+)\b|([A-Za-z_]\w*))")
+_BELOW_MILLISECONDS = re.compile(r"\.\d{3}\d*[1-9]")
 _COLUMNS = ("topic", "partition", "offset", "timestamp")
-_LEAST = -INT64_MAX - 1
+_LEAST, _STOP = -INT64_MAX - 1, INT64_MAX + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Range:
     """Integers from `first` to `stop` (exclusive)."""
 
     first: int = _LEAST
-    stop: int = INT64_MAX
+    stop: int = _STOP
 
     def within(self, other: Range) -> Range:
         """Returns the intersection."""
@@ -38,6 +40,8 @@ class Range:
 
 
 ALL = Range()
+# Spark's timestamps are 64 bits of microseconds.
+TIMESTAMPS = Range(-(INT64_MAX // 1000), INT64_MAX // 1000 + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +114,18 @@ class _Parser:
     def _narrowed(self, where: Where, column: str, operator: str, first: int | str, last: int | str = "") -> Where:
         if isinstance(first, str):
             return self._chosen(where, column, [first]) if operator == "=" else self._fail("a topic is compared with =")
-        after, stop = min(first + 1, INT64_MAX), min(last + 1, INT64_MAX) if isinstance(last, int) else INT64_MAX
         wanted = {
-            "=": Range(first, after),
+            "=": Range(first, first + 1),
             "<": Range(stop=first),
-            "<=": Range(stop=after),
-            ">": Range(after),
-            ">=": Range(first, stop),
+            "<=": Range(stop=first + 1),
+            ">": Range(first + 1),
+            ">=": Range(first, last + 1 if isinstance(last, int) else _STOP),
         }[operator]
         if column == "partition":
             return replace(where, partition=where.partition.within(wanted))
         if column == "offset":
             return replace(where, offset=where.offset.within(wanted))
-        return replace(where, timestamp=where.timestamp.within(wanted))
+        return replace(where, timestamp=where.timestamp.within(wanted).within(TIMESTAMPS))
 
     def _chosen(self, where: Where, column: str, values: list[int | str]) -> Where:
         if column == "topic":
@@ -138,6 +141,8 @@ class _Parser:
         if column == "topic":
             return value if isinstance(value, str) else self._fail("a topic is text, in single quotes")
         if column == "timestamp" and isinstance(value, str):
+            if _BELOW_MILLISECONDS.search(value):
+                self._fail("a record's timestamp has milliseconds, and nothing below")
             try:
                 return parse_time(value)
             except ValueError as error:
