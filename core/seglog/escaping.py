@@ -3,6 +3,8 @@
 Anybody may name a file or write a record. So four kinds of characters are always escaped: controls (C0, DEL and C1,
 which move the cursor, recolour, retitle or end a line), line and paragraph separators, characters that change the
 direction of writing (Unicode's Bidi_Control), and the surrogates that stand for bytes of a name that are not UTF-8.
+
+Commands that an operator pastes into a shell are made here too (`command_line`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import base64
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 _UNSAFE = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
@@ -27,6 +31,29 @@ def escaped(text: str, keep: str = "") -> str:
     The characters in `keep` stay. Backslashes are not doubled: the result is for reading, not for parsing.
     """
     return _IN_TEXT.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
+
+
+def command_line(*words: str | Path) -> str:
+    """Returns a command that a shell takes apart into exactly these words; a path never reads as an option."""
+    return " ".join(shell_path(word) if isinstance(word, Path) else _shell_word(word) for word in words)
+
+
+def shell_path(path: Path) -> str:
+    """Returns a path as one word of a shell's command line, with `./` in front if it begins with a hyphen."""
+    text = str(path)
+    return _shell_word(f"./{text}" if text.startswith("-") else text)
+
+
+def _shell_word(word: str) -> str:
+    """Quotes a word. Characters that a terminal must not get become escapes of bash (`$'…'`)."""
+    if not _IN_TEXT.search(word):
+        return shlex.quote(word)
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + _IN_TEXT.sub(lambda found: _byte_escapes(found[0]), plain) + "'"
+
+
+def _byte_escapes(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
 
 
 def json_text(record: Mapping[str, Any]) -> str:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.format import filenames
+from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
-from seglog.scan.listing import LogDirectoryListing
+from seglog.scan.listing import LogDirectoryListing, list_partition
+from seglog.storage.filesystem import FileSystem
 from seglog.verification.findings import Severity
 from seglog.verification.surroundings import Surroundings
 
@@ -38,7 +40,12 @@ def absent_partitions(directories: Sequence[tuple[LogDirectoryListing, Surroundi
     """Yields the partitions missing from directories of one broker. The broker may have further directories, so only
     partitions that belong in one of these are reported. Raises OSError.
     """
-    present = {p.topic_partition for listing, _ in directories for p in listing.partitions if p.state.is_served}
+    present = {
+        p.topic_partition
+        for listing, around in directories
+        for p in listing.partitions
+        if p.state is PartitionState.LIVE or (p.state is PartitionState.FUTURE and _holds_bytes(around.fs, p.path))
+    }
     metadata = next((m for _, around in directories if (m := around.metadata) is not None and m.knows_topics), None)
     node_id = next((around.node_id for _, around in directories if around.node_id is not None), None)
     for listing, around in directories:
@@ -56,6 +63,11 @@ def absent_partitions(directories: Sequence[tuple[LogDirectoryListing, Surroundi
                     others = ", ".join(str(node) for node in assignment.replicas if node != node_id)
                     copies = f"brokers {others} have copies" if others else "no other broker has a copy"
                     yield _absent(around, key, f"the cluster's metadata puts it on this broker; {copies}")
+
+
+def _holds_bytes(fs: FileSystem, partition: Path) -> bool:
+    """True if a partition directory holds any: an empty future copy does not stand for its partition."""
+    return list_partition(fs, partition).size > 0
 
 
 def _absent(around: Surroundings, key: TopicPartition, reason: str) -> AbsentPartition:

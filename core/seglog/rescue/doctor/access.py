@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import grp
 import pwd
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from seglog.escaping import shell_path
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.remote_path import RemotePath
@@ -79,7 +79,7 @@ class _User:
             group = grp.getgrgid(self.group).gr_name
         except KeyError:
             group = str(self.group)
-        names = " ".join(shlex.quote(str(path)) for path in paths)
+        names = " ".join(map(shell_path, paths))
         return f"chown -R {user}:{group} {names} && chmod -R u+rwX {names}"
 
 

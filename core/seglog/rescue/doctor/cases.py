@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from seglog.escaping import shell_path
+
 
 class Gravity(Enum):
     """How serious a diagnosis is."""
@@ -22,7 +24,8 @@ class Gravity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kind of diagnosis. `command` contains the fields `{log_directory}`, `{partition}` and `{path}`.
+    """A kind of diagnosis. `command` is one line for a shell, with the fields `{log_directory}`, `{partition}` and
+    `{path}`. Words in capitals stand for what the operator knows.
 
     `offline`: the broker continues without the log directory, as long as another one has the metadata log.
     """
@@ -85,7 +88,8 @@ def diagnosis(
     `partition` is the partition directory concerned, None for the log directory; then the command names `path`.
     """
     case = CASES[code]
-    command = case.command.format(log_directory=log_directory, partition=partition or path, path=path)
+    named = {"log_directory": log_directory, "partition": partition or path, "path": path}
+    command = case.command.format_map({name: shell_path(each) for name, each in named.items()})
     of_case = {"gravity": case.gravity, "broker": case.broker, "offline": case.offline}
     known = {**of_case, "command": command, **fields}
     name = "" if partition is None else partition.name
@@ -155,7 +159,12 @@ _CASES = (
         "Loads it if the topic id is known. The name then breaks the checkpoints, and the next start fails.",
         _SET_ASIDE,
     ),
-    Case("FOREIGN_PARTITION", _D, "Loads it but does not serve it: its topic id belongs to another topic.", _SET_ASIDE),
+    Case(
+        "FOREIGN_PARTITION",
+        _D,
+        "Loads it but does not serve it: its topic id belongs to another topic.",
+        "mv {partition} SOMEWHERE-OUTSIDE-LOG.DIRS",
+    ),
     Case(
         "PARTITION_MISSING",
         _D,
@@ -174,6 +183,15 @@ _CASES = (
         "May create empty logs for them in another log directory, and refuses to start once this one is back.",
         "repair the log directory before the broker starts",
     ),
+    Case(
+        "FUTURE_BESIDE_PARTITION",
+        _B,
+        "Refuses to start: it cannot give the copy the partition's name, because that name is taken.",
+    ),
+    Case("FUTURE_PROMOTED", _D, "Makes this copy the partition, and deletes the other one a minute after it starts."),
+    Case("FUTURE_CUT", _D, "Cuts this copy to the end of the partition that it serves, or of a new, empty one."),
+    Case("DELETED_HOLDS_RECORDS", _D, "Deletes it a minute after it starts, and serves the partition without it."),
+    Case("STRAY_HOLDS_RECORDS", _D, "Does not serve it, and gives its offsets to other records."),
     Case("DELETED_PARTITION", _N, "Deletes it a minute after it starts."),
     Case("SET_ASIDE_PARTITION", _N, "Does not serve it. It only takes up space."),
     Case(

@@ -206,4 +206,4 @@ class _Hazards:
             self._found[code] = replace(known, count=known.count + 1)
             return
         where = {"position": position, "length": length, "first_offset": first_offset}
-        self._found[code] = self._facts.diagnosis(code, Path(self._segment.log.name), message, **where)
+        self._found[code] = self._facts.diagnosis(code, self._segment.log, message, **where)

@@ -66,7 +66,8 @@ class DirectoryFacts:
 
     def diagnosis(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
         """Returns a diagnosis of the directory itself."""
-        return diagnosis(code, self.listing.path, None, self.listing.path / file, message, **fields)
+        path = file if isinstance(file, Path) else self.listing.path / file
+        return diagnosis(code, self.listing.path, None, path, message, **fields)
 
     def offset(self, checkpoint: str, key: TopicPartition) -> int:
         """Returns a partition's offset in a checkpoint, 0 if it has none."""

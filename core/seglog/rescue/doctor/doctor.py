@@ -22,9 +22,11 @@ from seglog.configuration.settings import DirectorySettings
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
+from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
 from seglog.rescue.doctor.cases import CASES, Case, Diagnosis, Gravity
+from seglog.rescue.doctor.copies import Copy, examine_copies
 from seglog.rescue.doctor.directory import (
     DirectoryFacts,
     examine_directory,
@@ -119,11 +121,15 @@ class Doctor:
             directory, rows = examine_directory(self._fs, path)
             directories.append(directory)
             yield from rows
+        metadata, copies = _Metadata(directories), list[Copy]()
         for directory in directories:
-            yield from self._partitions(directory, _Metadata(directories))
+            yield from self._partitions(directory, metadata, copies)
         yield from self._together(directories)
+        node_id = next((one.around.node_id for one in directories if one.around.node_id is not None), None)
+        if metadata.known is not None and node_id is not None and not any(one.live for one in directories):
+            yield from examine_copies(copies, metadata.known, node_id)
 
-    def _partitions(self, directory: DirectoryFacts, metadata: _Metadata) -> Iterator[Diagnosis]:
+    def _partitions(self, directory: DirectoryFacts, metadata: _Metadata, copies: list[Copy]) -> Iterator[Diagnosis]:
         path = directory.listing.path
         settings = self._settings_of(path)
         for problem in settings.problems:
@@ -135,6 +141,7 @@ class Doctor:
             self._summary = replace(self._summary, partitions=self._summary.partitions + partition.state.is_served)
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
+        copies += visit.copies
         if directory.failed or any(row.offline for row in visit.rows):
             for row in visit.rows:
                 if row.code == "STRAY_PARTITION":
@@ -182,9 +189,8 @@ class Doctor:
                 yield facts.diagnosis("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
             except (CorruptRecordError, CorruptIndexError) as error:
                 yield facts.diagnosis("LOAD_FAILS", "", str(error))
-            if facts.plan is not None and view.listing.segments and partition.state is PartitionState.LIVE:
-                base = view.listing.segments[0].base_offset
-                visit.extents[partition.topic_partition] = base, facts.plan.log_end_offset
+            if facts.plan is not None and view.listing.segments:
+                visit.note(partition, facts, facts.plan)
 
     def _together(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
         def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
@@ -239,7 +245,16 @@ class _Visit:
     metadata: _Metadata
     coordinators: _Coordinators
     extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    copies: list[Copy] = field(default_factory=list)
     rows: list[Diagnosis] = field(default_factory=list)
+
+    def note(self, partition: PartitionDirectory, facts: PartitionFacts, plan: RecoveryReport) -> None:
+        """Notes which offsets a partition's directory will hold."""
+        key, own = partition.topic_partition, self.directory.around.directory_id
+        if partition.state is PartitionState.LIVE:
+            self.extents[key] = facts.listing.segments[0].base_offset, plan.log_end_offset
+        ends = plan.log_start_offset, plan.log_end_offset
+        self.copies.append(Copy(partition.path, key, partition.state, facts.topic_id, own, *ends))
 
     def refresh(self, fs: FileSystem) -> None:
         """Reads again what a broker may have changed."""

@@ -3,7 +3,8 @@
 1. Names, leftovers, epoch file, `partition.metadata`: what stops the load before it reads data.
 2. The recovery that would run, on an overlay: what it cuts and deletes. After a clean shutdown it recovers only
    segments without an offset index.
-3. After a clean shutdown: the indexes as they are, and where the broker sees the end of the log.
+3. The indexes that the start does not rebuild: all after a clean shutdown, else those below the recovery point. After
+   a clean shutdown also where the broker sees the end of the log.
 4. With `deep`: all findings of `verify`, described by how a broker reacts; transactions; the cleaner.
 """
 
@@ -43,9 +44,9 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
         return
     yield from _leftovers(facts)
     yield from _start(facts)
+    for segment in facts.listing.segments:
+        yield from _indexes(facts, segment)
     if facts.clean:
-        for segment in facts.listing.segments:
-            yield from _indexes(facts, segment)
         yield from _end(facts)
     if not deep:
         yield from of_losses(facts)
@@ -211,7 +212,7 @@ def _full_indexes(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagn
                 yield facts.diagnosis("INDEX_TOO_LARGE", segment.offset_index, message, command=command)
 
 
-# --- after a clean shutdown -------------------------------------------------------------------------------
+# --- what no recovery mends ----------------------------------------------------------------------------------
 
 
 def _indexes(facts: PartitionFacts, segment: SegmentFiles) -> Iterator[Diagnosis]:

@@ -27,8 +27,8 @@ class PartitionFacts:
     `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
     `compacted`: its policy or the cleaner's checkpoint says so. `metadata` is the cluster's, None unless all of it is
     known. `coordinators` reads the transaction coordinators' logs; it returns None if they are not read.
-    `plan` and `ends` are filled during the examination: the planned recovery, and by base offset where a broker sees
-    the end of a segment.
+    `topic_id`, `plan` and `ends` are filled during the examination: the id in `partition.metadata`, the planned
+    recovery, and by base offset where a broker sees the end of a segment.
     """
 
     view: PartitionView
@@ -41,6 +41,7 @@ class PartitionFacts:
     compacted: bool
     metadata: ClusterMetadata | None
     coordinators: Callable[[], Mapping[int, Coordinated] | None]
+    topic_id: str | None = None
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)
 
@@ -79,6 +80,7 @@ class PartitionFacts:
         return base_offset in plan.deleted_segments or any(one.base_offset == base_offset for one in plan.recovered)
 
     def diagnosis(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
-        """Returns a diagnosis of this partition; `fields` override the texts of its case."""
+        """Returns a diagnosis of `file`, a name in the partition or a path; `fields` override the texts of its case."""
         directory = self.listing.directory
-        return diagnosis(code, self.log_directory, directory, directory / file, message, **fields)
+        path = file if isinstance(file, Path) else directory / file
+        return diagnosis(code, self.log_directory, directory, path, message, **fields)

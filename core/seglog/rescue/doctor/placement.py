@@ -3,7 +3,7 @@
 A broker goes by the topic id in `partition.metadata` and the partition number in the directory's name, never by the
 topic's name. It calls a log stray and renames its directory if there is no topic id, if no topic of that id has such a
 partition, or if this broker is not one of its replicas. The log directory that the controller has recorded does not
-matter.
+matter, unless the partition has other copies (`copies`).
 
 Kafka: BrokerMetadataPublisher.initializeManagers, LogManager.loadLog, LogManager.isStrayReplica.
 LogManager.getOrCreateLog discovers later that the name is another topic's.
@@ -24,17 +24,17 @@ from seglog.units import count_text
 
 
 def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
-    """Yields the diagnoses on `partition.metadata` and on where the partition belongs."""
-    topic_id = None
+    """Yields the diagnoses on `partition.metadata` and on where the partition belongs. Fills `facts.topic_id`."""
     path = facts.listing.partition_metadata
     if path is not None:
         try:
-            topic_id = format_uuid(parse_partition_metadata(facts.fs.read_bytes(path), path).topic_id)
+            facts.topic_id = format_uuid(parse_partition_metadata(facts.fs.read_bytes(path), path).topic_id)
         except (CorruptCheckpointError, RefusedError) as error:
             fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
             yield facts.diagnosis("PARTITION_METADATA_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
             return
     key = facts.listing.topic_partition
+    topic_id = facts.topic_id
     if facts.metadata is None or key is None:
         return
     if topic_id is None:

@@ -408,3 +408,33 @@ def test_a_swap_that_holds_all_that_it_replaces_is_a_note(logs: Path) -> None:
     log = logs / "t-0" / f"{0:020d}.log"
     shutil.copy(log, f"{log}.swap")
     assert not {code for code in codes(logs) if code.startswith("SWAP_")}
+
+
+@pytest.mark.parametrize("data", [bytes(24), bytes(10_485_756), None], ids=["padded", "only zeros", "missing"])
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+def test_a_time_index_that_no_recovery_rebuilds_is_a_danger_after_any_stop(
+    tmp_path: Path, data: bytes | None, clean: bool
+) -> None:
+    partition, logs = tmp_path / "t-0", tmp_path
+    for base in (0, 4, 8):
+        write_segment(partition, base, batch(base, 4))
+    (logs / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    if clean:
+        (logs / ".kafka_cleanshutdown").touch()
+    index = partition / f"{0:020d}.timeindex"
+    if data is None:
+        index.unlink()
+    else:
+        index.write_bytes(data if len(data) > 24 else index.read_bytes() + data)
+    (row,) = [row for row in diagnose(logs) if row.gravity is not Gravity.NOTE]
+    assert (row.code, row.file) == ("TIME_INDEX_MISSING" if data is None else "TIME_INDEX_PADDED", index.name)
+
+
+def test_a_time_index_that_the_recovery_rebuilds_is_no_danger(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    for base in (0, 4, 8):
+        write_segment(partition, base, batch(base, 4))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    for base in (4, 8):
+        (partition / f"{base:020d}.timeindex").write_bytes(bytes(1200))
+    assert codes(tmp_path) == set()
