@@ -1,8 +1,7 @@
-"""The command `seglog`: its commands in the order of a working day, and the frame around them.
+"""The command `seglog`: Typer's tree of the commands in `catalogue`, and the frame around them.
 
-A command is one line in COMMANDS and one module in `commands/` with a `run` (or, for a group of commands, an `app`).
-Only the module of the command that is called, or whose help is asked for, is imported: `seglog --help` takes names and
-summaries from COMMANDS. No command imports the engine before it runs.
+Only the module of the command that is called, or whose help is asked for, is imported. No command imports the engine
+before it runs.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ from typing import Annotated
 
 import typer
 
+from seglog_cli.catalogue import COMMANDS as COMMANDS
+from seglog_cli.catalogue import PAGES, SUMMARY
+from seglog_cli.catalogue import VERSION as VERSION
 from seglog_cli.completing import VARIABLE as COMPLETION
 from seglog_cli.completing import answer_zsh_at_once, typed_words
 from seglog_cli.failures import UsageError, report_outside
@@ -21,52 +23,7 @@ from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
 from seglog_cli.parameters import PlainCommand, PlainGroup
 
-COMMANDS = {
-    "ls": "Lists partitions, segments and leftovers: sizes, offsets, times.",
-    "append": "Appends records, and reports what is safe on disk.",
-    "read": "Reads records from an offset or a time on.",
-    "dump": "Shows batches and records, and the contents of any Kafka file.",
-    "verify": "Verifies logs, past damage too; --repair repairs them.",
-    "truncate": "Cuts off the end of a log, as a broker truncates a follower.",
-    "recover": "Recovers a log as a broker does when it starts after a crash.",
-    "reindex": "Rebuilds indexes, snapshots and leader epochs from the records.",
-    "retain": "Deletes old segments by the retention rules of a broker.",
-    "clean": "Compacts logs: the last record of each key stays.",
-    "cleaner": "Keeps compacted logs clean, as a broker's cleaner threads do.",
-    "stats": "Shows distributions, past rounds, and what the cleaner needs.",
-    "explain": "Explains why a log is not cleaned, not deleted or not readable.",
-    "doctor": "Tells whether a broker would start here, and what it would do.",
-    "diff": "Compares copies of a partition, such as replicas or a backup.",
-    "txn": "Shows transactions: finished ones, open ones, and those that hang.",
-    "export": "Writes the records of a partition or topic to a file.",
-    "convert": "Copies a partition with another record format or codec.",
-    "salvage": "Copies every good batch from damaged files into a new, valid log.",
-    "undo": "Takes a repair back: restores every file bit for bit.",
-    "quarantine": "Shows, restores or deletes data that repairs removed from logs.",
-    "transplant": "Copies a dead cluster's partitions into another cluster's broker.",
-    "rebuild": "Rebuilds a cluster's lost metadata from its log directories.",
-    "restore": "Makes partitions from directories that a broker set aside.",
-    "tiers": "Shows which segments are in tiered storage, and which are missing.",
-    "fetch": "Copies partitions from tiered storage into a log directory.",
-    "groups": "Shows committed offsets, lag and members of consumer groups.",
-    "metadata": "Shows the cluster that a controller's metadata log describes.",
-    "serve": "Serves partitions to Kafka clients, read-only.",
-    "replay": "Produces the records of partitions to another, running cluster.",
-    "spark": "Verifies, measures, cleans, exports and compares logs with Spark.",
-    "dump-log": "Takes kafka-dump-log's options and prints its text.",
-    "config": "Shows which configuration values apply to a log, and why.",
-}
-
 _VERSION_OPTIONS = frozenset({"--version", "-v", "--verbose"})
-
-VERSION = "0.1.0"  # a test compares it with pyproject.toml
-SUMMARY = """Apache Kafka's log engine outside the broker.
-
-Appends to, reads, dumps, verifies, repairs, recovers, retains and cleans partition logs on disk.
-PATH is a segment or any other log file, a partition directory, or a log directory.
-
-Run `seglog COMMAND --help` for a command, and `man seglog` for exit codes, configuration and files.
-"""
 
 
 def _show_version(context: typer.Context, asked: bool) -> None:
@@ -134,13 +91,13 @@ def run(arguments: Sequence[str]) -> int:
     given = list(arguments) or ["--help"]
     if given[0].endswith("-completion"):
         answer_zsh_at_once()
-    if given[0] == "help":
-        given = [*given[1:], "--help"]
     try:
+        if given[0] == "help":
+            given = _asked_for(given[1:])
         code = _invoked(_built_for(given), [*given])  # a copy, because parsing consumes the list
     except (SystemExit, KeyError, ValueError) as error:
         if isinstance(error, SystemExit) and not error.code:
-            return 0  # Typer has shown or installed a completion script
+            return 0  # a page, or what Typer says of completion, is shown
         if COMPLETION not in os.environ:
             return report_outside(given, error)
         return _completed(given, error)
@@ -153,6 +110,18 @@ def run(arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost handler)
         return report_outside(given, error)
     return code if isinstance(code, int) else 0
+
+
+def _asked_for(topic: list[str]) -> list[str]:
+    """Returns the command line that `seglog help TOPIC` stands for; shows a page that no command has."""
+    if topic and topic[0] in PAGES:
+        from seglog_cli.help_pages import show_page
+
+        show_page(topic[0])
+        raise SystemExit(0)
+    if topic and topic[0] not in COMMANDS and not topic[0].startswith("-"):
+        raise UsageError(f"help: {topic[0]} is neither a command nor one of the pages {', '.join(PAGES)}")
+    return [*topic, "--help"]
 
 
 def _invoked(app: typer.Typer, given: list[str]) -> object:

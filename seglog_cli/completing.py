@@ -37,7 +37,7 @@ def offer_of(metavar: str | None, name: str) -> Offer | None:
     """Returns the offer for an option or argument, by its metavar and name; None means files."""
     if name == "overrides":
         return configuration_keys
-    if metavar is not None and "|" in metavar:
+    if metavar is not None and "|" in metavar and metavar not in _BY_METAVAR:
         words = metavar.split("|")
         return choices(word.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for word in words)  # in `header:NAME` the name is free
     return _BY_METAVAR.get(metavar or "")
@@ -99,6 +99,11 @@ def listed(values: Iterable[str]) -> Offer:
     return offer
 
 
+def partitions_or_codes(incomplete: str) -> list[str]:
+    """Offers partition directories, and the codes of findings once their beginning is typed."""
+    return [*partitions(incomplete), *(finding_codes(incomplete) if incomplete else ())]
+
+
 _BY_METAVAR: dict[str, Offer] = {
     "PARTITION": partitions,
     "PATH": partitions,
@@ -106,5 +111,6 @@ _BY_METAVAR: dict[str, Offer] = {
     "SOURCE": partitions,
     "CLASS": decoder_classes,
     "CODE": finding_codes,
+    "PARTITION|CODE": partitions_or_codes,
     "PARTS": listed(PARTS),
 }

@@ -29,6 +29,8 @@ LAYOUT = Layout()
 
 ColorChoice = Literal["auto", "always", "never"]
 
+# A terminal's sequences for the styles; `terminal.STYLES` has the same for rich.
+_SEQUENCES = {"error": "1;31", "warning": "33", "good": "32", "strong": "1", "dim": "2", "name": "36", "command": "1"}
 _MARK = f"\x1b{os.urandom(8).hex()}"  # begins and ends a style within a text; random, so that no name contains it
 
 
@@ -69,6 +71,10 @@ class Console:
         else:
             self.screen.line(list(_pieces(text)), hang)
 
+    def whole_line(self, text: str) -> None:
+        """Writes a line of data to stdout that is never broken: help, and commands to be copied."""
+        self._out.write(_shown(text) + b"\n")
+
     def lines(self, texts: Sequence[str]) -> None:
         """Writes lines of data to stdout."""
         for text in texts:
@@ -96,7 +102,7 @@ class Console:
         """The screen that draws on stdout; None if that is no terminal or JSON is written."""
         if not self._out.is_terminal or self.as_json or os.environ.get("TERM") == "dumb":
             return None
-        from seglog_cli.terminal import Screen, width_of
+        from seglog_cli.terminal import Screen
 
         return Screen(self._out.write, width_of(1), self.color_out)
 
@@ -105,7 +111,7 @@ class Console:
         """The screen that draws on stderr, or None."""
         if not self._err.is_terminal or os.environ.get("TERM") == "dumb":
             return None
-        from seglog_cli.terminal import Screen, width_of
+        from seglog_cli.terminal import Screen
 
         return Screen(self._to_stderr, width_of(2), self.color_err, lambda: width_of(2))
 
@@ -217,11 +223,7 @@ def _shown(text: str) -> bytes:
     """Returns a line's bytes: styles as terminal sequences, everything else escaped."""
     pieces = []
     for style, piece in _pieces(text):
-        if style:
-            from seglog_cli.terminal import painted
-
-            piece = painted(style, piece)
-        pieces.append(piece)
+        pieces.append(f"\x1b[{_SEQUENCES[style]}m{piece}\x1b[0m" if style and piece else piece)
     return "".join(pieces).encode()
 
 
@@ -232,6 +234,17 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
     for piece in styled:
         style, _, rest = piece.partition(":")
         yield style, escaped(rest)
+
+
+def width_of(descriptor: int) -> int:
+    """Returns the columns of a terminal: COLUMNS, else those that the terminal reports, else 80."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(descriptor).columns or 80
+    except OSError:
+        return 80
 
 
 def wants_color(is_terminal: bool, choice: ColorChoice) -> bool:

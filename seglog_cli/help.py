@@ -1,58 +1,29 @@
-"""The text of `--help` and of the manual pages, both from one description of a command.
+"""`--help`, and the description of a command from which it and the manual pages are written.
 
 `describe` takes a command of Typer's tree apart: synopsis, arguments, options, and the docstring's prose and examples.
-`--help` prints it, and `manual.py` writes it as a page, so they cannot differ. The first paragraph of a docstring is
-the summary; a last paragraph that begins with `Examples:` holds the examples.
+`help_text` makes the text of `--help` of it, and `manual` a page, so they cannot differ. The first paragraph of a
+docstring is the summary; a last paragraph that begins with `Examples:` holds the examples.
 
-Typer's own help is not used: at 80 columns it cuts 11 of the 33 summaries short, fills examples into paragraphs, and
-lists a command's own options among the ten common ones. It takes the same time (0.09 s).
+Typer's own help is not used: at 80 columns it cuts 11 of the 33 summaries short, fills examples into paragraphs, lists
+a command's own options among those of every command, and takes twice as long.
 """
 
 from __future__ import annotations
 
 import inspect
-import shutil
-import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from seglog_cli.console import Console
-
-_WIDEST = 100
-_NAMES_WIDTH = 26
+from seglog_cli.help_text import Description, Term, render, render_overview, show
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """An argument or option: how it is written (`-n, --dry-run`) and what it does."""
-
-    names: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """The parts of a command's documentation. `common` are the options of every command."""
-
-    path: str
-    synopsis: str
-    summary: str
-    paragraphs: tuple[str, ...]
-    examples: tuple[str, ...]
-    arguments: tuple[Term, ...]
-    options: tuple[Term, ...]
-    common: tuple[Term, ...]
-    commands: tuple[Term, ...]
-
-
-def describe(command: Any, path: str, common: Sequence[str] = ()) -> Description:
-    """Takes a command of Typer's tree apart.
-
-    `path` is how it is called; `common` names the options of every command, which are listed apart.
-    """
+def describe(command: Any, path: str) -> Description:
+    """Takes a command of Typer's tree apart; `path` is how it is called."""
+    shared: Mapping[str, Sequence[str]] = getattr(command.callback, "shared_options", {})
+    apart = {name for names in shared.values() for name in names}
     summary, paragraphs, examples = split_docstring(command.help or "")
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
@@ -71,8 +42,8 @@ def describe(command: Any, path: str, common: Sequence[str] = ()) -> Description
         paragraphs=paragraphs,
         examples=examples,
         arguments=tuple(Term(_written(p), p.help or "") for p in arguments),
-        options=tuple(_option(p) for p in options if p.name not in common),
-        common=tuple(_option(p) for p in options if p.name in common),
+        options=tuple(_option(p) for p in options if p.name not in apart),
+        shared={title: tuple(_option(p) for p in options if p.name in names) for title, names in shared.items()},
         commands=tuple(Term(name, split_docstring(c.help or "")[0]) for name, c in children.items()),
     )
 
@@ -85,45 +56,6 @@ def split_docstring(docstring: str) -> tuple[str, tuple[str, ...], tuple[str, ..
         examples = tuple(line.strip() for line in paragraphs.pop().splitlines()[1:])
     summary = " ".join(paragraphs[0].split())
     return summary, tuple(paragraphs[1:]), examples
-
-
-def render(description: Description, width: int | None = None) -> str:
-    """Returns the text of `--help`."""
-    columns = min(shutil.get_terminal_size().columns, _WIDEST) if width is None else width
-    blocks = [f"Usage: {description.synopsis}", _prose(description.summary, columns)]
-    blocks += [_prose(paragraph, columns) for paragraph in description.paragraphs]
-    sections = (
-        ("Commands", description.commands),
-        ("Arguments", description.arguments),
-        ("Options", description.options),
-        ("Options of every command", description.common),
-    )
-    blocks += ["\n".join([f"{title}:", *_terms(terms, columns)]) for title, terms in sections if terms]
-    if description.examples:
-        blocks.append("\n".join(["Examples:", *(f"  {line}" for line in description.examples)]))
-    return "\n\n".join(blocks)
-
-
-def _prose(paragraph: str, columns: int) -> str:
-    if any(line[:1].isspace() for line in paragraph.splitlines()):
-        return textwrap.indent(paragraph, "  ")
-    return textwrap.fill(
-        " ".join(paragraph.split()), columns, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-    )
-
-
-def _terms(terms: Sequence[Term], columns: int) -> Iterator[str]:
-    width = min(_NAMES_WIDTH, max(len(term.names) for term in terms) + 4)
-    indent = " " * width
-    for term in terms:
-        text = textwrap.wrap(term.text, max(columns - width, 30), break_on_hyphens=False) or [""]
-        head = f"  {term.names}"
-        if len(head) > width - 2:
-            yield head
-            yield indent + text[0]
-        else:
-            yield f"{head:<{width}}{text[0]}".rstrip()
-        yield from (indent + line for line in text[1:])
 
 
 def _written(argument: Any, in_synopsis: bool = False) -> str:
@@ -147,10 +79,14 @@ def _option(option: Any) -> Term:
 
 
 def _show(context: typer.Context, asked: bool) -> None:
-    if asked:
-        common = getattr(context.command.callback, "common_options", ())
-        show_text(render(describe(context.command, context.command_path, common)))
-        raise typer.Exit
+    if not asked:
+        return
+    if context.parent is None:
+        show(render_overview)
+    else:
+        described = describe(context.command, context.command_path)
+        show(lambda columns, paint: render(described, columns, paint))
+    raise typer.Exit
 
 
 def show_text(text: str) -> None:

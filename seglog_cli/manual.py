@@ -17,12 +17,15 @@ from pathlib import Path
 import typer
 
 from seglog_cli import roff
-from seglog_cli.app import COMMANDS, SUMMARY, VERSION, build
+from seglog_cli.app import build
+from seglog_cli.catalogue import COMMANDS, GROUPS, SUMMARY, VERSION
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.help import Description, Term, describe
+from seglog_cli.help import describe
+from seglog_cli.help_pages import dead_cluster, shared_options
+from seglog_cli.help_text import Description, Term, shortest
 from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT
-from seglog_cli.options import COMMON_OPTIONS
 
+_OTHER_PAGES = "seglog-format(5), seglog-findings(7), seglog-dead-cluster(7)"
 LIST_BEGINS, LIST_ENDS = "<!-- modules -->", "<!-- /modules -->"
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,21 +35,22 @@ def descriptions() -> list[Description]:
     tree = typer.main.get_command(build())
     found: list[Description] = []
     for name, command in getattr(tree, "commands", {}).items():
-        found.append(describe(command, f"seglog {name}", COMMON_OPTIONS))
+        found.append(describe(command, f"seglog {name}"))
         for child, below in getattr(command, "commands", {}).items():
-            found.append(describe(below, f"seglog {name} {child}", COMMON_OPTIONS))
+            found.append(describe(below, f"seglog {name} {child}"))
     return found
 
 
 def pages(root: Path = ROOT) -> dict[str, str]:
     """Returns the pages: path below `man/` → text."""
     every = descriptions()
-    found = {"man1/seglog.1": _main_page(every)}
+    found = {"man1/seglog.1": _main_page()}
     for name in COMMANDS:
         own = [one for one in every if one.path.split()[1] == name]
         found[f"man1/seglog-{name}.1"] = _command_page(name, own)
     found["man5/seglog-format.5"] = _format_page((root / "core" / "FORMAT.md").read_text())
     found["man7/seglog-findings.7"] = _findings_page()
+    found["man7/seglog-dead-cluster.7"] = _dead_cluster_page()
     return found
 
 
@@ -62,23 +66,24 @@ def write(directory: Path) -> list[Path]:
     return sorted(made)
 
 
-def _main_page(every: list[Description]) -> str:
-    common = every[0].common
+def _main_page() -> str:
     lines = [roff.title("seglog", 1, VERSION)]
     summary, *rest = SUMMARY.strip().split("\n\n")
     lines += roff.section("NAME", f"seglog \\- {roff.inline(summary.rstrip('.'))}")
     lines += roff.section("SYNOPSIS", ".B seglog", roff.inline("COMMAND [OPTION]... [ARGUMENT]..."))
     lines += roff.section("DESCRIPTION", *(line for part in rest for line in roff.paragraph(part)))
-    commands = [(one.path.removeprefix("seglog "), one.summary) for one in every if len(one.path.split()) == 2]
-    lines += roff.section("COMMANDS", *roff.terms(commands))
-    lines += roff.section("OPTIONS OF EVERY COMMAND", *_terms(common))
+    lines += roff.section("COMMANDS")
+    for title, commands in GROUPS.items():
+        lines += [f'.SS "{title}"', *roff.terms(list(commands.items()))]
+    for title, terms in reversed(shared_options().items()):
+        lines += roff.section(title.upper(), *_terms(terms))
     lines += roff.section("OUTPUT", *roff.of_markdown(OUTPUT))
     lines += roff.section("CONFIGURATION", *roff.of_markdown(CONFIGURATION))
     lines += roff.section("ENVIRONMENT", *roff.terms(ENVIRONMENT))
     lines += roff.section("FILES", *roff.terms(FILES))
     lines += roff.section("EXIT STATUS", *_exit_status())
     others = ", ".join(f"seglog-{name}(1)" for name in COMMANDS)
-    return _page([*lines, *roff.section("SEE ALSO", roff.inline(f"{others}, seglog-format(5), seglog-findings(7)"))])
+    return _page([*lines, *roff.section("SEE ALSO", roff.inline(f"{others}, {_OTHER_PAGES}"))])
 
 
 def _command_page(name: str, own: list[Description]) -> str:
@@ -97,7 +102,7 @@ def _command_page(name: str, own: list[Description]) -> str:
     examples = [line for one in own for line in one.examples]
     lines += roff.section("EXAMPLES", *roff.literal(examples)) if examples else []
     lines += roff.section("EXIT STATUS", *_exit_status())
-    return _page([*lines, *roff.section("SEE ALSO", roff.inline("seglog(1), seglog-format(5), seglog-findings(7)"))])
+    return _page([*lines, *roff.section("SEE ALSO", roff.inline(f"seglog(1), {_OTHER_PAGES}"))])
 
 
 def _options(own: list[Description]) -> list[str]:
@@ -106,7 +111,10 @@ def _options(own: list[Description]) -> list[str]:
         if len(own) > 1 and (one.arguments or one.options):
             lines.append(f'.SS "{roff.escaped(one.path)}"')
         lines += _terms((*one.arguments, *one.options))
-    return [*lines, '.SS "Options of every command"', *_terms(own[-1].common)]
+    for title, terms in own[-1].shared.items():
+        names = ", ".join(f"`{shortest(term)}`" for term in terms)
+        lines += [f'.SS "{title}"', roff.inline(f"{names}: see seglog(1)")]
+    return lines
 
 
 def _terms(found: tuple[Term, ...]) -> list[str]:
@@ -121,6 +129,12 @@ def _format_page(markdown: str) -> str:
     lines = [roff.title("seglog-format", 5, VERSION)]
     lines += roff.section("NAME", "seglog\\-format \\- the files of a Kafka log directory, byte by byte")
     return _page([*lines, *roff.of_markdown(markdown)])
+
+
+def _dead_cluster_page() -> str:
+    lines = [roff.title("seglog-dead-cluster", 7, VERSION)]
+    lines += roff.section("NAME", "seglog\\-dead\\-cluster \\- from a dead cluster's disks to running consumers")
+    return _page([*lines, *roff.of_markdown(dead_cluster())])
 
 
 def _findings_page() -> str:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import typer
 
@@ -119,6 +119,14 @@ Paths = Annotated[
     list[Path],
     argument("PATH", "Segments or other log files, partition directories, or log directories; URLs too, for reading."),
 ]
+PathsHere = Annotated[
+    list[Path] | None,
+    argument(
+        "PATH",
+        "Segments or other log files, partition directories, or log directories; URLs too, for reading"
+        " (default: the current directory).",
+    ),
+]
 Directories = Annotated[list[Path], argument("PATH", "Partition directories or log directories.")]
 OnePath = Annotated[Path, argument("PATH", "A partition directory or a log directory.")]
 Partition = Annotated[Path, argument("PARTITION", "A partition directory: TOPIC-NUMBER in a log directory.")]
@@ -132,6 +140,13 @@ Quarantine = Annotated[
         "--quarantine",
         "DIR",
         "The directory for removed data (default: .seglog-quarantine beside the log directory).",
+    ),
+]
+RepairPolicy = Annotated[str, option("--policy", "smallest-loss|truncate|excise", "How to repair damage in logs.")]
+RepairOnly = Annotated[
+    str | None,
+    option(
+        "--only", "PARTS", "Repair only these parts, separated by commas: log, index, snapshot, epochs, checkpoint."
     ),
 ]
 OverridePolicy = Annotated[
@@ -198,12 +213,19 @@ def require_policy(policy: str | None, policies: Sequence[str], targets: Sequenc
 
 
 class OptionGroup:
-    """Base of dataclasses whose fields are options that several commands share."""
+    """Base of dataclasses whose fields are options that several commands share.
+
+    With a TITLE, `--help` names the options in a section of their own, and only `seglog help options` explains them.
+    """
+
+    TITLE: ClassVar[str] = ""
 
 
 @dataclass(frozen=True)
 class CommonOptions(OptionGroup):
     """The options of every command."""
+
+    TITLE: ClassVar[str] = "Options of every command"
 
     as_json: Annotated[bool, flag("--json", "Write JSON lines to standard output.")] = False
     quiet: Annotated[bool, flag("--quiet -q", "Write only data and errors, no messages.")] = False
@@ -333,7 +355,11 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                     info.autocompletion = completing.offer_of(info.metavar, parameter.name)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.common_options = COMMON_OPTIONS  # type: ignore[attr-defined]
+    titled = {p.annotation.TITLE: [o.name for o in declared[p.name]] for p in own if p.name in groups}
+    run.shared_options = {  # type: ignore[attr-defined]
+        **{title: names for title, names in titled.items() if title},
+        CommonOptions.TITLE: COMMON_OPTIONS,
+    }
     del run.__wrapped__  # type: ignore[attr-defined]
     return run
 

@@ -16,6 +16,7 @@ message about an invalid one.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -44,6 +45,21 @@ class PlainGroup(TyperGroup):
         """Replaces the converters when all parameters are there: those for completion are added last."""
         _simplify(self.params)
         return super().make_context(*arguments, **options)
+
+
+def with_default(name: str) -> type[PlainGroup]:
+    """Returns a group in which the command `name` is meant where none is named: `seglog config PATH`."""
+
+    class WithDefault(PlainGroup):
+        def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
+            first = arguments[0] if arguments else "-"
+            is_path = "/" in first or os.path.lexists(first)
+            is_option = first.startswith("-") and first not in ("--help", "-h")
+            if first not in self.commands and (is_path or is_option):
+                arguments = [name, *arguments]
+            return super().parse_args(context, arguments)
+
+    return WithDefault
 
 
 def _simplify(parameters: Iterable[Any]) -> None:

@@ -116,17 +116,28 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _guarded(arguments: list[str], signals: Signals) -> int:
     """Returns the command line's exit code, even if a signal comes between two handlers."""
-    from seglog_cli.app import run
-    from seglog_cli.failures import report_outside
-
     try:
         signals.running = True
-        code = run(arguments)
+        code = _run(arguments)
         signals.running = False
     except BaseException as error:  # noqa: BLE001 (nothing is above)
         signals.running = False
+        from seglog_cli.failures import report_outside
+
         code = report_outside(arguments, error)
     return code
+
+
+def _run(arguments: list[str]) -> int:
+    """Runs the command line. The overview needs neither Typer nor a command, and is shown without them."""
+    if (arguments or ["--help"]) in (["--help"], ["-h"], ["help"]) and "_SEGLOG_COMPLETE" not in os.environ:
+        from seglog_cli.help_text import render_overview, show
+
+        show(render_overview)
+        return 0
+    from seglog_cli.app import run
+
+    return run(arguments)
 
 
 def open_streams() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\([^)]+\)")
+_INLINE = re.compile(r"`([^`]+)`|\*\*?(?=\S)([^*]+)\*\*?|\[([^\]]+)\]\([^)]+\)")
+_ITEM = re.compile(r"(?:[-*]|(\d+\.)) +(.*)")
 
 
 def escaped(text: str) -> str:
@@ -69,9 +70,9 @@ def of_markdown(text: str) -> list[str]:
             lines.append(f'.SS "{first[4:]}"')
         elif first.startswith("|"):
             lines += literal(_table(block))
-        elif first.startswith(("- ", "* ")):
-            for item in _items(block):
-                lines += [".IP \\(bu 2", inline(item)]
+        elif _ITEM.match(first):
+            for label, item in _items(block):
+                lines += [f".IP {label} 4" if label else ".IP \\(bu 2", inline(item)]
         elif not first.startswith("# "):
             lines += [".PP", inline(" ".join(" ".join(block).split()))]
     return lines
@@ -100,13 +101,15 @@ def _blocks(text: str) -> list[list[str]]:
     return blocks
 
 
-def _items(block: Sequence[str]) -> list[str]:
-    items: list[str] = []
+def _items(block: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns the items of a list: the number, or "" for a bullet, and the text."""
+    items: list[tuple[str, str]] = []
     for line in block:
-        if line.startswith(("- ", "* ")):
-            items.append(line[2:])
+        match = _ITEM.match(line)
+        if match:
+            items.append((match[1] or "", match[2]))
         else:
-            items[-1] += " " + line.strip()
+            items[-1] = (items[-1][0], f"{items[-1][1]} {line.strip()}")
     return items
 
 

@@ -10,7 +10,7 @@ import functools
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,6 +124,24 @@ class Session:
         from seglog.storage.links import resolve
 
         return resolve(path)
+
+    def paths_or_here(self, paths: Sequence[Path] | None) -> list[Path]:
+        """Returns the paths, or the current directory if none is given.
+
+        Raises UsageError if the current directory is neither a log directory nor a partition.
+        """
+        if paths:
+            return list(paths)
+        from seglog.errors import NotALogError
+        from seglog.scan.listing import resolve_path
+        from seglog_cli.failures import UsageError
+
+        here = Path()
+        try:
+            resolve_path(self.fs, here)
+        except NotALogError as error:
+            raise UsageError("name a PATH: the current directory is neither a log directory nor a partition") from error
+        return [here]
 
     def log_directory_of(self, partition: Path) -> Path:
         """Returns the log directory of a partition directory. Raises UntrustedLinkError as `resolved` does."""

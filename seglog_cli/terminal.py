@@ -8,7 +8,6 @@ All output goes through the console's own streams.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Sequence
 from typing import IO, cast
 
@@ -31,27 +30,13 @@ STYLES = {
     "good": Style.parse("green"),
     "strong": Style.parse("bold"),
     "dim": Style.parse("dim"),
+    "name": Style.parse("cyan"),
+    "command": Style.parse("bold"),
 }
 _WIDE = 120  # from this width on, a table shows all columns
 _NARROW = 100  # below this width, cells have their short forms
 _BAR_CELLS = 24
 _BETWEEN = 2  # blanks between columns
-
-
-def painted(style: str, text: str) -> str:
-    """Returns `text` in one of STYLES, with a terminal's sequences."""
-    return STYLES[style].render(text) if text else ""
-
-
-def width_of(descriptor: int) -> int:
-    """Returns the columns of a terminal: COLUMNS, else those that the terminal reports, else 80."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given):
-        return int(given)
-    try:
-        return os.get_terminal_size(descriptor).columns or 80
-    except OSError:
-        return 80
 
 
 class _Out(io.TextIOBase):

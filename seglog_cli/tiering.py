@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -26,6 +26,8 @@ class Tiers(OptionGroup):
     After reading, `grave` holds the remarks about missing data, and `lacking` is True if something else could not be
     read.
     """
+
+    TITLE: ClassVar[str] = "Options for a PATH in tiered storage"
 
     local: Annotated[
         Path | None,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seglog_cli.help import HelpOption
-from seglog_cli.options import CONTEXT, MetadataDirectory, OnePath, command, flag, takes_urls
-from seglog_cli.parameters import PlainCommand
+from seglog_cli.options import CONTEXT, MetadataDirectory, argument, command, flag, takes_urls
+from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.session import Session
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+app = typer.Typer(cls=with_default("show"), rich_markup_mode=None, context_settings=CONTEXT)
 
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """Shows which configuration values apply to a log, and why."""
+    """Shows which configuration values apply to a log, and why.
+
+    `seglog config PATH` is short for `seglog config show PATH`.
+    """
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
@@ -24,7 +28,10 @@ def group(show_help: HelpOption = False) -> None:
 @takes_urls("path", "metadata_dir")
 def show(
     session: Session,
-    path: OnePath,
+    path: Annotated[
+        Path | None,
+        argument("PATH", "A partition directory or a log directory (default: the current directory)."),
+    ] = None,
     every: Annotated[bool, flag("--all -a", "Show defaults too.")] = False,
     metadata_dir: MetadataDirectory = None,
 ) -> None:
@@ -41,7 +48,7 @@ def show(
     (log.retention.hours) in --set and the environment; the top level of the file; and Kafka's own default.
 
     Examples:
-      seglog config show customers-0
+      seglog config customers-0
       seglog config show customers-0 --set min.compaction.lag.ms=1h
       seglog config show --all --json /var/lib/kafka/data
     """
@@ -50,6 +57,7 @@ def show(
     from seglog.scan.listing import refuse_file, resolve_path
     from seglog_cli.views.settings import show_settings
 
+    (path,) = session.paths_or_here(None if path is None else [path])
     target = resolve_path(session.fs, path)
     refuse_file(target)
     topic = topic_of(target)

@@ -27,8 +27,9 @@ _STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
 def run(
     session: Session,
     log_directories: Annotated[
-        list[Path], argument("LOGDIR", "The log directories of one broker: all of its log.dirs.")
-    ],
+        list[Path] | None,
+        argument("LOGDIR", "The log directories of one broker: all of its log.dirs (default: the current directory)."),
+    ] = None,
     quick: Annotated[
         bool, flag("--quick", "Read only names, indexes, log ends, and what recovery would read.")
     ] = False,
@@ -62,7 +63,7 @@ def run(
     """
     from seglog.rescue.doctor.doctor import Doctor
 
-    session, log_directories = tiers.seen(session, log_directories, warn_of_runs=False)
+    session, log_directories = tiers.seen(session, session.paths_or_here(log_directories), warn_of_runs=False)
     mends: dict[str, str] = {}
     rows = Grouped(session, look(session.console), shown)
     with rows, session.progress("doctor", unit="partitions") as progress:

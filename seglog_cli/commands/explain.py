@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import Console
-from seglog_cli.options import MetadataDirectory, Partition, command, flag, takes_urls
+from seglog_cli.options import MetadataDirectory, argument, command, flag, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout
 from seglog_cli.tiering import Tiers
+from seglog_cli.views.codes import explain_code, looks_like_code
 
 if TYPE_CHECKING:
     from seglog.operations.explain import Explanation, SegmentExplanation
@@ -23,7 +25,10 @@ _HEADING = ("SEGMENT", "SIZE", "CLEANING", "DELETION")
 @takes_urls("partition", "metadata_dir")
 def run(
     session: Session,
-    partition: Partition,
+    partition: Annotated[
+        Path,
+        argument("PARTITION|CODE", "A partition directory, or the code of a finding, a diagnosis or an exit."),
+    ],
     advise: Annotated[bool, flag("--advise", "Name the commands that would help.")] = False,
     quick: Annotated[
         bool, flag("--quick", "Read only indexes and headers, and leave out the dry run of the round.")
@@ -32,7 +37,7 @@ def run(
     *,
     tiers: Tiers,
 ) -> None:
-    """Explains why a log is not cleaned, not deleted or not readable.
+    """Explains why a log is not cleaned, deleted or readable; or a code.
 
     Three states are explained: not cleaned, not deleted, and not readable past an offset. Each segment gets a verdict:
     clean, dirty, or what keeps it from being cleaned (the active segment, an open transaction, min.compaction.lag.ms),
@@ -49,10 +54,17 @@ def run(
 
     In JSON each reason has a code, such as OPEN_TRANSACTION, that stays the same when the sentence changes.
 
+    In place of a partition, a code may be given, as `verify` and `doctor` show them, or the exit code of a command: the
+    output says what it means, what a broker does, and what mends it.
+
     Examples:
       seglog explain customers-0
+      seglog explain CRC_MISMATCH
       seglog explain --advise --json payments-0
     """
+    if looks_like_code(partition.name) and str(partition) == partition.name and not session.fs.status(partition):
+        explain_code(session.console, partition.name)
+        return
     from seglog.operations.explain import explain_partition
     from seglog.operations.workspace import Sources
 

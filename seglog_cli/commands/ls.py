@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.failures import Unreadable
-from seglog_cli.options import Paths, command, flag, one_of, option, takes_urls
+from seglog_cli.options import PathsHere, command, flag, one_of, option, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Cell, Layout, number_cell, time_cell
@@ -39,7 +39,7 @@ SORTED_BY: dict[str, Callable[[PartitionOverview], Any]] = {
 @takes_urls("paths")
 def run(
     session: Session,
-    paths: Paths,
+    paths: PathsHere = None,
     segments: Annotated[
         bool, flag("--long -l", "Show segments too. A named partition and JSON lines always show them.")
     ] = False,
@@ -66,6 +66,7 @@ def run(
     names its directory. A terminal of 120 columns or more shows more columns than a file or a pipe gets.
 
     Examples:
+      seglog ls
       seglog ls /var/lib/kafka/data
       seglog ls --json orders-none-0
       seglog ls --long customers-0 payments-0
@@ -76,7 +77,7 @@ def run(
 
     if sort is not None:
         one_of("--sort", sort, tuple(SORTED_BY))
-    session, paths = tiers.seen(session, paths)
+    session, paths = tiers.seen(session, session.paths_or_here(paths))
     targets = resolve_paths(session.fs, paths)
     named = all(target.kind is not TargetKind.LOG_DIRECTORY for target in targets)
     unreadable = Unreadable.among(session, targets)

@@ -15,20 +15,23 @@ from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT, Quarantine, argument, command, flag, option
-from seglog_cli.parameters import PlainCommand
+from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.repairs.undo.journal import RunRecord
 
-app = typer.Typer(rich_markup_mode=None, context_settings=CONTEXT)
+app = typer.Typer(cls=with_default("ls"), rich_markup_mode=None, context_settings=CONTEXT)
 Run = Annotated[str, argument("RUN", "The name of a run, or its folder.")]
 
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """Shows, restores or deletes data that repairs removed from logs."""
+    """Shows, restores or deletes data that repairs removed from logs.
+
+    `seglog quarantine [PATH]` is short for `seglog quarantine ls [PATH]`.
+    """
 
 
 @app.command("ls", cls=PlainCommand, context_settings=CONTEXT)
@@ -41,34 +44,13 @@ def ls(
     """Lists the runs in a quarantine: state, files, size.
 
     For a log directory or a partition, only the runs that changed it are listed: others may share its quarantine.
+    Without a PATH, the runs around the current directory and those that this user made elsewhere are listed.
 
     Examples:
+      seglog quarantine
       seglog quarantine ls /var/lib/kafka/data
     """
-    from seglog.operations.undo import concerns, places
-    from seglog.repairs.undo.journal import RunRecord
-    from seglog.repairs.undo.quarantine import runs_in, saved_bytes
-    from seglog.scan.listing import require_directory
-
-    if path is not None and quarantine is not None:
-        raise UsageError("PATH and --quarantine both say where to look: give one of them")
-    if path is not None:
-        require_directory(session.fs, path)
-    runs: list[tuple[RunRecord, int]] = []
-    others = 0
-    for place in places(quarantine, Path.cwd() if path is None else path):
-        for found in runs_in(session.fs, place):
-            if isinstance(found, RunRecord) and path is not None and not concerns(found, path):
-                others += 1
-            elif isinstance(found, RunRecord):
-                runs.append((found, saved_bytes(session.fs, found.folder)))
-            else:
-                session.console.warning(str(found))
-    show_runs(session.console, runs)
-    if others:
-        session.console.message(
-            f"{count_text(others, 'run')} of other logs beside {path} not shown: name the quarantine"
-        )
+    list_runs(session, path, quarantine)
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
@@ -151,6 +133,40 @@ def _purged(session: Session, folder: Path, freed: int) -> None:
     if session.as_json:
         session.console.json({"type": "purged", "run": folder.name, "bytes": freed})
     session.console.message(f"{folder.name} is deleted; {bytes_text(freed)} freed")
+
+
+def list_runs(session: Session, path: Path | None, quarantine: Path | None) -> int:
+    """Shows the runs of a log directory, partition or quarantine, and returns their number.
+
+    Without a path, all runs that are known are shown.
+    """
+    from seglog.operations.undo import concerns, noted_places, places
+    from seglog.operations.workspace import working_directory
+    from seglog.repairs.undo.journal import RunRecord
+    from seglog.repairs.undo.quarantine import runs_in, saved_bytes
+    from seglog.scan.listing import require_directory
+
+    if path is not None and quarantine is not None:
+        raise UsageError("PATH and --quarantine both say where to look: give one of them")
+    if path is not None:
+        require_directory(session.fs, path)
+    runs: list[tuple[RunRecord, int]] = []
+    others = 0
+    where = noted_places(session.fs, os.environ) if path is None and quarantine is None else []
+    for place in dict.fromkeys([*places(quarantine, working_directory() if path is None else path), *where]):
+        for found in runs_in(session.fs, place):
+            if isinstance(found, RunRecord) and path is not None and not concerns(found, path):
+                others += 1
+            elif isinstance(found, RunRecord):
+                runs.append((found, saved_bytes(session.fs, found.folder)))
+            else:
+                session.console.warning(str(found))
+    show_runs(session.console, runs)
+    if others:
+        session.console.message(
+            f"{count_text(others, 'run')} of other logs beside {path} not shown: name the quarantine"
+        )
+    return len(runs)
 
 
 def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:

@@ -12,7 +12,7 @@ from seglog_cli.session import Session
 @command
 def run(
     session: Session,
-    name: Annotated[str, argument("RUN", "The name of a run, or its folder.")],
+    name: Annotated[str | None, argument("RUN", "The name of a run, or its folder.")] = None,
     quarantine: Quarantine = None,
 ) -> None:
     """Takes a repair back: restores every file bit for bit.
@@ -25,10 +25,19 @@ def run(
     Without --quarantine, the run is searched where this user made it, and in the quarantine of the current directory if
     that is a log directory or in one.
 
+    Without RUN, the runs that can be taken back are listed, and nothing is changed.
+
     Examples:
+      seglog undo
       seglog undo 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
       seglog undo /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a
     """
+    if name is None:
+        from seglog_cli.commands.quarantine import list_runs
+
+        if list_runs(session, None, quarantine):
+            session.console.message("name one of these runs to take it back: seglog undo RUN")
+        return
     from seglog.operations.undo import named_run, undo
 
     found = undo(session.fs, named_run(session.fs, os.environ, name, quarantine))

@@ -10,8 +10,10 @@ from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.options import (
     DryRun,
-    Paths,
+    PathsHere,
     Quarantine,
+    RepairOnly,
+    RepairPolicy,
     command,
     duration_option,
     flag,
@@ -40,7 +42,7 @@ _LEVELS = ("header", "crc", "record", "index", "semantic")
 @takes_urls("paths", not_with=["repair"])
 def run(
     session: Session,
-    paths: Paths,
+    paths: PathsHere = None,
     level: LevelName = "semantic",
     live: Live = False,
     sample: Annotated[
@@ -48,15 +50,8 @@ def run(
     ] = None,
     max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this time.", least=0)] = None,
     repair: Annotated[bool, flag("--repair", "Repair what is wrong. `seglog undo` takes the repair back.")] = False,
-    policy: Annotated[
-        str, option("--policy", "smallest-loss|truncate|excise", "How to repair damage in logs.")
-    ] = "smallest-loss",
-    only: Annotated[
-        str | None,
-        option(
-            "--only", "PARTS", "Repair only these parts, separated by commas: log, index, snapshot, epochs, checkpoint."
-        ),
-    ] = None,
+    policy: RepairPolicy = "smallest-loss",
+    only: RepairOnly = None,
     dry_run: DryRun = False,
     quarantine: Quarantine = None,
     *,
@@ -88,29 +83,13 @@ def run(
     being written is not damage. A grave finding counts if it is still there after two seconds; otherwise it is the
     remark CHANGED_WHILE_READ.
 
-    --repair verifies at the deepest level and repairs what it found, under the broker's lock. The quarantine keeps what
-    is removed, and `seglog undo` takes the repair back. If a run is interrupted, the next one finishes it. The exit
-    code is 4 if everything is repaired, and 5 if something remains.
-
-    --policy says how damage in a log is repaired:
-
-      smallest-loss  keeps every good batch: cuts a torn tail, removes damaged
-                     ranges inside the log, puts moved batches back in their
-                     place, also from other segments' files, and renames
-                     segments whose names contradict their batches
-      excise         the same, but removes batches that are out of order
-      truncate       cuts at the first damage and drops everything after it, as
-                     a broker's recovery does
-
-    Wrong indexes, snapshots, leader epochs and checkpoints are rebuilt from the data. No checksum covers the leader
-    epoch in a batch's header; a broken one is corrected if its neighbours show what it was. A log of Kafka 0.7 can only
-    be cut at the damage, and only in its last file, because its offsets are positions.
+    --repair repairs what is found, as `seglog repair` does, whose help describes --policy and --only. The exit code is
+    4 if everything is repaired, and 5 if something remains.
 
     Examples:
       seglog verify orders-none-0
       seglog verify --json --level crc /var/lib/kafka/data
       seglog verify --repair --dry-run orders-none-0
-      seglog verify --repair /var/lib/kafka/data
       seglog verify --live --sample 5% --max-duration 10m /var/lib/kafka/data
     """
     if repair:
@@ -120,6 +99,8 @@ def run(
             raise UsageError("--repair never works on a log that a broker writes to")
         if sample is not None or max_duration is not None or level != "semantic":
             raise UsageError("--repair looks at everything: do not give --level, --sample or --max-duration with it")
+        if not paths:
+            raise UsageError("name what --repair shall work on")
         return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine need --repair")
@@ -135,7 +116,7 @@ def run(
         sample=None if sample is None else parsed("--sample", parse_part, sample),
         max_duration_s=None if max_duration is None else max_duration / 1000,
     )
-    session, paths = tiers.seen(session, paths)
+    session, paths = tiers.seen(session, session.paths_or_here(paths))
     findings = Grouped(session, look(session.console), shown)
     with findings, session.progress("verify") as progress:
         targets = resolve_paths(session.fs, paths)
@@ -173,9 +154,9 @@ def _next_steps(paths: Sequence[Path], targets: Sequence[Target]) -> list[tuple[
     named = shlex.join(map(str, paths))
     whole = all(target.kind is TargetKind.LOG_DIRECTORY for target in targets)
     return [
-        (f"seglog verify --repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
+        (f"seglog repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
         (f"seglog doctor {named}", "shows what a broker would do with this data")
         if whole
         else (f"seglog explain {named}", "shows how far it can be cleaned, deleted and read"),
-        ("man seglog-findings", "explains each code"),
+        ("seglog explain CODE", "explains what a code means"),
     ]

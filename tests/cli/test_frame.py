@@ -15,12 +15,15 @@ import typer
 
 from seglog import errors
 from seglog_cli.app import COMMANDS, build
+from seglog_cli.catalogue import GROUPS, PAGES
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError, exit_code_of, message_of
-from seglog_cli.help import describe, render
+from seglog_cli.help import describe
+from seglog_cli.help_text import render
 from seglog_cli.manual import descriptions
-from seglog_cli.options import COMMON_OPTIONS
+from seglog_cli.options import CommonOptions
 from tests.support.command_line import clean_logs, environment, process, run
+from tests.support.terminals import on_terminal
 
 
 @pytest.mark.parametrize(
@@ -142,7 +145,7 @@ def test_every_command_takes_the_common_options_and_shows_examples(path: str) ->
     found = next(one for one in descriptions() if one.path == path)
     if found.commands:
         return
-    names = " ".join(term.names for term in found.common)
+    names = " ".join(term.names for term in found.shared[CommonOptions.TITLE])
     for option in ("--json", "-q", "-v", "--color", "--progress", "--jobs", "--config", "--set", "--now", "--help"):
         assert option in names.replace(",", "").split()
     assert found.examples and all("seglog " in line for line in found.examples)
@@ -154,7 +157,7 @@ def test_help_shows_what_the_description_says() -> None:
     tree = typer.main.get_command(build(["dump"]))
     command = tree.commands["dump"]  # type: ignore[attr-defined]
     shown = run("dump", "--help").stdout
-    assert shown == render(describe(command, "seglog dump", COMMON_OPTIONS), 80) + "\n"
+    assert shown == render(describe(command, "seglog dump"), 80) + "\n"
     assert run("dump", "-h").stdout == shown
 
 
@@ -162,7 +165,54 @@ def test_help_lists_every_command_with_its_summary() -> None:
     done = process("--help")
     assert done.returncode == 0
     assert [name for name in COMMANDS if f"\n  {name} ".encode() not in done.stdout] == []
-    assert process().stdout == done.stdout
+    for same in ((), ("-h",), ("help",)):
+        assert process(*same).stdout == done.stdout
+    assert run("--help").stdout.encode() == done.stdout
+
+
+def test_help_groups_at_most_seven_commands_by_task() -> None:
+    shown = process("--help").stdout.decode().splitlines()
+    for title, commands in GROUPS.items():
+        at = shown.index(f"{title}:")
+        assert [line.split()[0] for line in shown[at + 1 : at + 1 + len(commands)]] == list(commands)
+        assert shown[at + 1 + len(commands)] == "" and len(commands) <= 7
+
+
+@pytest.mark.parametrize("line", [(), ("dump", "--help"), ("help", "options"), ("help", "exit-codes")])
+def test_help_has_colour_on_a_terminal_and_is_the_same_in_every_pipe(line: tuple[str, ...]) -> None:
+    plain = {process(*line, variables={"COLUMNS": columns}).stdout for columns in ("40", "80", "200")}
+    (text,) = plain
+    prose = text.decode().split("Examples:")[0]  # an example is a line, whatever its length
+    assert b"\x1b" not in text and max(map(len, prose.splitlines())) <= 80
+    shown = on_terminal(80, *line)
+    assert shown.colours
+    assert shown.lines == [each.rstrip() for each in text.decode().splitlines() if each]
+    assert on_terminal(80, *line, NO_COLOR="1").colours == set()
+
+
+def test_the_options_of_every_command_are_explained_once() -> None:
+    page = process("help", "options").stdout.decode()
+    assert "  -q, --quiet             Write only data and errors" in page
+    assert "--remote-metadata DIR" in page
+    own = process("dump", "--help").stdout.decode()
+    assert "Options of every command (seglog help options):\n  --json, -q, -v," in own
+    assert "Write only data and errors" not in own and len(own.splitlines()) < 70
+
+
+def test_every_page_of_help_is_shown_and_an_unknown_one_is_wrong_usage() -> None:
+    for name in PAGES:
+        done = process("help", name)
+        assert (done.returncode, done.stderr) == (0, b"") and done.stdout
+    assert process("help", "dump").stdout == process("dump", "--help").stdout
+    unknown = process("help", "nothing")
+    assert unknown.returncode == 2 and b"dead-cluster" in unknown.stderr
+
+
+def test_the_overview_needs_neither_typer_nor_a_command() -> None:
+    script = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+    command = [sys.executable, "-c", f"{script} from seglog_cli.process import main; main(['--help'])"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
+    assert {"typer", "rich", "seglog_cli.app", "seglog_cli.options"} & set(done.stderr.split()) == set()
 
 
 def test_the_version_is_shown() -> None:

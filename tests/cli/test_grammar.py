@@ -210,7 +210,7 @@ def test_the_same_option_has_the_same_help_text_everywhere() -> None:
 
 
 def test_every_help_text_is_whole_sentences() -> None:
-    terms = [term for one in descriptions() for term in (*one.arguments, *one.options, *one.common)]
+    terms = [term for one in descriptions() for term in (*one.arguments, *one.options, *sum(one.shared.values(), ()))]
     assert len(terms) > 200
     for term in terms:
         text = term.text.split(" [default: ")[0]

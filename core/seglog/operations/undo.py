@@ -112,6 +112,17 @@ def places(quarantine: Path | None, *paths: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def noted_places(fs: FileSystem, environment: Mapping[str, str]) -> list[Path]:
+    """Returns the quarantines of the runs that this user's notes name; none if the notes cannot be read."""
+    folder = _notes(environment)
+    try:
+        names = fs.list(folder) if fs.status(folder) is not None else []
+        noted = [Path(os.fsdecode(fs.read_bytes(folder / name)).removesuffix("\n")).parent for name in sorted(names)]
+    except OSError:
+        return []
+    return list(dict.fromkeys(noted))
+
+
 def concerns(run: RunRecord, path: Path) -> bool:
     """True if a run changed the partition or log directory at `path`, is stored there, or `path` contains either."""
     full = partition_path(path)
