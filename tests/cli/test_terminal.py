@@ -85,7 +85,7 @@ def test_gravity_has_a_colour_and_what_helps_stands_in_a_panel(logs: Path) -> No
     assert "\x1b[33mwarning\x1b[0m" in shown.written
     panel = [line for line in shown.lines if line.startswith(("│", "╭", "╰"))]
     assert "what to do next" in panel[0]
-    assert "seglog verify --repair --dry-run ." in panel[1]
+    assert "seglog repair --dry-run ." in panel[1]
     doctor = on_terminal(80, "doctor", ".", directory=logs)
     assert any("│ seglog verify --repair orders-none-0" in line for line in doctor.lines)
     plan = on_terminal(80, "clean", "--dry-run", "--roll", "customers-0", directory=logs)
