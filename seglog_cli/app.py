@@ -117,7 +117,7 @@ def _asked_for(topic: list[str]) -> list[str]:
     if topic and topic[0] in PAGES:
         from seglog_cli.help_pages import show_page
 
-        show_page(topic[0])
+        show_page(topic[0], build)
         raise SystemExit(0)
     if topic and topic[0] not in COMMANDS and not topic[0].startswith("-"):
         raise UsageError(f"help: {topic[0]} is neither a command nor one of the pages {', '.join(PAGES)}")

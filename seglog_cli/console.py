@@ -93,7 +93,7 @@ class Console:
             self.line(f"  {text}", hang)
 
     def next_steps(self, steps: Sequence[tuple[str, str]]) -> None:
-        """Shows suggested (command, purpose) pairs in a panel; only on a terminal."""
+        """Shows suggested (command, purpose) pairs; only on a terminal."""
         if self.screen is not None and steps and not self.quiet:
             self.screen.panel("what to do next", steps)
 
@@ -152,6 +152,10 @@ class Console:
     def styled(self, text: str, style: str) -> str:
         """Returns `text` in a style for stdout: error, warning, good, strong or dim."""
         return styled(text, style, self.color_out)
+
+    def command(self, text: str) -> str:
+        """Returns a command as part of a line: on a terminal it stands out, and the line is not broken within it."""
+        return styled(text, "command", self.screen is not None)
 
     def flush(self) -> None:
         """Hands all data written so far to the operating system."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from seglog_cli.help_text import Term, render_terms, show
 
 _SHOWN_BY = "ls"  # a command that has every option which is explained here and not on its own page
 
+Build = Callable[[list[str]], typer.Typer]
 
-def show_page(name: str) -> None:
-    """Writes one of `catalogue.PAGES` to stdout."""
+
+def show_page(name: str, build: Build) -> None:
+    """Writes one of `catalogue.PAGES` to stdout; `build` is `app.build`."""
     if name == "options":
-        sections = shared_options()
+        sections = shared_options(build)
         show(lambda columns, paint: render_terms(list(sections.items()), columns, paint))
     elif name == "exit-codes":
         codes = [Term(str(int(code)), f"{code.meaning[:1].upper()}{code.meaning[1:]}.") for code in ExitCode]
@@ -26,10 +29,8 @@ def show_page(name: str) -> None:
         show_text(dead_cluster().rstrip("\n"))
 
 
-def shared_options() -> dict[str, tuple[Term, ...]]:
+def shared_options(build: Build) -> dict[str, tuple[Term, ...]]:
     """Returns the options that many commands have, by the title of their section."""
-    from seglog_cli.app import build
-
     tree = typer.main.get_command(build([_SHOWN_BY]))
     return describe(tree.commands[_SHOWN_BY], f"seglog {_SHOWN_BY}").shared  # type: ignore[attr-defined]
 

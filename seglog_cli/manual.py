@@ -75,7 +75,7 @@ def _main_page() -> str:
     lines += roff.section("COMMANDS")
     for title, commands in GROUPS.items():
         lines += [f'.SS "{title}"', *roff.terms(list(commands.items()))]
-    for title, terms in reversed(shared_options().items()):
+    for title, terms in reversed(shared_options(build).items()):
         lines += roff.section(title.upper(), *_terms(terms))
     lines += roff.section("OUTPUT", *roff.of_markdown(OUTPUT))
     lines += roff.section("CONFIGURATION", *roff.of_markdown(CONFIGURATION))

@@ -128,19 +128,20 @@ class Session:
     def paths_or_here(self, paths: Sequence[Path] | None) -> list[Path]:
         """Returns the paths, or the current directory if none is given.
 
-        Raises UsageError if the current directory is neither a log directory nor a partition.
+        Raises ConfigError if the current directory is neither a log directory nor a partition.
         """
         if paths:
             return list(paths)
-        from seglog.errors import NotALogError
+        from seglog.errors import ConfigError, NotALogError
         from seglog.scan.listing import resolve_path
-        from seglog_cli.failures import UsageError
 
         here = Path()
         try:
             resolve_path(self.fs, here)
         except NotALogError as error:
-            raise UsageError("name a PATH: the current directory is neither a log directory nor a partition") from error
+            raise ConfigError(
+                "name a PATH: the current directory is neither a log directory nor a partition"
+            ) from error
         return [here]
 
     def log_directory_of(self, partition: Path) -> Path:

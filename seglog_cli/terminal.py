@@ -8,14 +8,15 @@ All output goes through the console's own streams.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import IO, cast
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.style import Style
 from rich.table import Table
@@ -33,6 +34,10 @@ STYLES = {
     "name": Style.parse("cyan"),
     "command": Style.parse("bold"),
 }
+_WORD = re.compile(r"\S+")
+# A command of ours in a sentence, as far as its words are certainly not the sentence's: options and their values, and
+# words with a digit, a dot, a slash or a quote.
+_COMMAND = re.compile(r"\bseglog [a-z][a-z-]*(?: --?[a-z][\w-]*(?:[ =][^\s,;]+)?| [^\s]*[\d/.'\"$][^\s,;]*)*")
 _WIDE = 120  # from this width on, a table shows all columns
 _NARROW = 100  # below this width, cells have their short forms
 _BAR_CELLS = 24
@@ -98,32 +103,64 @@ class Screen:
     def line(self, pieces: Sequence[tuple[str, str]], hang: int) -> None:
         """Draws a line of (style or "", text).
 
-        A long line is broken between words and continues `hang` cells further in.
+        A long line is broken between words, but not within a command, and continues `hang` cells further in.
         """
-        text = Text(overflow="fold")
+        text, keep = Text(), _unused(pieces)
         for style, piece in pieces:
-            text.append(piece, STYLES.get(style))
+            whole = piece.replace(" ", keep) if style == "command" else _COMMAND.sub(partial(_joined, keep), piece)
+            text.append(whole, STYLES.get(style))
         indent = len(text.plain) - len(text.plain.lstrip(" "))
-        if text.cell_len <= self.width:
-            self.rich.print(text, soft_wrap=True)
-            return
-        text = text[indent:]
-        first = text.wrap(self.rich, max(self.width - indent, 20))[0]
-        rest = text[len(first) :]
-        rest = rest[len(rest) - len(rest.plain.lstrip(" ")) :]
-        others = list(rest.wrap(self.rich, max(self.width - indent - hang, 20))) if rest else []
-        for part, further in ((first, 0), *((other, hang) for other in others)):
-            part.rstrip()
-            self.rich.print(Text(" " * (indent + further)) + part, soft_wrap=True)
+        for number, (start, end) in enumerate(_lines(text.plain, indent, self.width, hang, keep)):
+            part = text[start:end]
+            part.plain = part.plain.replace(keep, " ")
+            self.rich.print(Text(" " * (indent + hang * (number > 0))) + part, soft_wrap=True)
 
     def panel(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Draws a box of (command, purpose) pairs."""
-        grid = Table.grid(padding=(0, 0))
+        """Draws (command, purpose) pairs below a heading.
+
+        A command is one line, whatever its length and without anything around it, so that it can be copied.
+        """
+        self.rich.print(Text(f"{title}:", style="cyan"), soft_wrap=True)
         for command, why in rows:
-            grid.add_row(Text(escaped(command), style="bold", overflow="fold"))
+            self.rich.print(Text(f"  {escaped(command)}", style="bold"), soft_wrap=True)
             if why:
-                grid.add_row(Padding(Text(escaped(why), style="dim"), (0, 0, 0, 2)))
-        self.rich.print(Panel(grid, title=title, title_align="left", border_style="cyan", expand=False, width=None))
+                self.line([("dim", f"    {escaped(why)}")], 2)
+
+
+def _unused(pieces: Sequence[tuple[str, str]]) -> str:
+    """Returns a character of width one that the text does not have, for blanks at which a line is not broken."""
+    return next(mark for mark in map(chr, range(0xE000, 0xF8FF)) if not any(mark in text for _, text in pieces))
+
+
+def _joined(keep: str, command: re.Match[str]) -> str:
+    return command[0].replace(" ", keep)
+
+
+def _lines(plain: str, indent: int, width: int, hang: int, keep: str) -> Iterator[tuple[int, int]]:
+    """Yields where each line of a text begins and ends: broken between words, and within a word that is too long,
+    but never within a command.
+    """
+    if cell_len(plain) <= width:
+        yield indent, len(plain)
+        return
+    start = end = indent
+    room = max(width - indent, 20)
+    for word in _WORD.finditer(plain, indent):
+        if cell_len(plain[start : word.end()]) <= room:
+            end = word.end()
+            continue
+        if end > start:
+            yield start, end
+            room = max(width - indent - hang, 20)
+        start, end = word.span()
+        while keep not in word[0] and cell_len(plain[start:end]) > room:
+            cut = start + 1
+            while cell_len(plain[start : cut + 1]) <= room:
+                cut += 1
+            yield start, cut
+            start, room = cut, max(width - indent - hang, 20)
+    if end > start:
+        yield start, end
 
 
 def _text(cell: str, narrow: bool) -> Text:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seglog.rescue.doctor.doctor import Diagnosis, DoctorSummary
 
 _STEPS_SHOWN = 8
+_TOOLS = ("seglog ", "mv ", "chown ", "chmod ", "cp ", "rm ", "kafka-")  # a mend that begins with one is a command
 _STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
 
 
@@ -99,9 +100,9 @@ def look(console: Console) -> Look[Diagnosis]:
         for row in found.first:
             rows.append(_placed(row))
             rows += [] if same_broker else [f"  broker: {row.broker}"]
-            rows += [] if same_command or not row.command else [f"  mend:   {row.command}"]
+            rows += [] if same_command or not row.command else [f"  mend:   {mend_text(console, row.command)}"]
         below = [f"broker: {first.broker}"] if same_broker else []
-        below += [f"mend:   {first.command}"] if same_command and first.command else []
+        below += [f"mend:   {mend_text(console, first.command)}"] if same_command and first.command else []
         show_group(console, found, rows, _STYLES, below)
 
     return Look(
@@ -125,7 +126,12 @@ def show_diagnosis(console: Console, row: Diagnosis) -> None:
         console.lines([f"{gravity} {console.styled(row.code, 'strong')}", f"  {_placed(row)}"])
     console.line(f"  broker: {row.broker}")
     if row.command:
-        console.line(f"  mend:   {row.command}")
+        console.line(f"  mend:   {mend_text(console, row.command)}")
+
+
+def mend_text(console: Console, mend: str) -> str:
+    """Returns what mends a diagnosis: a command, which is not broken over lines, or a sentence."""
+    return console.command(mend) if mend.startswith(_TOOLS) else mend
 
 
 def _placed(row: Diagnosis) -> str:

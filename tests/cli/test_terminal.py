@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +48,8 @@ COMMANDS = (
 def test_nothing_is_wider_than_the_terminal(logs: Path, command: tuple[str, ...], columns: int) -> None:
     shown = on_terminal(columns, *command, directory=logs)
     assert shown.code in (0, 1)
-    assert max(map(len, shown.lines)) <= columns
+    wide = [line for line in shown.lines if len(line) > columns]
+    assert all(line.lstrip().startswith("seglog ") for line in wide)  # a command is never broken
     assert shown.colours
 
 
@@ -79,17 +82,16 @@ def test_the_doctor_counts_partitions(logs: Path, monkeypatch: pytest.MonkeyPatc
     assert [line for line in said if line.startswith("doctor: ")][-1] == "doctor: 4 of 4 partitions"
 
 
-def test_gravity_has_a_colour_and_what_helps_stands_in_a_panel(logs: Path) -> None:
+def test_gravity_has_a_colour_and_what_helps_stands_below(logs: Path) -> None:
     shown = on_terminal(80, "verify", ".", directory=logs)
     assert "\x1b[1;31merror\x1b[0m" in shown.written
     assert "\x1b[33mwarning\x1b[0m" in shown.written
-    panel = [line for line in shown.lines if line.startswith(("│", "╭", "╰"))]
-    assert "what to do next" in panel[0]
-    assert "seglog repair --dry-run ." in panel[1]
+    steps = shown.lines[shown.lines.index("what to do next:") :]
+    assert steps[1] == "  seglog repair --dry-run ."
     doctor = on_terminal(80, "doctor", ".", directory=logs)
-    assert any("│ seglog verify --repair orders-none-0" in line for line in doctor.lines)
+    assert "  seglog verify --repair orders-none-0" in doctor.lines[doctor.lines.index("what to do next:") :]
     plan = on_terminal(80, "clean", "--dry-run", "--roll", "customers-0", directory=logs)
-    assert any("│ seglog clean --roll customers-0" in line for line in plan.lines)
+    assert plan.lines[-2] == "  seglog clean --roll customers-0"
     whole = on_terminal(80, "verify", "--level", "crc", "customers-0", directory=logs)
     assert whole.code == 0 and not any("what to do next" in line for line in whole.lines)
 
@@ -224,6 +226,35 @@ def test_durations_are_no_finer_than_anybody_knows() -> None:
         "60 min",
         "2.5 h",
     ]
+
+
+def test_a_command_stays_one_line_whatever_its_length(logs: Path, tmp_path: Path) -> None:
+    deep = tmp_path / ("a long name of a directory " * 3).strip() / "kafka"
+    deep.parent.mkdir()
+    shutil.copytree(logs, deep)
+    partition = shlex.quote(str(deep / "orders-none-0"))
+    for line in (("verify", deep / "orders-none-0"), ("doctor", deep)):
+        shown = on_terminal(80, *line, directory=tmp_path)
+        commands = [each.strip().removeprefix("mend:").strip() for each in shown.lines if " seglog " in each]
+        assert len(commands) >= 2
+        for command in commands:
+            words = shlex.split(command)
+            assert words[0] == "seglog" and (str(deep) in command or words[1] in ("explain", "repair"))
+        assert any(partition in command for command in commands) or line[0] == "doctor"
+        assert not any(each.startswith(("│", "╭", "╰")) for each in shown.lines)
+
+
+@pytest.mark.parametrize("width", [24, 40, 79])
+def test_a_sentence_is_broken_around_a_command_and_not_within_it(width: int) -> None:
+    command = "seglog retain --retention-ms 7d --policy delete /var/lib/kafka/data/orders-0"
+    written: list[bytes] = []
+    Screen(written.append, width, color=False).line(
+        [("", f"  the oldest go: {command} takes them away; look first")], 4
+    )
+    lines = b"".join(written).decode().splitlines()
+    assert [line.strip() for line in lines if "seglog" in line] == [command]
+    assert " ".join(line.strip() for line in lines) == f"the oldest go: {command} takes them away; look first"
+    assert all(len(line) <= width for line in lines if command not in line)
 
 
 def test_only_the_continuation_of_a_long_line_is_indented() -> None:
