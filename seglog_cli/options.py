@@ -356,10 +356,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     titled = {p.annotation.TITLE: [o.name for o in declared[p.name]] for p in own if p.name in groups}
-    run.shared_options = {  # type: ignore[attr-defined]
-        **{title: names for title, names in titled.items() if title},
-        CommonOptions.TITLE: COMMON_OPTIONS,
-    }
+    run.shared_options = {**titled, CommonOptions.TITLE: COMMON_OPTIONS}  # type: ignore[attr-defined]
+    run.shared_options.pop("", None)  # type: ignore[attr-defined]
     del run.__wrapped__  # type: ignore[attr-defined]
     return run
 

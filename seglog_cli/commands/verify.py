@@ -95,13 +95,8 @@ def run(
     if repair:
         from seglog_cli.commands.repairing import repair_options, repair_paths
 
-        if live:
-            raise UsageError("--repair never works on a log that a broker writes to")
-        if sample is not None or max_duration is not None or level != "semantic":
-            raise UsageError("--repair looks at everything: do not give --level, --sample or --max-duration with it")
-        if not paths:
-            raise UsageError("name what --repair shall work on")
-        return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
+        _require_everything(live, sample is not None or max_duration is not None or level != "semantic", paths)
+        return repair_paths(session, paths or [], repair_options(policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine need --repair")
     from seglog.scan.listing import resolve_paths
@@ -133,6 +128,16 @@ def run(
     if summary.damaged and not session.as_json:
         session.console.next_steps(_next_steps(paths, targets))
     return code
+
+
+def _require_everything(live: bool, in_part: bool, paths: Sequence[Path] | None) -> None:
+    """Raises UsageError for options that --repair does not take, and where it is not told what to repair."""
+    if live:
+        raise UsageError("--repair never works on a log that a broker writes to")
+    if in_part:
+        raise UsageError("--repair looks at everything: do not give --level, --sample or --max-duration with it")
+    if not paths:
+        raise UsageError("name what --repair shall work on")
 
 
 def level_named(name: str) -> Level:
