@@ -349,10 +349,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     every = (*(option for options in declared.values() for option in options), *_COMMON.values())
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
     if completing.VARIABLE in os.environ:
-        for parameter in parameters:
-            for info in getattr(parameter.annotation, "__metadata__", ()):
-                if hasattr(info, "autocompletion"):
-                    info.autocompletion = completing.offer_of(info.metavar, parameter.name)
+        _offer_values(parameters)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     titled = {p.annotation.TITLE: [o.name for o in declared[p.name]] for p in own if p.name in groups}
@@ -360,6 +357,14 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     run.shared_options.pop("", None)  # type: ignore[attr-defined]
     del run.__wrapped__  # type: ignore[attr-defined]
     return run
+
+
+def _offer_values(parameters: Iterable[inspect.Parameter]) -> None:
+    """Gives each parameter the values that a shell offers for it."""
+    for parameter in parameters:
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if hasattr(info, "autocompletion"):
+                info.autocompletion = completing.offer_of(info.metavar, parameter.name)
 
 
 def _absolute(value: Any, now_ms: Callable[[], int]) -> Any:
