@@ -16,7 +16,7 @@ import functools
 import os
 import select
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from seglog.escaping import escaped, json_text
@@ -44,6 +44,8 @@ class Console:
         self._out, self._err = Stream(sys.stdout, "standard output"), Stream(sys.stderr, "standard error")
         self.color_out = wants_color(self._out.is_terminal, color) and not as_json
         self.color_err = wants_color(self._err.is_terminal, color)
+        # Removes what moves on the terminal before a line is written there; set while such a display is open.
+        self.before_line: Callable[[], None] | None = None
 
     @property
     def stdout_is_terminal(self) -> bool:
@@ -52,14 +54,14 @@ class Console:
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Writes rendered lines, already escaped, to stdout."""
-        self._out.write(data)
+        self._to_stdout(data)
 
     def write_exactly(self, data: bytes | bytearray | memoryview) -> None:
         """Writes text in a prescribed format: byte for byte to a file or pipe, escaped to a terminal."""
         if self._out.is_terminal:
             text = bytes(data).decode("utf-8", "surrogateescape")
             data = escaped(text, keep="\n\t").encode()
-        self._out.write(data)
+        self._to_stdout(data)
 
     def line(self, text: str = "", hang: int = 2) -> None:
         """Writes a line of data to stdout.
@@ -67,13 +69,13 @@ class Console:
         On a terminal, a long line is broken between words and continues `hang` cells further in.
         """
         if self.screen is None:
-            self._out.write(_shown(text) + b"\n")
+            self._to_stdout(_shown(text) + b"\n")
         else:
             self.screen.line(list(_pieces(text)), hang)
 
     def whole_line(self, text: str) -> None:
         """Writes a line of data to stdout that is never broken: help, and commands to be copied."""
-        self._out.write(_shown(text) + b"\n")
+        self._to_stdout(_shown(text) + b"\n")
 
     def lines(self, texts: Sequence[str]) -> None:
         """Writes lines of data to stdout."""
@@ -104,7 +106,7 @@ class Console:
             return None
         from seglog_cli.terminal import Screen
 
-        return Screen(self._out.write, width_of(1), self.color_out)
+        return Screen(self._to_stdout, width_of(1), self.color_out)
 
     @functools.cached_property
     def error_screen(self) -> Screen | None:
@@ -113,15 +115,15 @@ class Console:
             return None
         from seglog_cli.terminal import Screen
 
-        return Screen(self._to_stderr, width_of(2), self.color_err, lambda: width_of(2))
+        return Screen(self._draw, width_of(2), self.color_err, lambda: width_of(2))
 
     def block(self, text: str) -> None:
         """Writes text that has its own line feeds and tabs to stdout; names in it are escaped already."""
-        self._out.write(escaped(text, keep="\n\t").encode() + b"\n")
+        self._to_stdout(escaped(text, keep="\n\t").encode() + b"\n")
 
     def json(self, record: Mapping[str, object]) -> None:
         """Writes a JSON object as a line of stdout. Callers put `type` first."""
-        self._out.write(json_text(record).encode() + b"\n")
+        self._to_stdout(json_text(record).encode() + b"\n")
 
     def message(self, text: str) -> None:
         """Writes a message to stderr, unless `-q`."""
@@ -161,7 +163,17 @@ class Console:
         """Hands all data written so far to the operating system."""
         self._out.flush()
 
+    def _to_stdout(self, data: bytes | bytearray | memoryview) -> None:
+        if self.before_line is not None and self._out.is_terminal:
+            self.before_line()
+        self._out.write(data)
+
     def _to_stderr(self, data: bytes) -> None:
+        if self.before_line is not None:
+            self.before_line()
+        self._draw(data)
+
+    def _draw(self, data: bytes) -> None:
         # A failing stdout is reported where data is written; it must not suppress this message.
         with contextlib.suppress(OSError):
             self._out.flush()

@@ -76,7 +76,8 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
-        return SIGNAL_MESSAGES[type(error)]
+        sentence = SIGNAL_MESSAGES[type(error)]
+        return sentence if not error.args else sentence.partition(";")[0] + str(error.args[0])
     if is_out_of_memory(error):
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     if isinstance(error, OSError):

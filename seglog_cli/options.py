@@ -10,10 +10,11 @@ options that the group declares. Every option that takes a value has a metavar, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
@@ -314,6 +315,26 @@ def _require_local(function: Callable[..., int | None], arguments: Mapping[str, 
                 raise UsageError(f"{path}: this needs a local directory, not a URL ({hint}): copy it to a disk first")
 
 
+def _only_reads(function: Callable[..., int | None], arguments: Mapping[str, Any]) -> bool:
+    """True for a command that changes no log with these arguments."""
+    urls = _URLS.get(function)
+    if any(arguments.get(name) for name in ("dry_run", "check")):
+        return True
+    return urls is not None and not urls.only_with and not any(map(arguments.get, urls.not_with))
+
+
+@contextlib.contextmanager
+def _told_of_interrupts(session: Session, only_reads: bool) -> Iterator[None]:
+    """Lets the error of a signal say how far a command came that changes nothing."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if only_reads:
+            far = session.how_far()
+            error.args = (f"{f' after {far}' if far else ''}; no log was changed",)
+        raise
+
+
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Makes a Typer command of a function that takes a `Session` and its own parameters.
 
@@ -337,7 +358,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 in_group = parameter.name in groups
                 arguments[parameter.name] = parameter.annotation(**given) if in_group else given[parameter.name]
             _require_local(function, arguments)
-            code = function(session, **arguments)
+            with _told_of_interrupts(session, _only_reads(function, arguments)):
+                code = function(session, **arguments)
             session.tell_unused()
             return code
 

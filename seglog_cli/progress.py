@@ -142,14 +142,43 @@ class PlainProgress(Progress):
         self._console.say(f"{self.title}: {self.text()}")
 
 
+class JsonProgress(Progress):
+    """Writes a JSON line to stderr every ten seconds."""
+
+    interval = _PLAIN_SECONDS
+
+    def __init__(self, console: Console, title: str, total: int | None, unit: str) -> None:
+        super().__init__(title, total, unit)
+        self._console = console
+
+    def draw(self) -> None:
+        left = self.pace.left(self.total)
+        self._console.say_json(
+            {
+                "type": "progress",
+                "title": self.title,
+                "done": self.done,
+                "total": self.total,
+                "unit": self.unit or "bytes",
+                "per_second": round(self.pace.rate()),
+                "seconds_left": None if left is None else round(left),
+                "note": self.note or None,
+            }
+        )
+
+
 class LiveProgress(Progress):
-    """Draws the last steps in place, one a line."""
+    """Draws the last steps in place, one a line. A line that the `console` writes meanwhile takes its place first."""
 
     interval = _FRAME_SECONDS
 
-    def __init__(self, screen: Screen, title: str, total: int | None, unit: str) -> None:
+    def __init__(
+        self, screen: Screen, title: str, total: int | None, unit: str, console: Console | None = None
+    ) -> None:
         super().__init__(title, total, unit)
-        self._screen = screen
+        self._screen, self._console = screen, console
+        if console is not None:
+            console.before_line = self.clear
         self._moving: Moving | None = None
         self._ended: deque[tuple[str, float | None, str]] = deque(maxlen=_STEPS_SHOWN - 1)
 
@@ -170,15 +199,20 @@ class LiveProgress(Progress):
         if self._moving is not None:
             self._moving.clear()
 
+    def close(self) -> None:
+        super().close()
+        if self._console is not None:
+            self._console.before_line = None
+
 
 def open_progress(console: Console, choice: ProgressChoice, title: str, total: int | None, unit: str = "") -> Progress:
     """Opens the display for `--progress`; `-q` means none. Without a `unit` it counts bytes."""
     if choice == "none" or console.quiet:
         return Progress(title, total, unit)
     if choice == "plain":
-        return PlainProgress(console, title, total, unit)
+        return (JsonProgress if console.as_json else PlainProgress)(console, title, total, unit)
     screen = console.error_screen
-    return Progress(title, total, unit) if screen is None else LiveProgress(screen, title, total, unit)
+    return Progress(title, total, unit) if screen is None else LiveProgress(screen, title, total, unit, console)
 
 
 def describe(done: int, total: int | None, pace: Pace, unit: str = "") -> str:

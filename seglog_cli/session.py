@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ class Session:
     overrides: tuple[str, ...] = ()
     now: int | None = None
     used: set[str] = field(default_factory=set)  # the common options that the command has read
+    displays: list[Progress] = field(default_factory=list)  # the progress displays that were opened
 
     @property
     def as_json(self) -> bool:
@@ -263,7 +264,43 @@ class Session:
         from seglog_cli.progress import open_progress
 
         self.used.add("--progress plain")
-        return open_progress(self.console, self.progress_choice, title, total, unit)
+        self.displays.append(open_progress(self.console, self.progress_choice, title, total, unit))
+        return self.displays[-1]
+
+    @contextlib.contextmanager
+    def reading(self, title: str, logs: Sequence[Path]) -> Iterator[Session]:
+        """Shows how much of the logs, partition directories or single files, is read through the yielded session."""
+        with self.progress(title) as progress:
+            if progress.reporter is None:  # nothing is shown, so nothing is counted
+                yield self
+                return
+            from seglog.storage.metered_files import GatedFileSystem, ReadMeter
+
+            progress.total = sum(map(self._log_bytes, logs))
+            metered = replace(self)
+            metered.__dict__["fs"] = GatedFileSystem(self.fs, ReadMeter(progress.advance, progress.wait))
+            yield metered
+
+    def _log_bytes(self, path: Path) -> int:
+        from seglog.errors import NotALogError
+        from seglog.scan.listing import list_partition
+
+        try:
+            status = self.fs.status(path)
+            if status is not None and not status.is_directory:
+                return status.size
+            return sum(segment.size for segment in list_partition(self.fs, path).segments)
+        except (NotALogError, OSError):
+            return 0  # the command reports it when its turn comes
+
+    def how_far(self) -> str:
+        """Returns how far the work came that was shown last, or "" if that was not counted."""
+        last = self.displays[-1] if self.displays else None
+        if last is None or not last.done:
+            return ""
+        from seglog_cli.progress import portion
+
+        return portion(last.done, last.total, last.unit)
 
 
 def lost_text(report: RecoveryReport) -> str:

@@ -170,6 +170,18 @@ def format_duration(milliseconds: int) -> str:
     return text if len(text) <= _LONGEST_TEXT else str(milliseconds)
 
 
+def rough_duration(milliseconds: int) -> str:
+    """Returns a duration for people: its largest unit and the next smaller one (`1132d20h`, `5m12s`, `312ms`)."""
+    units = [(unit, length) for unit, length in _DURATION_UNITS.items() if unit != "w"]
+    for number, (unit, length) in enumerate(units):
+        if milliseconds >= length:
+            rest = milliseconds % length
+            below, smaller = units[number + 1] if number + 1 < len(units) else ("", 1)
+            part = f"{rest // smaller}{below}" if below and unit != "s" and rest >= smaller else ""
+            return f"{milliseconds // length}{unit}{part}"
+    return f"{milliseconds}ms"
+
+
 def format_time(timestamp: int) -> str:
     """Returns RFC 3339 in UTC with milliseconds, or the plain number if the year does not have four digits."""
     try:

@@ -80,14 +80,15 @@ def run(
         raise UsageError(f"diff {error}") from error
     shown = cut = 0
     unreadable = Unreadable(session, alone=len(partitions) == 1)
-    for name, directories in partitions:
-        with unreadable.passing_over(directories[0]):
-            for number, difference in enumerate(differences(session.fs, directories, level, options, asked)):
-                if number == most:
-                    cut += 1
-                    break
-                shown += 1
-                show_difference(session.console, difference, name, [str(path) for path in directories])
+    with session.reading("diff", [each for _, directories in partitions for each in directories]) as reading:
+        for name, directories in partitions:
+            with unreadable.passing_over(directories[0]):
+                for number, difference in enumerate(differences(reading.fs, directories, level, options, asked)):
+                    if number == most:
+                        cut += 1
+                        break
+                    shown += 1
+                    show_difference(session.console, difference, name, [str(path) for path in directories])
     code = ExitCode.FOUND if shown or cut else tiers.code(unreadable.exit_code)
     show_diff_summary(session.console, len(partitions), shown, cut, int(code))
     return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +17,10 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from seglog.model import TopicPartition
+    from seglog.scan.listing import Target
     from seglog.verification.findings import Finding
     from seglog.verification.readable_files import Source
 
@@ -91,19 +93,19 @@ def run(
         raise UsageError("--replace is for a FILE, and this is standard output")
     options = ExportOptions(ExportFormat(chosen), wanted.selection(), as_base64, decode, csv_safe, limit)
     looking, (path,) = tiers.seen(session, [path])
-    partitions = _partitions(looking, path, committed=options.selection.is_committed)
-    require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
+    targets = _targets(looking, path)
     damage: list[str] = []
 
     def tell(found: Finding) -> None:
         damage.append(found.code)
         session.console.warning(finding_text(session.console, found))
 
-    if to_stdout:
-        export(partitions, _StandardOutput(session), options, tell)
-    else:
-        with FileSink(session.fs, output, replace) as sink:
+    with looking.reading("export", [target.path for target in targets]) as reading:
+        partitions = _partitions(reading, targets, committed=options.selection.is_committed)
+        require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
+        with nullcontext(_StandardOutput(session)) if to_stdout else FileSink(session.fs, output, replace) as sink:
             count = export(partitions, sink, options, tell)
+    if not to_stdout:
         if session.as_json:
             session.console.json({"type": "exported", "file": str(output), "records": count, "damage": len(damage)})
         else:
@@ -126,11 +128,23 @@ class _StandardOutput:
         self.write = session.console.write_exactly
 
 
-def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[TopicPartition, Iterator[Source]]]:
-    """Returns the partitions at the path and the logs of each, which are opened when their turn comes."""
+def _targets(session: Session, path: Path) -> list[Target]:
+    """Returns the partitions or the file at the path. Raises UsageError for a log directory."""
+    from seglog.scan.listing import TargetKind, resolve_paths
+
+    targets = resolve_paths(session.fs, [path])
+    if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
+        raise UsageError(f"export: {path} is a log directory; name one of its partitions, or {path}/TOPIC")
+    return targets
+
+
+def _partitions(
+    session: Session, targets: Sequence[Target], *, committed: bool
+) -> list[tuple[TopicPartition, Iterator[Source]]]:
+    """Returns the partitions and the logs of each, which are opened when their turn comes."""
     from seglog.errors import UnsupportedError
     from seglog.format.filenames import topic_partition_of
-    from seglog.scan.listing import Target, TargetKind, list_partition, resolve_paths
+    from seglog.scan.listing import TargetKind, list_partition
     from seglog.scan.view import SingleFile
     from seglog.verification.readable_files import Source, sources
 
@@ -138,9 +152,7 @@ def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[
         return (found for found in sources(session.fs, target, committed=committed) if isinstance(found, Source))
 
     partitions = []
-    for target in resolve_paths(session.fs, [path]):
-        if target.kind is TargetKind.LOG_DIRECTORY:
-            raise UsageError(f"export: {path} is a log directory; name one of its partitions, or {path}/TOPIC")
+    for target in targets:
         is_file = target.kind is TargetKind.FILE
         beside = SingleFile(session.fs, target.path).listing if is_file else list_partition(session.fs, target.path)
         if beside.format == "0.7":

@@ -20,6 +20,7 @@ from seglog_cli.options import (
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
+    from seglog.log.loader import RecoveryReport
     from seglog.log.segment import LogSegment
 
 
@@ -79,7 +80,7 @@ def recover_path(
     from seglog.log.checkpoints import directory_obstacles
     from seglog.operations.keeping import Keeper
     from seglog.operations.recover import RecoveryOptions, recover
-    from seglog.scan.listing import log_directory_of, resolve_path
+    from seglog.scan.listing import log_directory_of, partition_directories, resolve_path
     from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 
     if dry_run:
@@ -88,10 +89,13 @@ def recover_path(
     config_of = session.config_of_target(target)
     obstacles = list(directory_obstacles(session.fs, log_directory_of(target)))
     warn_of_obstacles(session.console, obstacles, set())
+    of_all = len(partition_directories(session.fs, target))
+    ended: list[RecoveryReport] = []
     with session.progress("recover", unit="segments") as progress:
 
         def tell(segment: LogSegment, number: int, count: int) -> None:
-            progress.update(number, count, f"recover {segment.path.parent.name}")
+            place = f" ({len(ended) + 1} of {of_all} partitions)" if of_all > 1 else ""
+            progress.update(number, count, f"recover {segment.path.parent.name}{place}")
 
         keeper = Keeper(session.fs, session.clock, config_of, command, quarantine)
         options = RecoveryOptions(
@@ -104,5 +108,6 @@ def recover_path(
         changed, stopped = False, bool(obstacles)
         for report in recover(session.fs, session.clock, target, config_of, options):
             changed, stopped = changed or report.changes, stopped or bool(report.obstacles)
+            ended.append(report)
             show_recovery(session, report, dry_run)
     return changed, stopped

@@ -18,12 +18,14 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
       seglog reindex /var/lib/kafka/data
     """
     from seglog.operations.recover import RecoveryOptions, recover
-    from seglog.scan.listing import resolve_path
+    from seglog.scan.listing import partition_directories, resolve_path
     from seglog_cli.views.recovery import show_recovery
 
     if dry_run:
         session.warn_of_runs([path])
     target = resolve_path(session.fs, path)
+    config_of = session.config_of_target(target)
     options = RecoveryOptions(dry_run=dry_run, lossless=True, settled=session.settled)
-    for report in recover(session.fs, session.clock, target, session.config_of_target(target), options):
-        show_recovery(session, report, dry_run, "reindex")
+    with session.reading("reindex", partition_directories(session.fs, target)) as reading:
+        for report in recover(reading.fs, session.clock, target, config_of, options):
+            show_recovery(session, report, dry_run, "reindex")

@@ -88,7 +88,7 @@ def run(
       seglog stats --sizing --set log.cleaner.dedupe.buffer.size=32MiB customers-0
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
-    from seglog.scan.listing import resolve_paths
+    from seglog.scan.listing import partition_directories, resolve_paths
 
     measures.check(session)
     shown: dict[Path, DirectorySettings] = {}
@@ -97,12 +97,14 @@ def run(
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
-    for partition in measured_partitions(session, targets, shown, unreadable):
-        with unreadable.passing_over(partition.listing.directory):
-            found = partition.measured(
-                session.fs, session.clock.now_ms(), sizing=measures.sizing, write_rate=measures.write_rate
-            )
-            measures.show(session, found)
+    directories = [directory for target in targets for directory in partition_directories(session.fs, target)]
+    with session.reading("stats", directories) as reading:
+        for partition in measured_partitions(session, targets, shown, unreadable):
+            with unreadable.passing_over(partition.listing.directory):
+                found = partition.measured(
+                    reading.fs, session.clock.now_ms(), sizing=measures.sizing, write_rate=measures.write_rate
+                )
+                measures.show(session, found)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
     return tiers.code(unreadable.exit_code)

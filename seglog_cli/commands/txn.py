@@ -61,7 +61,8 @@ def run(
                  last
       open       the transactions that have no end
       stat       their counts
-      abort-cmd  the kafka-transactions.sh command that ends each hanging one
+      abort-cmd  the kafka-transactions.sh command that ends each hanging one,
+                 and what ends the others
 
     A transaction hangs if the __transaction_state partitions beside the log say that nobody works on it. If they say
     nothing, it hangs when it is older than --max-timeout. While it is open, readers of committed data and the cleaner
@@ -110,9 +111,11 @@ def run(
             show_transaction(session.console, one, statistics.partition)
         elif action == "abort-cmd" and is_open and one.hanging is not False:
             show_abort(session.console, one, view.listing, servers)
+        elif action == "abort-cmd" and is_open:
+            session.console.message(f"no command is needed at offset {one.first_offset}: {_ending_text(one)}")
     if action == "stat":
         show_statistics(session.console, statistics)
-    elif action == "open" and not statistics.open:
+    elif action in ("open", "abort-cmd") and not statistics.open:
         session.console.message("no open transactions")
     return ExitCode.FOUND if hanging and action in ("open", "abort-cmd") else ExitCode.DONE
 
@@ -166,8 +169,23 @@ def show_transaction(console: Console, one: Transaction, partition: str) -> None
     console.line(
         f"{console.styled(state, style)} {offsets}, producer {one.producer_id}"
         f" epoch {one.producer_epoch}, {count_text(one.records, 'record')} in {count_text(one.batches, 'batch')},"
-        f" {one.duration_ms} ms{coordinator}{source}"
+        f" {_duration_text(one)}{coordinator}{source}"
     )
+    if one.ends:
+        console.indented([_ending_text(one)])
+
+
+def _duration_text(one: Transaction) -> str:
+    from seglog.units import rough_duration
+
+    if one.state.value != "open":
+        return rough_duration(one.duration_ms)
+    return "open for an unknown time" if one.open_ms is None else f"open for {rough_duration(one.open_ms)}"
+
+
+def _ending_text(one: Transaction) -> str:
+    """Returns what ends an open transaction that does not hang, and when."""
+    return one.ends or "its marker was written while the log was read"
 
 
 def show_abort(console: Console, one: Transaction, listing: PartitionListing, bootstrap_server: str) -> None:
@@ -194,12 +212,14 @@ def show_statistics(console: Console, found: Statistics) -> None:
     if console.as_json:
         console.json({"type": "transaction_statistics", **dataclasses.asdict(found)})
         return
+    from seglog.units import rough_duration
+
     count = found.committed + found.aborted + found.open
     records, aborted = count_text(found.records, "record"), count_text(found.aborted_records, "record")
     console.line(f"{found.partition}: {count_text(count, 'transaction')}, {records}, {found.bytes} bytes")
     console.line(f"  committed {found.committed}, aborted {found.aborted} ({aborted})")
     console.line(f"  open {found.open}, of these hanging {found.hanging}")
     mean = found.total_ms // count if count else 0
-    console.line(f"  longest {found.longest_ms} ms, mean {mean} ms")
+    console.line(f"  longest {rough_duration(found.longest_ms)}, mean {rough_duration(mean)}")
     if found.first_open_offset is not None:
         console.line(f"  readers of committed data wait at offset {found.first_open_offset}")

@@ -30,6 +30,7 @@ from seglog.scan.listing import PartitionListing, SegmentFiles, list_log_directo
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
+from seglog.units import format_time
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
 TRANSACTION_TOPIC = "__transaction_state"
@@ -58,7 +59,8 @@ class Transaction:
     is "log", or "snapshot" if only the newest producer snapshot knows it. `hanging` is None if unknown or if the
     transaction ended. `coordinator` is what the coordinator's log says of its producer. `is_decided` is True if the
     coordinator had decided to commit: the producer got the confirmation, and only the marker is missing.
-    `previous_end` is the timestamp of the producer's previous marker here, -1 if none.
+    `previous_end` is the timestamp of the producer's previous marker here, -1 if none. While it is open, `open_ms` is
+    the time since its first batch; `ends` says what will end it, and `ends_at_ms` when at the latest (None if unknown).
     """
 
     producer_id: int
@@ -79,6 +81,9 @@ class Transaction:
     coordinator: str = ""
     is_decided: bool = False
     previous_end: int = -1
+    open_ms: int | None = None
+    ends: str = ""
+    ends_at_ms: int | None = None
 
     @property
     def duration_ms(self) -> int:
@@ -107,6 +112,9 @@ class Transaction:
             "source": self.source,
             "hanging": self.hanging,
             "coordinator": self.coordinator or None,
+            "open_ms": self.open_ms,
+            "ends": self.ends or None,
+            "ends_at": self.ends_at_ms,
         }
 
 
@@ -123,7 +131,8 @@ class Decision:
 class Coordinated:
     """The coordinator's last record about a producer: its transactional id and the transaction's state.
 
-    `decisions` holds the last decision for each partition, as far as compaction has kept them.
+    `decisions` holds the last decision for each partition, as far as compaction has kept them. The coordinator aborts a
+    transaction that is still ongoing `timeout_ms` after `started_ms`.
     """
 
     transactional_id: str
@@ -133,6 +142,8 @@ class Coordinated:
     partitions: frozenset[tuple[str, int]]
     decisions: dict[tuple[str, int], Decision] = field(default_factory=dict)
     changed_ms: int = -1
+    timeout_ms: int = -1
+    started_ms: int = -1
 
     @classmethod
     def read(cls, name: str, value: Mapping[str, Any], before: Coordinated | None) -> Coordinated:
@@ -147,7 +158,8 @@ class Coordinated:
         decisions = before.decisions if before is not None and before.producer_id == identity else {}
         if state in (_PREPARE_COMMIT, _PREPARE_ABORT):
             decisions.update(dict.fromkeys(named, Decision(state == _PREPARE_COMMIT, epoch, changed_ms)))
-        return cls(name, identity, epoch, state, named, decisions, changed_ms)
+        timeout_ms, started_ms = int(value["transactionTimeoutMs"]), int(value["transactionStartTimestampMs"])
+        return cls(name, identity, epoch, state, named, decisions, changed_ms, timeout_ms, started_ms)
 
     def describe(self) -> str:
         """Returns a text such as `billing-1 CompleteAbort`."""
@@ -259,6 +271,7 @@ def _judged(
     max_timeout_ms: int,
     coordinators: Mapping[int, Coordinated] | None,
 ) -> Transaction:
+    one = replace(one, open_ms=max(0, now_ms - one.first_timestamp) if one.first_timestamp >= 0 else None)
     if coordinators is not None and (known := coordinators.get(one.producer_id)) is not None:
         here = listing.topic_partition
         place = ("", -1) if here is None else (here.topic, here.partition)
@@ -267,9 +280,39 @@ def _judged(
         )
         committed = not under_way and known.had_committed(one, place)
         coordinator = known.describe() + (", which had decided to commit it" if committed else "")
-        return replace(one, hanging=not under_way, coordinator=coordinator, is_decided=committed)
-    age_ms = now_ms - one.last_timestamp
-    return replace(one, hanging=True if one.source == "snapshot" or age_ms > max_timeout_ms else None)
+        ends, ends_at_ms = _ending(known, now_ms) if under_way else ("", None)
+        return replace(
+            one,
+            hanging=not under_way,
+            coordinator=coordinator,
+            is_decided=committed,
+            ends=ends,
+            ends_at_ms=ends_at_ms,
+        )
+    if one.source == "snapshot" or now_ms - one.last_timestamp > max_timeout_ms:
+        return replace(one, hanging=True)
+    at_ms = one.last_timestamp + max_timeout_ms
+    ends = f"its coordinator's state is not here; if it is still open at {format_time(at_ms)}, it hangs"
+    return replace(one, ends=ends, ends_at_ms=at_ms)
+
+
+def _ending(known: Coordinated, now_ms: int) -> tuple[str, int | None]:
+    """Returns what ends a transaction that its coordinator works on, and when at the latest.
+
+    A running coordinator looks for expired transactions every ten seconds (TransactionStateManager, KIP-98); one that
+    has decided writes its markers as soon as the partition's leader takes them.
+    """
+    if known.state == _PREPARE_COMMIT:
+        return "its coordinator has decided to commit it and writes the marker when the brokers are up", None
+    if known.state == _PREPARE_ABORT:
+        return "its coordinator has decided to abort it and writes the marker when the brokers are up", None
+    if known.started_ms < 0 or known.timeout_ms < 0:
+        return "its coordinator aborts it when its timeout is over, unless its producer ends it before", None
+    at_ms = known.started_ms + known.timeout_ms
+    if at_ms <= now_ms:
+        over = f"its timeout ended at {format_time(at_ms)}"
+        return f"{over}: its coordinator aborts it within seconds, as soon as the brokers run", at_ms
+    return f"its coordinator aborts it at {format_time(at_ms)}, unless its producer ends it before", at_ms
 
 
 class TransactionWalk:
