@@ -48,6 +48,14 @@ def run(
     allow_missing: Annotated[
         bool, flag("--allow-missing", "Start partitions that no directory has as empty ones.")
     ] = False,
+    without: Annotated[
+        list[int] | None,
+        option(
+            "--without",
+            "ID",
+            "Go on without this broker's missing log directories: records that only they have are lost; repeatable.",
+        ),
+    ] = None,
     dry_run: DryRun = False,
 ) -> int:
     """Rebuilds a cluster's lost metadata from its log directories.
@@ -64,12 +72,13 @@ def run(
     they are known, and a producer id above all that were used. DIR/node-ID holds meta.properties and partition.metadata
     for the directories that lack them. The output says what was not known, and what to do next.
 
-    The leader of a partition is the replica with the newest leader epoch, and among those the longest log. If a topic's
-    configuration is not known, retention.ms=-1 keeps its records.
+    The leader of a partition is the replica with the newest leader epoch, and among those the longest log; where the
+    metadata says which replicas were in sync, one of these. If a topic's configuration is not known, retention.ms=-1
+    keeps its records.
 
-    The command refuses where it would lose data: directories of several clusters, a partition twice on one broker, a
-    topic with several ids, a partition that no directory has (see --allow-missing), a running broker, or an unfinished
-    run of seglog.
+    The command refuses where it would lose data: brokers or log directories that the metadata names and that are not
+    given (see --without), directories of several clusters, a partition twice on one broker, a topic with several ids, a
+    partition that no directory has (see --allow-missing), a running broker, or an unfinished run of seglog.
 
     The exit code is 3 if part of the metadata could not be read.
 
@@ -87,6 +96,7 @@ def run(
         cluster_id,
         {name: _number("--feature", text, level) for text, name, level in _pairs("--feature", feature)},
         allow_missing,
+        without or (),
     )
     with session.progress("look") as progress:
         plan = plan_rebuild(session.fs, session.clock, request, progress.advance)
@@ -223,11 +233,13 @@ def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
     from seglog.operations.rebuild import copies
 
     made = output / BOOTSTRAP_CHECKPOINT
+    old = f": {', '.join(map(str, plan.old_metadata))}" if plan.old_metadata else ""
     steps = ["stop all brokers and controllers of this cluster, and keep copies of their directories"]
     steps += [f"cp {source} {place}" for source, place in copies(plan, output)]
     return [
         *steps,
-        "on each controller, move __cluster_metadata-0 out of metadata.log.dir (or log.dirs)",
+        "on each controller and on each broker, move __cluster_metadata-0 out of metadata.log.dir (or log.dirs); a copy"
+        f" that stays on a broker loses its partitions{old}",
         "only without controller.quorum.voters: give the first controller a new, empty metadata.log.dir, and run"
         f" kafka-storage format --standalone --ignore-formatted -t {plan.cluster_id} -c FILE",
         f"on each controller, cp {made} to the metadata.log.dir, in place of the {BOOTSTRAP_CHECKPOINT} there",

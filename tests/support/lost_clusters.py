@@ -45,8 +45,10 @@ def broker_directory(
     return path
 
 
-def topic_records(name: str, replicas: Sequence[Sequence[int]], *, epoch: int = 0) -> list[bytes]:
-    """A topic as a controller wrote it: the brokers of each partition, the first of them its leader."""
+def topic_records(
+    name: str, replicas: Sequence[Sequence[int]], *, epoch: int = 0, isr: Sequence[int] | None = None
+) -> list[bytes]:
+    """A topic as a controller wrote it: the brokers of each partition, the first of them (or of `isr`) its leader."""
     identity = format_uuid(TOPIC_IDS[name])
     found = [encode_metadata_record("TOPIC_RECORD", {"name": name, "topicId": identity})]
     for number, nodes in enumerate(replicas):
@@ -54,16 +56,33 @@ def topic_records(name: str, replicas: Sequence[Sequence[int]], *, epoch: int = 
             "partitionId": number,
             "topicId": identity,
             "replicas": list(nodes),
-            "isr": list(nodes),
+            "isr": list(nodes if isr is None else isr),
             "removingReplicas": [],
             "addingReplicas": [],
-            "leader": nodes[0],
+            "leader": (isr or nodes)[0],
             "leaderEpoch": epoch,
             "partitionEpoch": 0,
             "directories": [format_uuid(directory_id(node)) for node in nodes],
         }
         found.append(encode_metadata_record("PARTITION_RECORD", fields))
     return found
+
+
+def registration(node: int, directories: int = 1) -> bytes:
+    """A broker's registration, with its log directories."""
+    fields = {
+        "brokerId": node,
+        "isMigratingZkBroker": False,
+        "incarnationId": format_uuid(UUID(int=(5 << 64) + node)),
+        "brokerEpoch": 1,
+        "endPoints": [],
+        "features": [],
+        "rack": None,
+        "fenced": False,
+        "inControlledShutdown": False,
+        "logDirs": [format_uuid(directory_id(node, number)) for number in range(directories)],
+    }
+    return encode_metadata_record("REGISTER_BROKER_RECORD", fields)
 
 
 def changed_id(partition: Path, text: str) -> None:

@@ -69,6 +69,7 @@ def plan_rebuild(
     cluster_id: str | None = None,
     features: Mapping[str, int] | None = None,
     allow_missing: bool = False,
+    without: Sequence[int] = (),
     **common: Unpack[CommonArguments],
 ) -> RebuildPlan:
     """Reconstructs a cluster's metadata from its brokers' log directories and from what remains of its metadata logs.
@@ -76,7 +77,8 @@ def plan_rebuild(
     Returns a plan with the `topics` and their partitions, `features`, and `notes` on what is unknown. `metadata` are
     further metadata logs or snapshots. `nodes` gives the node ids of directories without `meta.properties`.
     `cluster_id` and `features` (name to level) set what no directory tells. Raises RefusedError, or Obstacles, for
-    directories that contradict each other, or that lack partitions unless `allow_missing` is set.
+    directories that contradict each other, or that lack partitions unless `allow_missing` is set. It also refuses a set
+    that lacks brokers or directories which the metadata names; `without` gives up what is missing of these brokers.
 
     >>> import os, tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -98,6 +100,7 @@ def plan_rebuild(
         None if cluster_id is None else instance("cluster_id", cluster_id, str, "text"),
         {name: integer("features", level) for name, level in levels.items()},
         flag("allow_missing", allow_missing),
+        [integer("without", node) for node in several("without", without, "a list of node ids")],
     )
     return rebuilding.plan_rebuild(work.fs, work.clock, request)
 

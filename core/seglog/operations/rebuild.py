@@ -32,7 +32,8 @@ from seglog.storage.filesystem import PRIVATE, FileSystem
 class RebuildRequest:
     """The log directories of a cluster. `metadata` lists further places with its metadata: log directories of
     controllers, their `__cluster_metadata-0`, snapshots. `nodes` are the node ids of directories whose
-    `meta.properties` is lost, `features` levels by name, as `kafka-storage format --feature` takes them.
+    `meta.properties` is lost, `features` levels by name, as `kafka-storage format --feature` takes them. `without` are
+    brokers whose missing directories are given up, with the acknowledged records that only they have.
     """
 
     directories: Sequence[Path]
@@ -41,6 +42,7 @@ class RebuildRequest:
     cluster_id: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     allow_missing: bool = False
+    without: Sequence[int] = ()
 
 
 def plan_rebuild(
@@ -58,7 +60,7 @@ def plan_rebuild(
             raise RefusedError(f"{path} is not one of the directories: name it, too, or leave out its node id")
     directories = [read_directory(fs, path, progress) for path in dict.fromkeys(paths)]
     nodes = {links.resolve(path): node for path, node in request.nodes.items()}
-    choices = Choices(nodes, request.cluster_id, request.features, request.allow_missing)
+    choices = Choices(nodes, request.cluster_id, request.features, request.allow_missing, request.without)
     known = furthest(_known_metadata(fs, paths, request.metadata))
     formatted = formatted_with(fs, paths)
     return Planner(directories, known, formatted, choices, new_id, clock.now_ms()).plan()

@@ -59,8 +59,9 @@ class Broker:
     `log_directory` may hold partitions already. `settings` are added to server.properties. The working files
     (configuration and log) go to `work_directory`, default beside the log directory. `echo` is what its log holds:
     2 warnings and errors, 3 also what it tells while it starts. With `user` (only root may) the broker runs as that
-    user, who must be able to get at the log directory; it gets copies of the jars there, too. With `beside` it is the
-    second node of that broker's cluster, without a controller.
+    user, who must be able to get at the log directory; it gets copies of the jars there, too. With `beside` it is a
+    node of that broker's cluster, without a controller (the second one unless `settings` say otherwise). A node that is
+    not `alone` is a controller that has brokers beside it, and no listener for clients.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Broker:
         echo: int = 2,
         user: int | None = None,
         beside: Broker | None = None,
+        alone: bool = True,
     ) -> None:
         self.log_directory = log_directory
         self._heap, self._echo, self._user = heap, echo, user
@@ -83,7 +85,7 @@ class Broker:
         self._properties = work / "server.properties"
         port, controller_port = _free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
-        self.voters = f"{NODE_ID}@127.0.0.1:{controller_port}" if beside is None else beside.voters
+        self.voters = "" if beside is None else beside.voters
         addresses = {
             "controller.quorum.voters": self.voters,
             "listeners": f"PLAINTEXT://{self.bootstrap}",
@@ -91,7 +93,13 @@ class Broker:
             "log.dirs": str(log_directory),
         }
         if beside is None:
-            addresses["listeners"] += f",CONTROLLER://127.0.0.1:{controller_port}"
+            node = (settings or {}).get("node.id", NODE_ID)
+            self.voters = f"{node}@127.0.0.1:{controller_port}"
+            addresses["controller.quorum.voters"] = self.voters
+            controllers = f"CONTROLLER://127.0.0.1:{controller_port}"
+            addresses["listeners"] = f"{addresses['listeners']},{controllers}" if alone else controllers
+            if not alone:
+                del addresses["advertised.listeners"]
         else:
             addresses |= {"process.roles": "broker", "node.id": str(SECOND_NODE_ID)}
         lines = (f"{name}={value}\n" for name, value in {**SETTINGS, **addresses, **(settings or {})}.items())

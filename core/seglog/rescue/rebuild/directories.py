@@ -19,7 +19,6 @@ from uuid import UUID
 
 import numpy as np
 
-from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.errors import CorruptionError, LockedError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import (
@@ -76,8 +75,8 @@ class FoundDirectory:
     """A log directory. `meta` is None without a readable `meta.properties`; `meta_problem` then says why.
 
     `last_producer_id` is the highest id found, -1 for none. `compacted` are the topics that a broker has compacted
-    there. `left_out` lists directories that are no live partition, with reasons; `notes` are sentences for the
-    operator.
+    there. `metadata_log` is the directory of its metadata log. `left_out` lists directories that are no live partition,
+    with reasons; `notes` are sentences for the operator.
     """
 
     path: Path
@@ -86,6 +85,7 @@ class FoundDirectory:
     replicas: list[FoundReplica] = field(default_factory=list)
     last_producer_id: int = -1
     compacted: set[str] = field(default_factory=set)
+    metadata_log: Path | None = None
     left_out: list[tuple[Path, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -101,6 +101,7 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
     found = _identified(fs, path, listing)
     for partition in listing.partitions:
         if partition.is_cluster_metadata:
+            found.metadata_log = partition.path
             continue
         if partition.state is not PartitionState.LIVE:
             found.left_out.append((partition.path, _ASIDE[partition.state]))
@@ -110,7 +111,7 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
         found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
     found.compacted = _compacted(fs, found, listing)
     found.last_producer_id = max(found.last_producer_id, _highest_own(read_coordinators(fs, path) or ()))
-    if not found.replicas and found.meta is None and fs.status(path / METADATA_PARTITION) is None:
+    if not found.replicas and found.meta is None and found.metadata_log is None:
         raise NotALogError(path, "it holds neither a partition nor a metadata log")
     return found
 

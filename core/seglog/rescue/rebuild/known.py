@@ -1,8 +1,9 @@
 """Reads the metadata that is left of a cluster: controllers' logs, snapshots, and `bootstrap.checkpoint`.
 
 It keeps the last record of each key unchanged: topics with their partitions, and everything else that a new cluster
-takes over (features, configuration, quotas, ACLs, users with their credentials, tokens, producer ids). It drops the
-registrations of brokers and controllers, which register again. Of several voters, the one readable furthest counts.
+takes over (features, configuration, quotas, ACLs, users with their credentials, tokens, producer ids). Brokers and
+controllers register again; the brokers' registrations only say which log directories the cluster had. Of several
+voters, the one readable furthest counts.
 
 Kafka: TopicsDelta, ConfigurationsDelta, FeaturesDelta, ClientQuotasDelta, AclsDelta, ScramDelta, DelegationTokenDelta,
 PartitionRegistration.merge.
@@ -41,6 +42,7 @@ _REMOVERS = {
     "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": "USER_SCRAM_CREDENTIAL_RECORD",
     "REMOVE_DELEGATION_TOKEN_RECORD": "DELEGATION_TOKEN_RECORD",
 }
+_BROKERS = ("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "UNREGISTER_BROKER_RECORD")
 
 
 @dataclass(slots=True)
@@ -52,6 +54,12 @@ class KnownPartition:
     leader: int
     leader_epoch: int
     directories: list[str]  # ids, in the order of `replicas`; may be empty
+    eligible: list[int] = field(default_factory=list)  # out of sync, with every acknowledged record (KIP-966)
+
+    @property
+    def in_sync(self) -> list[int]:
+        """The replicas that have every acknowledged record; all of them if none is known to."""
+        return [*self.isr, *self.eligible] or self.replicas
 
 
 @dataclass(slots=True)
@@ -66,11 +74,13 @@ class KnownTopic:
 class KnownMetadata:
     """The contents of a metadata log or snapshot: `topics`, and the `records` of all other kinds by key.
 
-    `end_offset` is the offset after the last record read; `problems` are sentences about what could not be read.
+    `brokers` maps the registered ones to the ids of their log directories. `end_offset` is the offset after the last
+    record read; `problems` are sentences about what could not be read.
     """
 
     source: Path
     topics: dict[str, KnownTopic] = field(default_factory=dict)
+    brokers: dict[int, list[str]] = field(default_factory=dict)
     records: dict[_Key, FramedRecord] = field(default_factory=dict)
     end_offset: int = 0
     problems: list[str] = field(default_factory=list)
@@ -146,6 +156,10 @@ class _Changes:
             self._add_partition(data)
         elif record.name == "PARTITION_CHANGE_RECORD":
             self._change_partition(data)
+        elif record.name in _BROKERS:
+            self._register(record.name, data)
+        elif record.name == "CLEAR_ELR_RECORD":
+            self._clear_eligible(data["topicName"])
         elif record.name in _REMOVERS:
             self.known.records.pop(_key(_REMOVERS[record.name], data), None)
         elif record.name in _KEYS:
@@ -175,6 +189,7 @@ class _Changes:
                 data["leader"],
                 data["leaderEpoch"],
                 list(data.get("directories") or ()),
+                list(data.get("eligibleLeaderReplicas") or ()),
             )
 
     def _change_partition(self, data: Mapping[str, Any]) -> None:
@@ -186,9 +201,24 @@ class _Changes:
         for name in ("replicas", "isr", "directories"):
             if data.get(name) is not None:
                 setattr(known, name, list(data[name]))
+        if data.get("eligibleLeaderReplicas") is not None:
+            known.eligible = list(data["eligibleLeaderReplicas"])
         if data.get("leader", _NO_LEADER_CHANGE) != _NO_LEADER_CHANGE:
             known.leader = data["leader"]
             known.leader_epoch += 1
+
+    def _clear_eligible(self, topic: str) -> None:
+        """Forgets the eligible replicas of a topic; of all without a name."""
+        for name, known in self.known.topics.items():
+            for partition in known.partitions.values() if topic in ("", name) else ():
+                partition.eligible = []
+
+    def _register(self, kind: str, data: Mapping[str, Any]) -> None:
+        node, directories = int(data["brokerId"]), data.get("logDirs")
+        if kind == "UNREGISTER_BROKER_RECORD":
+            self.known.brokers.pop(node, None)
+        elif kind == "REGISTER_BROKER_RECORD" or (directories and node in self.known.brokers):
+            self.known.brokers[node] = list(directories or ())
 
 
 def _removes_itself(record: FramedRecord) -> bool:

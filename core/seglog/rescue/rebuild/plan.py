@@ -74,6 +74,7 @@ class RebuildPlan:
     """The whole cluster. `features` are levels by name; `records` are kept as they were read. `nodes` maps brokers to
     their log directories; `directories` lists all directories read.
 
+    `old_metadata` are the metadata logs in them, a broker's copies too, which must not be there when a broker starts.
     `files` are to be copied into the log directories. `source` is the metadata that was read, up to `end_offset`;
     `problems` are sentences about unreadable parts. `left_out` lists directories not taken, with reasons; `notes` are
     sentences for the operator.
@@ -87,6 +88,7 @@ class RebuildPlan:
     next_producer_id: int
     nodes: Mapping[int, tuple[Path, ...]]
     directories: tuple[Path, ...]
+    old_metadata: tuple[Path, ...]
     files: tuple[NewFile, ...]
     source: Path | None
     end_offset: int

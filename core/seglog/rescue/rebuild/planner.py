@@ -1,10 +1,11 @@
 """Plans a rebuilt cluster from its directories and its readable metadata.
 
-1. All directories belong to one cluster, each to a broker by `meta.properties`; none is given twice.
+1. All directories belong to one cluster, each to a broker by `meta.properties`; none is given twice. None is missing
+   that the metadata names (`completeness`).
 2. A topic has one id, by its directories and by the metadata. Its partitions are those of both.
-3. The leader of a partition is the replica with the newest leader epoch, and of several the one with the longest log:
-   it has every record that was acknowledged while a majority of these directories was in sync. Its new epoch is above
-   every epoch in a log or the metadata, so that the other replicas truncate what differs, and follow.
+3. The leader of a partition is the replica with the newest leader epoch, and of several the one with the longest log,
+   among those that were in sync if the metadata is no older than the logs: it has every acknowledged record. Its new
+   epoch is above every epoch in a log or the metadata, so that the other replicas truncate what differs, and follow.
 4. A topic with unknown configuration keeps its records for ever, until the operator changes that.
 
 Planning collects all obstacles, not only the first.
@@ -29,6 +30,7 @@ from seglog.format.checkpoint import (
 from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.format.wire import FramedRecord
 from seglog.model import TopicPartition
+from seglog.rescue.rebuild.completeness import Missing, missing_directories
 from seglog.rescue.rebuild.directories import FoundDirectory, FoundReplica
 from seglog.rescue.rebuild.known import TOPIC_RESOURCE, KnownMetadata, KnownPartition, KnownTopic
 from seglog.rescue.rebuild.plan import UNASSIGNED_DIRECTORY, NewFile, PlannedPartition, PlannedTopic, RebuildPlan
@@ -46,13 +48,15 @@ _REWRITTEN = ("FEATURE_LEVEL_RECORD", "PRODUCER_IDS_RECORD")
 @dataclass(frozen=True, slots=True)
 class Choices:
     """The operator's choices. `nodes` are node ids of directories without a readable `meta.properties`, `features`
-    levels by name; with `allow_missing`, partitions that no directory holds begin empty.
+    levels by name; with `allow_missing`, partitions that no directory holds begin empty. `without` are brokers whose
+    missing directories are given up.
     """
 
     nodes: Mapping[Path, int]
     cluster_id: str | None
     features: Mapping[str, int]
     allow_missing: bool
+    without: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,9 @@ class Planner:
         self._identify(cluster_id)
         self._stop_if_refused()
         by_topic, known = self._replicas(), self._known
+        self._note_age(by_topic)
+        self._require_complete(by_topic)
+        self._stop_if_refused()
         names = sorted({*by_topic, *(known.topics if known is not None else ())})
         topics = tuple(filter(None, (self._topic(name, by_topic.get(name, {})) for name in names)))
         self._stop_if_refused()
@@ -109,6 +116,7 @@ class Planner:
             self._next_producer_id(),
             self._nodes(),
             tuple(one.path for one in self._directories),
+            tuple(one.metadata_log for one in self._directories if one.metadata_log is not None),
             tuple(self._files),
             None if known is None else known.source,
             0 if known is None else known.end_offset,
@@ -180,6 +188,57 @@ class Planner:
     def _given(self) -> set[int]:
         """Returns the nodes with a given directory, even an empty one."""
         return {meta.node_id for meta in self._metas.values() if meta.node_id is not None}
+
+    def _note_age(self, found: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
+        """Metadata that is older than the logs was not read to the cluster's end."""
+        if self._known is None:
+            return
+        for name, topic in self._known.topics.items():
+            for number, replicas in found.get(name, {}).items():
+                known, newest = topic.partitions.get(number), max(replicas, key=lambda one: one.rank)
+                if known is not None and newest.found.last_epoch > known.leader_epoch:
+                    self._whole = False
+                    self._notes.append(
+                        f"{self._known.source} is older than the logs: {newest.found.directory} has leader epoch"
+                        f" {newest.found.last_epoch}, and there it is {known.leader_epoch}. What changed since is not"
+                        " known: give the directories of all controllers and brokers"
+                    )
+                    return
+
+    def _require_complete(self, found: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
+        """Refuses for each broker with missing directories that `without` does not name, and for each other one that
+        it names."""
+        missing: dict[int, Missing] = {}
+        if self._known is not None:
+            held = {
+                TopicPartition(name, number): {one.node for one in replicas}
+                for name, topic in found.items()
+                for number, replicas in topic.items()
+            }
+            missing = {one.node: one for one in missing_directories(self._known, self._directory_ids(), held)}
+            for node, one in missing.items():
+                self._whole = False  # they may know more
+                if node in self._choices.without:
+                    self._notes.append(one.note())
+                else:
+                    self._errors.append(one.refusal(self._known))
+        if self._known is None or not self._known.topics:
+            self._notes.append(
+                "no metadata says which brokers and directories the cluster had: make sure that all are given, because"
+                " acknowledged records that only another one has are lost"
+            )
+        for node in self._choices.without:
+            if node not in missing:
+                self._refuse(f"--without {node}: the metadata names no directory of broker {node} that is missing")
+
+    def _directory_ids(self) -> dict[int, list[str]]:
+        """Returns the nodes with a given directory, even an empty one, and the ids of these."""
+        found: dict[int, list[str]] = {}
+        for meta in self._metas.values():
+            if meta.node_id is not None:
+                ids = found.setdefault(meta.node_id, [])
+                ids += [] if meta.directory_id is None else [format_uuid(meta.directory_id)]
+        return found
 
     # --- topics -----------------------------------------------------------------------------------------------
 
@@ -274,19 +333,27 @@ class Planner:
         """Plans a partition with data in the given directories, or on brokers without a given directory; else None."""
         if known is not None and self._is_elsewhere(known, found):
             self._notes.append(
-                f"{partition}: no replica that was in sync is in the given directories; the brokers"
-                f" {known.isr or known.replicas} have to bring it"
+                f"{partition}: no replica that was in sync is in the given directories: it is offline until one of the"
+                f" brokers {known.in_sync} starts on its own (kafka-leader-election --election-type unclean gives up"
+                " what they have)"
             )
-            leader = known.leader if known.leader >= 0 else (known.isr or known.replicas)[0]
+            leader = known.leader if known.leader in known.in_sync else known.in_sync[0]
             return self._planned(partition, found, known, leader, tuple(known.isr) or (leader,))
         if not found:
             return None
-        best = _leader(partition.partition, found, known)
+        candidates = _in_sync(found, known)
+        best = _leader(partition.partition, candidates or found, known)
+        if known is not None and not candidates:
+            self._notes.append(
+                f"{partition}: broker {best.node} leads, which was not in sync: acknowledged records that only the"
+                f" brokers {known.in_sync} have are lost"
+            )
         for one in found:
             if one.found.log_end > best.found.log_end:
+                why = "in an older leader epoch" if one.rank < best.rank else "and was not in sync"
                 self._notes.append(
-                    f"{partition}: broker {one.node} goes on to offset {one.found.log_end - 1} in an older leader"
-                    f" epoch, and loses the records that the leader, broker {best.node}, lacks when it follows it:"
+                    f"{partition}: broker {one.node} goes on to offset {one.found.log_end - 1} {why}, and"
+                    f" loses the records that the leader, broker {best.node}, lacks when it follows it:"
                     f" copy {one.found.directory} first"
                 )
         extra = [one.node for one in found if known is not None and one.node not in known.replicas]
@@ -297,7 +364,7 @@ class Planner:
 
     def _is_elsewhere(self, known: KnownPartition, found: Sequence[_Replica]) -> bool:
         """True if no replica in sync was found, and one is on a broker without a given directory."""
-        in_sync, given = known.isr or known.replicas, self._given()
+        in_sync, given = known.in_sync, self._given()
         return not any(one.node in in_sync for one in found) and any(node not in given for node in in_sync)
 
     def _planned(
@@ -384,6 +451,13 @@ class Planner:
                 self._notes.append(
                     f"{topic.name} gets a new topic id, {topic.topic_id}: none of its directories had one"
                 )
+
+
+def _in_sync(found: Sequence[_Replica], known: KnownPartition | None) -> list[_Replica]:
+    """Returns the replicas that may lead: those in sync by the metadata; all if the logs are newer than that."""
+    if known is None or max(one.found.last_epoch for one in found) > known.leader_epoch:
+        return list(found)
+    return [one for one in found if one.node in known.in_sync]
 
 
 def _leader(number: int, found: Sequence[_Replica], known: KnownPartition | None) -> _Replica:
