@@ -176,7 +176,7 @@ def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:
             console.json({"type": "run", **_run_fields(run), "bytes": size})
             continue
         partitions = ", ".join(run.start.get("partitions", ())) or "-"
-        count = count_text(len(run.changes), "file")
+        count = count_text(len(run.changed), "file")
         console.line(f"{run.name}  {run.state.value}  {count}  {bytes_text(size)}  {run.log_directory}  {partitions}")
     if not runs and not console.as_json:
         console.message("no runs")
@@ -186,13 +186,13 @@ def show_run(console: Console, run: RunRecord, size: int) -> None:
     """Shows one run and its changes."""
     if console.as_json:
         console.json({"type": "run", **_run_fields(run), "bytes": size})
-        for change in run.changes:
+        for change in run.changed:
             console.json({"type": "change", **dataclasses.asdict(change)})
         return
     started = datetime.fromtimestamp(run.start["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
     console.line(f"{run.name}: {run.start['command']} of {run.log_directory}, {started}, {run.state.value}")
     console.line(f"folder {run.folder}, {bytes_text(size)}")
-    for change in run.changes:
+    for change in run.changed:
         sizes = " → ".join("none" if facts is None else str(facts.size) for facts in (change.before, change.after))
         origin = f" from {change.source}" if change.source else ""
         console.line(f"{change.kind} {change.path}{origin}: {sizes} bytes; {change.reason}")
@@ -200,4 +200,4 @@ def show_run(console: Console, run: RunRecord, size: int) -> None:
 
 def _run_fields(run: RunRecord) -> dict[str, Any]:
     known = {name: run.start.get(name) for name in ("command", "log_directory", "started_ms", "policy", "partitions")}
-    return {"run": run.name, "state": run.state.value, **known, "files": len(run.changes), "folder": str(run.folder)}
+    return {"run": run.name, "state": run.state.value, **known, "files": len(run.changed), "folder": str(run.folder)}

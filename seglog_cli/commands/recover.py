@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import (
     Check,
@@ -48,8 +49,9 @@ def run(
     point comes from the log directory's checkpoint: everything below it was flushed and is not read. --recovery-point 0
     reads the whole log. Logs of Kafka 0.7 are skipped.
 
-    What is cut off goes to the quarantine first, and `seglog undo` brings it back. The same holds for a log that an
-    interrupted cleaning would replace with less than it has. --no-keep keeps nothing, as a broker does; use it if the
+    What is cut off goes to the quarantine first, and `seglog undo` brings back the partition as it was. The same holds
+    for a log that an interrupted cleaning would replace with less than it has. Partitions that lose nothing keep their
+    rebuilt indexes and snapshots. --no-keep keeps nothing, as a broker does; use it if the
     disk has no room.
 
     Small files that a broker needs but recovery does not (partition.metadata, meta.properties) are reported if they
@@ -110,4 +112,9 @@ def recover_path(
             changed, stopped = changed or report.changes, stopped or bool(report.obstacles)
             ended.append(report)
             show_recovery(session, report, dry_run)
+    others = sum(report.run is None and bool(report.recovered) for report in ended)
+    if others and any(report.run is not None for report in ended):
+        session.console.message(
+            f"seglog undo does not bring back the old indexes of {count_text(others, 'partition')} without loss"
+        )
     return changed, stopped

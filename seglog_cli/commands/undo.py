@@ -15,12 +15,14 @@ def run(
     name: Annotated[str | None, argument("RUN", "The name of a run, or its folder.")] = None,
     quarantine: Quarantine = None,
 ) -> None:
-    """Takes a repair back: restores every file bit for bit.
+    """Takes a repair back: restores every file of its partitions bit for bit.
 
     Every file also gets its times, mode and owner back. A run of recover, truncate or transplant is undone in the same
-    way. In checkpoints, which all partitions share, only the entries of the run's own partitions are restored.
+    way. In checkpoints, which all partitions share, only the entries of the run's own partitions are restored. Runs
+    on other partitions may have come since, and a broker may have run.
 
-    The command refuses if a file that the run changed has changed again since: data would be lost.
+    The command refuses, and changes nothing, if the partition's records have changed since: data would be lost. If a
+    later run changed them, undo that one first.
 
     Without --quarantine, the run is searched where this user made it, and in the quarantine of the current directory if
     that is a log directory or in one.
@@ -42,6 +44,6 @@ def run(
 
     found = undo(session.fs, named_run(session.fs, os.environ, name, quarantine))
     if session.as_json:
-        session.console.json({"type": "undone", "run": found.name, "files": len(found.changes)})
+        session.console.json({"type": "undone", "run": found.name, "files": len(found.changed)})
     else:
-        session.console.line(f"{found.name} is undone: {len(found.changes)} files are as they were")
+        session.console.line(f"{found.name} is undone: {len(found.changed)} files are as they were")

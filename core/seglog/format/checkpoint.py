@@ -99,13 +99,14 @@ def offset_entries(data: bytes, path: Path | str) -> list[tuple[TopicPartition, 
     return _entries(data, path, _offset_entry)
 
 
-def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Returns the file's bytes, ordered by topic and partition (Kafka's order is that of a hash map).
+def format_offset_checkpoint(offsets: Mapping[TopicPartition, int], *, sort: bool = True) -> bytes:
+    """Returns the file's bytes, ordered by topic and partition (Kafka's order is that of a hash map) or as given.
 
     Leaves out topics that do not fit a line because they are empty, contain a blank or are not UTF-8: a broker would
     not read the rest of the file.
     """
-    fitting = (key for key in sorted(offsets) if key.topic and not _UNFIT_FOR_A_LINE.search(key.topic))
+    keys = sorted(offsets) if sort else offsets
+    fitting = (key for key in keys if key.topic and not _UNFIT_FOR_A_LINE.search(key.topic))
     return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in fitting)
 
 

@@ -34,6 +34,7 @@ from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.format import filenames
+from seglog.log.before_images import BeforeImages, restored_at_loss
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
@@ -111,6 +112,7 @@ class LogDirectory:
         self._log_fs = NoticingFileSystem(self.fs, self._before_change) if writable else self.fs
         self._changed: set[Path] = set()  # partition directories
         self._change_guard = threading.Lock()
+        self._images: dict[Path, BeforeImages] = {}  # of logs that are being opened
         self._logs: dict[Path, Log] = {}
         self._end_at_open: dict[Path, int] = {}
         self._in_tier: set[Path] = set()
@@ -247,7 +249,8 @@ class LogDirectory:
             return self._logs[directory]
         if self.writable:
             options = replace(self.load_options(directory, progress, recover_from), before_loss=self._before_loss)
-            return self._kept(self._opened_for_writing(directory, self._log_fs, options))
+            with restored_at_loss(self.fs, directory, self.clock, options, self._images):
+                return self._kept(self._opened_for_writing(directory, self._log_fs, options))
         config = self._config_of(filenames.topic_partition_of(directory).topic)
         options_of = partial(self.load_options, directory, progress)
         place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
@@ -297,6 +300,8 @@ class LogDirectory:
             if not self._changed:
                 self._marker.remove()
             self._changed.add(path.parent)
+        if path.parent in self._images:
+            self._images[path.parent].save(path)
 
     def load_options(
         self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None

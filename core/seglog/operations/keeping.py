@@ -41,23 +41,25 @@ class Keeper:
     quarantine: Path | None = None
     settled: Settled = unsettled
 
-    def recover(self, partition: Path, recover_from: int | None = None) -> RecoveryReport:
+    def recover(self, partition: Path, recover_from: int | None = None, unclean: bool | None = None) -> RecoveryReport:
         """Recovers a partition as opening it does, from `recover_from` on if given; the report's `run` keeps the lost
-        data. The caller holds the log directory's lock.
+        data. The caller holds the log directory's lock. `unclean` as for `undoable`.
         """
 
         def work(overlay: FileSystem) -> RecoveryReport:
             with self._opened(overlay, partition) as directory:
                 return directory.log_in(partition, recover_from=recover_from).recovery
 
-        report, run = undoable(self.fs, self.clock, partition, self.command, work, self.quarantine)
+        report, run = undoable(self.fs, self.clock, partition, self.command, work, self.quarantine, unclean)
         report.run = None if run is None else run.folder
         return report
 
     @property
     def on_loss(self) -> Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport]:
         """The callback for `RecoveryOptions`."""
-        return lambda owner, topic_partition, start: self.recover(owner.path / str(topic_partition), start)
+        return lambda owner, topic_partition, start: self.recover(
+            owner.path / str(topic_partition), start, not owner.clean_shutdown
+        )
 
     def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
         """Opens a partition for writing (`open_partition`); returns the recovery's report as well."""

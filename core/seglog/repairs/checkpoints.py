@@ -16,8 +16,7 @@ from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.model import TopicPartition
 from seglog.repairs.plan import CheckpointRepair, PartitionPlan, RepairOptions, RepairPart, RepairPlan
-from seglog.repairs.undo.journal import NEW, Change
-from seglog.repairs.undo.quarantine import facts_of
+from seglog.repairs.undo.partition_state import Settings
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.findings import Finding
@@ -68,30 +67,12 @@ def _entry(name: str, plan: PartitionPlan, offsets: dict[TopicPartition, int]) -
     return [CheckpointRepair(name, key, before, after, reason)] if after != before else []
 
 
-def stage_checkpoints(fs: FileSystem, plan: RepairPlan, run: Path) -> list[Change]:
-    """Writes the new checkpoint files into the run's folder, durably; returns the changes."""
-    changes = []
-    staging = run / NEW
-    fs.make_directory(staging, parents=True)
-    for name in sorted({each.name for each in plan.checkpoints}):
-        path, staged = plan.log_directory / name, staging / name
+def checkpoint_settings(plan: RepairPlan) -> Settings:
+    """Returns the plan's changes to the checkpoints as a run takes them."""
+    settings: dict[str, dict[TopicPartition, int | None] | bytes] = {}
+    for name in dict.fromkeys(each.name for each in plan.checkpoints):
         repairs = [each for each in plan.checkpoints if each.name == name]
-        with fs.open(staged, "create_new") as file:
-            file.write_at(0, _contents(fs, path, repairs))
-            file.sync()
-        fs.copy_attributes(path, staged)
-        before, after = facts_of(fs, path), facts_of(fs, staged)
-        changes.append(Change.of("replace", name, before, after, reason=repairs[0].reason))
-    fs.sync_directory(staging)
-    fs.sync_directory(run)
-    return changes
-
-
-def _contents(fs: FileSystem, path: Path, repairs: list[CheckpointRepair]) -> bytes:
-    if any(each.topic_partition is None for each in repairs):
-        return format_offset_checkpoint({})
-    offsets = parse_offset_checkpoint(fs.read_bytes(path), path)
-    for each in repairs:
-        assert each.topic_partition is not None and each.after is not None
-        offsets[each.topic_partition] = each.after
-    return format_offset_checkpoint(offsets)
+        entries = {each.topic_partition: each.after for each in repairs if each.topic_partition is not None}
+        is_whole = any(each.topic_partition is None for each in repairs)
+        settings[name] = format_offset_checkpoint({}) if is_whole else entries
+    return settings

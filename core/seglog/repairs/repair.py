@@ -17,7 +17,7 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.errors import RefusedError, SeglogError
 from seglog.progress import BytesRead, DoneOfAll
-from seglog.repairs.checkpoints import plan_checkpoints, stage_checkpoints
+from seglog.repairs.checkpoints import checkpoint_settings, plan_checkpoints
 from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
 from seglog.repairs.planner import plan_partition
 from seglog.repairs.rebuild import PartitionBuilder
@@ -141,8 +141,7 @@ def repair(
 
     def stage(folder: Path) -> list[Change]:
         builders = (PartitionBuilder(fs, clock, each, plan.options, folder, progress) for each in changing)
-        changes = [change for builder in builders for change in builder.build()]
-        return changes + stage_checkpoints(fs, plan, folder)
+        return [change for builder in builders for change in builder.build()]
 
     run, journal = prepare_run(
         fs,
@@ -152,6 +151,7 @@ def repair(
         command="repair",
         partitions=[partition.directory.name for partition in changing],
         bytes_needed=plan.bytes_needed,
+        checkpoints=checkpoint_settings(plan),
         quarantine=plan.options.quarantine,
         way_out=salvaging(log_directory),
         policy=plan.options.policy.value,

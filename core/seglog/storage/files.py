@@ -32,6 +32,20 @@ def copy_range(source: File, start: int, end: int, target: File, position: int) 
         raise RefusedError(f"{source.path} is shorter than it was")
 
 
+def copy_bytes(fs: FileSystem, source: Path, target: Path, start: int, end: int) -> None:
+    """Copies a part of a file into a new one, durably; pieces of zeros take no disk space."""
+    with fs.open(source, "r") as reader, fs.open(target, "create") as writer:
+        position = start
+        for piece in pieces(reader, start, end):
+            if piece.count(0) < len(piece):
+                writer.write_at(position - start, piece)
+            position += len(piece)
+        if position < end:
+            raise RefusedError(f"{source} is shorter than it was")
+        writer.truncate(end - start)
+        writer.sync()
+
+
 def remove_tree(fs: FileSystem, directory: Path, last: str = "") -> int:
     """Removes a directory and its contents, the file `last` at the end; returns the bytes of its files.
 

@@ -121,7 +121,7 @@ def test_a_repair_is_planned_done_and_taken_back(pair: tuple[Path, Path]) -> Non
     assert files_of(mine) == files_of(other)
     undone = seglog.undo(done.outcome.run.name)  # by name, from anywhere
     assert undone.state.value == "undone"
-    assert repr(undone) == f"<RunRecord {undone.name}: repair, undone, {len(undone.changes)} files>"
+    assert repr(undone) == f"<RunRecord {undone.name}: repair, undone, {len(undone.changed)} files>"
     assert files_of(mine) == before
     assert (mine.parent / QUARANTINE).is_dir()
 

@@ -16,10 +16,11 @@ from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.model import Record, TopicPartition
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.repairs.repair import RepairOutcome, examination, plan_repair, repair
-from seglog.repairs.undo.apply import ChangedSinceError, undo_run
+from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import JOURNAL_FILE, RunState, read_journal
-from seglog.repairs.undo.quarantine import find_run, purge_run, quarantine_of, runs_in, saved_bytes
+from seglog.repairs.undo.quarantine import find_run, purge_run, quarantine_of, runs_in
 from seglog.repairs.undo.restore import restore_run
+from seglog.repairs.undo.since import ChangedSinceError
 from seglog.storage.local import LocalFileSystem
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
@@ -126,7 +127,8 @@ def test_a_torn_tail_is_cut_where_it_is_and_only_the_tail_is_kept(data: Path) ->
     before = facts(data)
     outcome = mended(data, ORDERS)
     assert outcome.run is not None and path.stat().st_ino == inode
-    assert saved_bytes(FS, outcome.run.folder / "old") < 1000
+    kept = outcome.run.folder / "old" / ORDERS / LOG
+    assert kept.stat().st_size < 1000
     assert remaining(data, [ORDERS]) == 0
     undo_run(FS, outcome.run)
     assert facts(data) == before
@@ -167,7 +169,7 @@ def test_a_checkpoint_that_cannot_be_read_begins_anew(data: Path) -> None:
     findings = examination(FS, CLOCK, data, [data / ORDERS], whole=True).findings
     outcome = repair(FS, CLOCK, data, [data / ORDERS], findings)
     assert outcome.run is not None
-    assert [change.path for change in outcome.run.changes] == ["cleaner-offset-checkpoint"]
+    assert [change.path for change in outcome.run.changed] == ["cleaner-offset-checkpoint"]
     assert (data / "cleaner-offset-checkpoint").read_text() == "0\n0\n"
 
 
@@ -194,7 +196,7 @@ def test_only_limits_the_repair(data: Path) -> None:
     broken = snapshot.read_bytes()
     outcome = mended(data, ORDERS, options=RepairOptions(only=frozenset({RepairPart.INDEX})))
     assert outcome.run is not None
-    assert [Path(change.path).name for change in outcome.run.changes] == [index.name]
+    assert [Path(change.path).name for change in outcome.run.changed] == [index.name]
     assert snapshot.read_bytes() == broken
     assert mended(data, ORDERS).complete
     assert remaining(data, [ORDERS]) == 0

@@ -12,44 +12,43 @@ Applying, one segment at a time:
    `log.swap`, which a broker completes if it finds it interrupted.
 3. A cut follows its segment's new indexes, which fit the shorter file as well as the longer one.
 
-Taking back does the same in reverse with the old files. While a run changes files, no broker starts on the log
-directory (`quarantine.mark_pending`), and the directory's clean-shutdown marker is in the run's folder.
+Taking back does the same in reverse with the old files, after `since` has found nothing that it would lose. Of the
+checkpoints that all partitions share, only the run's own entries go back. While a run changes files, no broker starts
+on the log directory (`quarantine.mark_pending`), and the directory's clean-shutdown marker is in the run's folder.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from seglog.errors import RefusedError, SeglogError
+from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.log.checkpoints import CleanShutdownMarker
+from seglog.model import TopicPartition
 from seglog.repairs.undo.journal import Change, Journal, RunRecord, RunState, read_journal
+from seglog.repairs.undo.partition_state import own_entries, restored_entries
 from seglog.repairs.undo.quarantine import (
     BARRIER,
     PENDING_FILE,
     clear_pending,
     clear_probe,
-    crc_of,
     discard_staged,
     facts_of,
     mark_pending,
     pending_run,
     same_contents,
 )
-from seglog.storage import links
-from seglog.storage.files import copy_range, pieces
-from seglog.storage.filesystem import FileSystem
+from seglog.repairs.undo.since import check_undo
+from seglog.storage.adapters import InheritingFileSystem
+from seglog.storage.files import copy_bytes, copy_range
+from seglog.storage.filesystem import FileSystem, write_atomically
 
 _SWAP = ".swap"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
-
-
-class ChangedSinceError(RefusedError):
-    """A file has changed since the run: taking the run back would lose that change."""
 
 
 def apply_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
@@ -130,16 +129,15 @@ def _require_own(fs: FileSystem, run: RunRecord, log_directory: Path) -> None:
 def undo_run(fs: FileSystem, run: RunRecord) -> None:
     """Restores every file bit for bit, with its times, mode and owner. The caller holds the directory's lock.
 
-    Raises ChangedSinceError if a file is not as the run left it, RefusedError if there is nothing to undo.
+    Raises ChangedSinceError if the partitions have changed since (`since`), RefusedError if there is nothing to undo.
     """
     if run.state is RunState.UNDONE:
         raise RefusedError(f"{run.name} was undone before")
     if run.state is RunState.STARTED:
         raise RefusedError(f"{run.name} changed nothing: it was interrupted during preparation")
-    if run.state is not RunState.UNDOING:
-        _check_unchanged(fs, run)
+    surplus = check_undo(fs, run) if run.state is not RunState.UNDOING else []
     try:
-        take_back(fs, run, Journal(fs, run.folder))
+        take_back(fs, run, Journal(fs, run.folder), surplus)
     except KeyboardInterrupt:  # a run taken back in part would keep brokers from starting
         take_back(fs, run, Journal(fs, run.folder))
         raise
@@ -169,23 +167,26 @@ def take_back_after(cause: BaseException, fs: FileSystem, run: RunRecord, journa
         raise
 
 
-def take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
-    """Takes a run back, from any point.
+def take_back(fs: FileSystem, run: RunRecord, journal: Journal, surplus: Sequence[str] = ()) -> None:
+    """Takes a run back, from any point, and removes the files `surplus` (relative to the log directory).
 
     Raises RefusedError if a file differs afterwards from what it was before the run.
     """
     if read_journal(fs, run.folder).state is not RunState.UNDOING:
         mark_pending(fs, run.log_directory, run.folder)
-        journal.append("undoing")
+        journal.append("undoing", surplus=list(surplus))
     if run.start.get("unclean"):
         CleanShutdownMarker(fs, run.log_directory).remove()  # the old files were not closed properly
     _move_marker(fs, run.log_directory, run.folder)
     for change in reversed(run.changes):
         _revert(fs, run, change)
+    for name in read_journal(fs, run.folder).surplus:
+        if fs.status(run.log_directory / name, follow=False) is not None:
+            fs.remove(run.log_directory / name)
     _sync(fs, {(run.log_directory / change.path).parent for change in run.changes})
     for change in run.changes:
         path = run.log_directory / change.path
-        if not same_contents(change.before, facts_of(fs, path)):
+        if not _is_restored(fs, change, path):
             raise RefusedError(f"{path} could not be restored as it was; what is left of it is in {run.folder}")
     _move_marker(fs, run.folder, run.log_directory)
     journal.append("undone")
@@ -193,26 +194,11 @@ def take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
     discard_staged(fs, run.folder)
 
 
-def _check_unchanged(fs: FileSystem, run: RunRecord) -> None:
-    for change in run.changes:
-        path = run.log_directory / change.path
-        if not same_contents(change.after, facts_of(fs, path)):
-            raise ChangedSinceError(f"{path} was changed since {run.name}; undoing would lose the change")
-        if change.before is None:
-            continue
-        saved = facts_of(fs, kept_file(run, change))
-        if change.kind == "cut" and saved is not None and change.after is not None:
-            whole = crc_of(fs, run.folder / change.saved, value=change.after.crc)
-            saved = replace(saved, size=change.after.size + saved.size, crc=whole)
-        if not same_contents(change.before, saved):
-            raise RefusedError(f"{run.folder / change.saved} is not what {run.name} put there")
-
-
-def kept_file(run: RunRecord, change: Change) -> Path:
-    """Returns the file that a run saved for a change; follows a saved link as from its old place."""
-    saved = run.folder / change.saved
-    target = links.target_of(saved)
-    return saved if target is None else (run.log_directory / change.path).parent / target
+def _is_restored(fs: FileSystem, change: Change, path: Path) -> bool:
+    if change.kind != "entries":
+        return same_contents(change.before, facts_of(fs, path))
+    found = own_entries(_offsets(fs, path), change)
+    return all(found[name] == before for name, (before, _) in change.entries.items())
 
 
 def _move_marker(fs: FileSystem, source: Path, target: Path) -> None:
@@ -236,7 +222,7 @@ def _make_folders(fs: FileSystem, run: RunRecord) -> None:
 
 
 def _apply_group(fs: FileSystem, run: RunRecord, changes: Sequence[Change]) -> None:
-    replaced = [change for change in changes if change.kind == "replace"]
+    replaced = [change for change in changes if change.kind in ("replace", "entries")]
     saved_in = {(run.folder / change.saved).parent for change in changes if change.saved}
     live_in = {(run.log_directory / change.path).parent for change in changes}
     for change in changes:
@@ -325,6 +311,9 @@ def _sync(fs: FileSystem, directories: Iterable[Path]) -> None:
 
 def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
     live, saved = run.log_directory / change.path, run.folder / change.saved
+    if change.kind == "entries":
+        _revert_entries(fs, change, live, saved)
+        return
     if change.kind == "cut":
         _join_again(fs, change, live, saved)
         return
@@ -345,6 +334,25 @@ def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
             fs.remove(saved)
 
 
+def _revert_entries(fs: FileSystem, change: Change, live: Path, saved: Path) -> None:
+    """Restores the run's own entries of a checkpoint; the whole file, with its times, if no others changed since."""
+    now, offsets = facts_of(fs, live), _offsets(fs, live)
+    wanted = restored_entries(offsets, change)
+    if same_contents(change.after, now) or same_contents(change.before, now):
+        if change.before is None and now is not None:
+            fs.remove(live)
+        elif change.before is not None and fs.status(saved) is not None:
+            fs.rename(saved, live)
+    elif change.before is None and not wanted:
+        fs.remove(live)
+    elif wanted != offsets:
+        write_atomically(InheritingFileSystem(fs), live, format_offset_checkpoint(wanted, sort=False))
+
+
+def _offsets(fs: FileSystem, path: Path) -> dict[TopicPartition, int]:
+    return {} if fs.status(path) is None else parse_offset_checkpoint(fs.read_bytes(path), path)
+
+
 def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None:
     status = fs.status(saved)
     if status is None:
@@ -354,17 +362,3 @@ def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None
         copy_range(tail, 0, status.size, file, change.after.size)
         file.sync()
     fs.copy_attributes(saved, live)
-
-
-def copy_bytes(fs: FileSystem, source: Path, target: Path, start: int, end: int) -> None:
-    """Copies a part of a file into a new one, durably; pieces of zeros take no disk space."""
-    with fs.open(source, "r") as reader, fs.open(target, "create") as writer:
-        position = start
-        for piece in pieces(reader, start, end):
-            if piece.count(0) < len(piece):
-                writer.write_at(position - start, piece)
-            position += len(piece)
-        if position < end:
-            raise RefusedError(f"{source} is shorter than it was")
-        writer.truncate(end - start)
-        writer.sync()

@@ -1,11 +1,13 @@
 """The journal of a run that changes files: JSON lines, each on stable storage before the step that it describes.
 
     {"step":"start", …}           the log directory, the time, the command
-    {"step":"prepared", …}        every change with the facts before and after; all new contents are staged and synced
+    {"step":"prepared", …}        every change with the facts before and after, and the partitions' other files; all new
+                                  contents are staged and synced
     {"step":"change","index":0}   about to make the changes from this index on
     {"step":"applied"}            all changes are made
     {"step":"finished"}           the result is verified
-    {"step":"undoing"}            about to take everything back; from now on the run only goes backwards
+    {"step":"undoing", …}         about to take everything back, and to remove these files that came later; from now on
+                                  the run only goes backwards
     {"step":"undone"}             everything is taken back
 
 A journal is trusted only if it and its folder belong to this user (or root) and nobody else can write to them. Its
@@ -21,8 +23,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -35,9 +37,12 @@ from seglog.storage.trust import read_trusted, require_trust
 
 JOURNAL_FILE = "journal.jsonl"
 OLD, NEW = "old", "new"
-VERSION = 1
+VERSION = 2
+_VERSIONS = (1, VERSION)
 
-ChangeKind = Literal["replace", "cut", "remove", "move"]
+ChangeKind = Literal["replace", "cut", "remove", "move", "keep", "entries"]
+Entries = Mapping[str, Sequence[int | None]]
+Standing = Mapping[str, Mapping[str, Sequence[int]]]
 
 
 class RunState(Enum):
@@ -80,9 +85,11 @@ class Change:
     folder.
 
     `replace`: `staged` replaces `path`, whose old file moves to `saved`. `cut`: `path` is cut to `after.size` bytes,
-    and `saved` keeps the tail. `remove`: `path` moves to `saved`. `move`: `source` becomes `path`. `before` (`after`)
-    of None means that there was (will be) no file. `group` is the base offset of the segment whose files are replaced
-    together, -1 for other files.
+    and `saved` keeps the tail. `remove`: `path` moves to `saved`. `move`: `source` becomes `path`. `keep`: `path`
+    stays, and `saved` is a copy, because a broker changes that file later. `entries`: `staged`, if there is one,
+    replaces a checkpoint that all partitions share; `entries` has the offsets before and after of the run's own
+    partitions, by directory name. `before` (`after`) of None means that there was (will be) no file. `group` is the
+    base offset of the segment whose files are replaced together, -1 for other files.
     """
 
     kind: ChangeKind
@@ -94,6 +101,7 @@ class Change:
     source: str = ""
     group: int = -1
     reason: str = ""
+    entries: Entries = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -106,9 +114,15 @@ class Change:
         source: str = "",
         group: int = -1,
         reason: str = "",
+        entries: Entries | None = None,
     ) -> Change:
         """Returns a change with its files' places in the run's folder filled in."""
-        return cls(kind, path, before, after, *_places(kind, path, before), source, group, reason)
+        return cls(kind, path, before, after, *_places(kind, path, before), source, group, reason, entries or {})
+
+    @property
+    def is_change(self) -> bool:
+        """True if the run leaves another file than it found."""
+        return self.before != self.after
 
     def require_sense(self) -> None:
         """Raises ValueError unless the change stays within the log directory and the run's folder."""
@@ -122,6 +136,8 @@ class Change:
             and (self.kind != "cut" or len(facts) == 2)
             and all(type(value) is int for value in (*counts, self.group))
             and all(each.size >= 0 for each in facts)
+            and (self.kind == "entries" or not self.entries)
+            and all(_is_name_below(name) and _are_offsets(pair) for name, pair in self.entries.items())
         )
         if not makes_sense:
             raise ValueError(f"an impossible change: {self.kind!r} of {self.path!r}")
@@ -151,24 +167,31 @@ class Journal:
             self._fs.sync_directory(self.path.parent)
         self._position += len(line)
 
-    def prepared(self, changes: list[Change]) -> None:
+    def prepared(self, changes: list[Change], standing: Standing) -> None:
         """Appends the step from which on the run can be finished. Raises ValueError for an impossible change."""
         for change in changes:
             change.require_sense()
-        self.append("prepared", changes=[asdict(change) for change in changes])
+        self.append("prepared", changes=[asdict(change) for change in changes], standing=standing)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as its journal describes it. `start` has the fields of the first line."""
+    """A run as its journal describes it. `start` has the fields of the first line.
+
+    `standing` has, by partition directory, the names of all files before the run; for a log that the run left alone its
+    size and time (ns). `surplus` are the files (relative to the log directory) that an undo removes because they came
+    after the run.
+    """
 
     folder: Path
     state: RunState
     start: Mapping[str, Any]
     changes: tuple[Change, ...] = ()
+    standing: Standing = field(default_factory=dict)
+    surplus: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        files = f"{len(self.changes)} {'file' if len(self.changes) == 1 else 'files'}"
+        files = f"{len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
         return f"<RunRecord {self.name}: {self.start['command']}, {self.state.value}, {files}>"
 
     @property
@@ -179,6 +202,16 @@ class RunRecord:
     @property
     def log_directory(self) -> Path:
         return Path(self.start["log_directory"])
+
+    @property
+    def changed(self) -> tuple[Change, ...]:
+        """The changes without the copies of files that stayed."""
+        return tuple(change for change in self.changes if change.is_change)
+
+    @property
+    def keeps_whole_partitions(self) -> bool:
+        """True if the run can restore what changed later with its partitions' data, False for an early version's."""
+        return bool(self.start["version"] >= 2)
 
 
 def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
@@ -194,7 +227,8 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
     data = read_trusted(fs, path)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    state, start, changes = None, {}, []
+    state, start, changes, standing = None, {}, [], {}
+    surplus: tuple[str, ...] = ()
     try:
         for line in data.splitlines(keepends=True):
             if not line.endswith(b"\n"):
@@ -203,22 +237,35 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
             state = _STATES[record["step"]]
             if record["step"] == "start":
                 start = record
-                if record["version"] != VERSION:
+                if record["version"] not in _VERSIONS:
                     raise UnsupportedError(f"{path}: a journal of version {record['version']}, not {VERSION}")
             elif record["step"] == "prepared":
                 changes = [_change(fields) for fields in record["changes"]]
+                standing = record.get("standing", {})
+            elif record["step"] == "undoing":
+                surplus = _surplus(record.get("surplus", ()))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError(path, f"the journal cannot be read ({error})") from error
     if state is None or "log_directory" not in start:
         raise CorruptionError(path, "the journal has no beginning")
     if not is_absolute(start["log_directory"]):
         raise CorruptionError(path, "the log directory that the journal names is not an absolute path")
-    return RunRecord(folder, state, start, tuple(changes))
+    return RunRecord(folder, state, start, tuple(changes), standing, surplus)
 
 
 def is_absolute(path: object) -> bool:
     """True if `path` is the text of an absolute path without `..`."""
     return isinstance(path, str) and "\0" not in path and Path(path).is_absolute() and ".." not in Path(path).parts
+
+
+def _surplus(paths: Sequence[str]) -> tuple[str, ...]:
+    if not all(map(_is_name_below, paths)):
+        raise ValueError("it removes files outside the log directory")
+    return tuple(paths)
+
+
+def _are_offsets(pair: object) -> bool:
+    return isinstance(pair, list | tuple) and len(pair) == 2 and all(n is None or type(n) is int for n in pair)
 
 
 def _change(fields: dict[str, Any]) -> Change:
@@ -230,7 +277,7 @@ def _change(fields: dict[str, Any]) -> Change:
 
 def _places(kind: ChangeKind, path: str, before: FileFacts | None) -> tuple[str, str]:
     """Returns (`staged`, `saved`) of a change."""
-    return f"{NEW}/{path}" if kind == "replace" else "", f"{OLD}/{path}" if before is not None else ""
+    return f"{NEW}/{path}" if kind in ("replace", "entries") else "", f"{OLD}/{path}" if before is not None else ""
 
 
 def group_of(name: str) -> int:

@@ -1,4 +1,6 @@
-"""Prepares a run: checks disk space, makes its folder in the quarantine and its journal, and stages new contents."""
+"""Prepares a run: checks disk space, makes its folder in the quarantine and its journal, stages new contents, and
+copies what an undo needs besides the changed files (`partition_state`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import Any
 
 from seglog.clock import Clock
 from seglog.errors import RefusedError
+from seglog.log.checkpoints import CleanShutdownMarker
 from seglog.repairs.undo.journal import VERSION, Change, Journal, RunRecord, RunState, read_journal
+from seglog.repairs.undo.partition_state import Settings, copies_of, stage_checkpoints, standing_of
 from seglog.repairs.undo.quarantine import discard_staged, new_run, purge_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.room import check_space
@@ -23,15 +27,19 @@ def prepare_run(
     command: str,
     partitions: Sequence[str],
     bytes_needed: int,
+    checkpoints: Settings | None = None,
     quarantine: Path | None = None,
     way_out: str = "",
+    unclean: bool | None = None,
     **facts: Any,
 ) -> tuple[RunRecord, Journal]:
     """Returns a run that is ready to apply, and its journal; the log itself is unchanged.
 
-    `stage` receives the run's folder, fills it durably, and returns the changes to make. `facts` go into the journal's
-    first line; `way_out` is the advice if disk space is short. Raises RefusedError if there is no place for a
-    quarantine or not enough disk space. A failure during staging leaves no folder.
+    `stage` receives the run's folder, fills it durably, and returns the changes to make in the `partitions`, which are
+    the names of their directories. `checkpoints` is what changes in the log directory's checkpoints. `facts` go into
+    the journal's first line; `way_out` is the advice if disk space is short; `unclean` is as for `undoable`. Raises
+    RefusedError if there is no place for a quarantine or not enough disk space. A failure during staging leaves no
+    folder.
     """
     check_space(fs, log_directory, bytes_needed, log_directory, way_out)
     folder = new_run(fs, clock, log_directory, quarantine)
@@ -44,12 +52,15 @@ def prepare_run(
         log_directory=str(log_directory),
         started_ms=clock.now_ms(),
         partitions=list(partitions),
+        unclean=not CleanShutdownMarker(fs, log_directory).found if unclean is None else unclean,
         **facts,
     )
     try:
         changes = stage(folder)
+        changes += copies_of(fs, log_directory, folder, partitions, changes)
+        changes += stage_checkpoints(fs, log_directory, folder, partitions, checkpoints or {})
         _make_durable(fs, log_directory, changes)
-        journal.prepared(changes)
+        journal.prepared(changes, standing_of(fs, log_directory, partitions, changes))
     except BaseException:
         discard_staged(fs, folder)
         failed = read_journal(fs, folder)

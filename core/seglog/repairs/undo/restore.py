@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.errors import RefusedError
-from seglog.repairs.undo.apply import copy_bytes, kept_file
 from seglog.repairs.undo.beside import new_directory
 from seglog.repairs.undo.journal import Change, RunRecord
 from seglog.repairs.undo.quarantine import crc_of
+from seglog.repairs.undo.since import kept_file
 from seglog.storage.adapters import InheritingFileSystem
-from seglog.storage.files import copy_range
+from seglog.storage.files import copy_bytes, copy_range
 from seglog.storage.filesystem import FileSystem
 
 

@@ -1,11 +1,9 @@
 """Does work that removes data from a log (recovery, truncation) as a run that `undo` takes back.
 
 1. The work runs on an overlay, as in a dry run; its result there is carried out.
-2. The differences in the partition's files are staged in the run's folder and recorded in its journal: tails to cut,
-   files to remove, files to replace.
+2. The differences in the partition's files, and in its entries of the log directory's checkpoints, are staged in the
+   run's folder and recorded in its journal: tails to cut, files to remove, files to replace.
 3. `apply` makes the changes; the run's folder holds removed data before it leaves the log.
-4. The log directory's checkpoints follow. They are not part of the run because other partitions share them. After
-   `undo` their entries may be lower than before, which costs a broker time but no data.
 
 A `.log` that is removed whole is moved without being read, however large. Kafka itself keeps nothing of what it cuts.
 """
@@ -20,11 +18,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from seglog.clock import Clock
-from seglog.errors import SeglogError
+from seglog.errors import CorruptCheckpointError, SeglogError
+from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.filenames import FileState, parse_file_name
-from seglog.log.checkpoints import CleanShutdownMarker
+from seglog.model import TopicPartition
 from seglog.repairs.undo.apply import apply_run, finish_run, take_back_after
 from seglog.repairs.undo.journal import NEW, Change, ChangeKind, FileFacts, RunRecord, group_of, read_journal
+from seglog.repairs.undo.partition_state import Settings, is_log, own_partitions
 from seglog.repairs.undo.prepare import prepare_run
 from seglog.repairs.undo.quarantine import UNKNOWN_CRC, crc_of, facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS, SEGMENT_KINDS
@@ -44,9 +44,11 @@ def undoable(
     command: str,
     work: Callable[[FileSystem], T],
     quarantine: Path | None = None,
+    unclean: bool | None = None,
 ) -> tuple[T, RunRecord | None]:
     """Does `work` on the log in `partition`; returns its result and the run, None if no file changed.
 
+    `unclean` says whether the logs were not closed properly; None if the clean-shutdown marker still shows it.
     The caller holds the log directory's lock and has no file of the log open. Raises RefusedError if there is no place
     for a quarantine or not enough disk space for the saved data. After any error the log is as it was.
     """
@@ -54,7 +56,9 @@ def undoable(
     result = work(overlay)
     plan = _Plan(fs, overlay, partition)
     if not plan.changes:
-        _checkpoints(fs, overlay, log_directory)
+        for name in _changed_checkpoints(overlay, log_directory):
+            contents = overlay.read_bytes(log_directory / name)
+            write_atomically(InheritingFileSystem(fs), log_directory / name, contents)
         return result, None
     run, journal = prepare_run(
         fs,
@@ -64,13 +68,13 @@ def undoable(
         command=command,
         partitions=[partition.name],
         bytes_needed=plan.bytes_needed,
+        checkpoints=_settings(fs, overlay, partition),
         quarantine=quarantine,
         way_out=_way_out(partition, command, plan.lost_bytes),
-        unclean=not CleanShutdownMarker(fs, log_directory).found,
+        unclean=unclean,
     )
     try:
         apply_run(fs, run, journal)
-        _checkpoints(fs, overlay, log_directory)
         finish_run(fs, run, journal)
     except (SeglogError, OSError, KeyboardInterrupt) as error:
         take_back_after(error, fs, run, journal)
@@ -89,11 +93,26 @@ def _way_out(partition: Path, command: str, lost: int) -> str:
     )
 
 
-def _checkpoints(fs: FileSystem, overlay: OverlayFileSystem, log_directory: Path) -> None:
-    """Step 4."""
-    for name in OFFSET_CHECKPOINTS:
-        if log_directory / name in overlay.changed:
-            write_atomically(InheritingFileSystem(fs), log_directory / name, overlay.read_bytes(log_directory / name))
+def _changed_checkpoints(overlay: OverlayFileSystem, log_directory: Path) -> list[str]:
+    return [name for name in OFFSET_CHECKPOINTS if log_directory / name in overlay.changed]
+
+
+def _settings(fs: FileSystem, overlay: OverlayFileSystem, partition: Path) -> Settings:
+    """Returns what the work changed in the checkpoints: entries of the partition, or a file that nobody could read."""
+    settings: dict[str, dict[TopicPartition, int | None] | bytes] = {}
+    own = own_partitions([partition.name])
+    for name in _changed_checkpoints(overlay, partition.parent):
+        path = partition.parent / name
+        contents = overlay.read_bytes(path)
+        try:
+            before = {} if fs.status(path) is None else parse_offset_checkpoint(fs.read_bytes(path), path)
+        except CorruptCheckpointError:
+            settings[name] = contents
+            continue
+        after = parse_offset_checkpoint(contents, path)
+        changed = [key for key in dict.fromkeys((*before, *after)) if before.get(key) != after.get(key)]
+        settings[name] = {key: after.get(key) for key in dict.fromkeys((*own, *changed))}
+    return settings
 
 
 class _Plan:
@@ -138,7 +157,7 @@ class _Plan:
         fs, derived = self._fs, self._overlay.derived(path)
         before = facts_of(fs, path, UNKNOWN_CRC)
         source = derived.source if derived.kept == derived.size else None
-        if source == path and before is not None:
+        if source == path and before is not None and (is_log(path.name) or derived.size == before.size):
             if derived.size == before.size:
                 return None
             status = fs.status(path)

@@ -53,7 +53,7 @@ def write_steps(folder: Path, steps: tuple[str, ...] = STEPS) -> None:
         if step == "start":
             journal.append(step, version=VERSION, log_directory="/logs", command="repair")
         elif step == "prepared":
-            journal.prepared(CHANGES)
+            journal.prepared(CHANGES, {})
         else:
             journal.append(step)
 

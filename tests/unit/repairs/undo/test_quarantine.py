@@ -287,7 +287,7 @@ def test_a_journal_names_its_log_directory_by_an_absolute_path(data: Path, path:
 def test_a_run_is_not_prepared_with_changes_that_it_could_not_read_again(data: Path) -> None:
     run = run_of(data)
     with pytest.raises(ValueError, match="an impossible change"):
-        Journal(FS, run.folder).prepared([replace(run.changes[0], path="../x")])
+        Journal(FS, run.folder).prepared([replace(run.changes[0], path="../x")], {})
     assert Change is type(run.changes[0])
 
 
@@ -490,7 +490,7 @@ def test_the_place_is_chosen_by_the_journals_own_rules(data: Path) -> None:
     assert folder.name.startswith(datetime.fromtimestamp(CLOCK.now_ms() // 1000, UTC).strftime("%Y%m%dT%H%M%SZ-"))
     journal = Journal(FS, folder)
     journal.append("start", version=1, run=folder.name, log_directory=str(data))
-    journal.prepared([])
+    journal.prepared([], {})
     apply_run(FS, read_journal(FS, folder), journal)
     assert not (data / f"{PENDING_FILE}.tmp").exists()
     settled = settle_pending(FS, data)

@@ -44,7 +44,7 @@ def done(partition: Path, work: Work, fs: FileSystem = FS) -> RunRecord:
 
 
 def changes_of(run: RunRecord) -> list[tuple[str, str]]:
-    return [(change.kind, Path(change.path).name) for change in run.changes]
+    return [(change.kind, Path(change.path).name) for change in run.changed]
 
 
 def write(fs: FileSystem, path: Path, data: bytes) -> None:
@@ -115,7 +115,7 @@ def test_each_change_is_made_kept_and_given_back(
 def test_a_file_that_is_new_goes_with_undo(partition: Path) -> None:
     before = files_of(partition)
     run = done(partition, lambda fs: write(fs, partition / "00000000000000000027.snapshot", b"new"))
-    (change,) = run.changes
+    (change,) = run.changed
     assert (change.kind, change.before, change.group) == ("replace", None, -1)
     undo_run(FS, run)
     assert files_of(partition) == before
