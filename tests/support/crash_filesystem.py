@@ -86,6 +86,10 @@ class MemoryFile:
         self._owner.check_power()
         return None
 
+    def next_data(self, position: int) -> int:
+        self._owner.check_power()
+        return position
+
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         self._owner.check_power()
 

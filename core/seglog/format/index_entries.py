@@ -80,16 +80,6 @@ def used_entries(rows: np.ndarray, base_offset: int) -> int:
     return int(written[-1]) + 1 if len(written) else 0
 
 
-def padding_entries(rows: np.ndarray, base_offset: int) -> int:
-    """Returns how many rows of an offset or time index are a zeroed tail.
-
-    A single entry of a time index counts as written: a segment of one record at timestamp 0 has such an entry.
-    """
-    if rows.dtype == TIMESTAMP_OFFSET and len(rows) == 1:
-        return 0
-    return len(rows) - used_entries(rows, base_offset)
-
-
 def _whole_entries(data: ByteSource, dtype: np.dtype[np.void]) -> np.ndarray:
     view = byte_view(data)
     return np.frombuffer(view[: len(view) // dtype.itemsize * dtype.itemsize], dtype=dtype)

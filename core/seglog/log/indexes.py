@@ -1,9 +1,9 @@
 """The indexes of a segment, files of fixed-size entries: offsets, times, aborted transactions (Kafka: AbstractIndex,
 TransactionIndex).
 
-An offset or time index is read as a whole at first use (at most `segment.index.bytes`, 10 MiB by default) into two
-native int64 columns. Appended entries go to the columns and to the file at once. The bytes of an index are hints, not
-data: only `flush` fsyncs them, and recovery rebuilds a torn index.
+An offset or time index is read at first use (at most `segment.index.bytes`, 10 MiB by default) into two native int64
+columns, without the zeros that a broker preallocates. Appended entries go to the columns and to the file at once. The
+bytes of an index are hints, not data: only `flush` fsyncs them, and recovery rebuilds a torn index.
 
 seglog never preallocates: while a segment is open its indexes are as long as their entries, so a crash leaves no zero
 padding after them. Padding that a broker left is recognised by its zeros and does not count as entries; closing a
@@ -25,7 +25,8 @@ from seglog import layout
 from seglog.errors import CorruptIndexError
 from seglog.kernels import indexing
 from seglog.model import NO_TIMESTAMP
-from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.filesystem import File, FileSystem, require_size
+from seglog.storage.padding import written_front
 
 # An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
@@ -189,7 +190,9 @@ class IndexFile(OwnedFile):
     def _read(self) -> np.ndarray:
         if not self.exists():
             return np.empty(0, dtype=self._entry)
-        data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES)
+        with self._fs.open(self.path, "r") as file:
+            require_size(file, _MAX_INDEX_BYTES)
+            data = written_front(file, self._entry.itemsize)
         whole = len(data) // self._entry.itemsize * self._entry.itemsize
         return np.frombuffer(data[:whole], dtype=self._entry)
 

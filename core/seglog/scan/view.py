@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -86,7 +86,7 @@ class PartitionView:
             if pause:
                 self._clock.sleep(pause)
             try:
-                self.settled = self._frozen.take(_order)
+                self.settled = self._frozen.take(partial(_order, live=self.live))
             except FileNotFoundError as error:  # of the directory: files may go
                 raise NotALogError(self.directory, "no such directory any more") from error
             self.listing: PartitionListing = list_partition(self._frozen, self.directory)
@@ -234,21 +234,22 @@ def _is_live(partition: Path) -> bool:
         return False  # a link that is not followed: opening the partition raises that
 
 
-def _order(names: Sequence[str]) -> Order:
-    """Orders indexes and snapshots, then logs, then the rest; the indexes of the last segment are read whole."""
+def _order(names: Sequence[str], *, live: bool) -> Order:
+    """Orders indexes and snapshots, then logs, then the rest; the indexes of the last segment are read at once."""
     parsed = {name: parse_file_name(name) for name in names}
-    live = {n: p for n, p in parsed.items() if p is not None and p.state is FileState.LIVE}
-    last = max((p.offset for p in live.values() if p.kind is FileKind.LOG), default=0)
+    files = {n: p for n, p in parsed.items() if p is not None and p.state is FileState.LIVE}
+    last = max((p.offset for p in files.values() if p.kind is FileKind.LOG), default=0)
 
     def rank(name: str) -> int:
-        found = live.get(name)
+        found = files.get(name)
         if found is None or found.kind not in (FileKind.LOG, *_FIRST):
             return 2
         return 1 if found.kind is FileKind.LOG else 0
 
     return Order(
         sorted(names, key=rank),
-        frozenset(n for n, p in live.items() if p.kind in _IN_PLACE and p.offset >= last),
+        frozenset(n for n, p in files.items() if p.kind in _IN_PLACE and p.offset >= last),
+        live,
         frozenset(name for name in names if name.endswith(_PASSING)),
     )
 

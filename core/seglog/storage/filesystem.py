@@ -109,6 +109,13 @@ class File(Protocol):
         """
         ...
 
+    def next_data(self, position: int) -> int:
+        """Returns the first position from `position` on where bytes are stored, at least the size if there is none.
+
+        All bytes before it are zeros (a hole). Without knowledge of holes it is `position` itself.
+        """
+        ...
+
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         """Writes all of a contiguous buffer at `position`; a gap before it reads as zeros."""
         ...
@@ -228,10 +235,15 @@ class FileSystem(Protocol):
 
 def read_whole(file: File, limit: int) -> bytes:
     """Returns all bytes of an open file. Raises RefusedError if it has more than `limit`."""
+    return file.read_at(0, require_size(file, limit))
+
+
+def require_size(file: File, limit: int) -> int:
+    """Returns the size of an open file. Raises RefusedError if it has more than `limit` bytes."""
     size = file.size()
     if size > limit:
         raise RefusedError(f"{file.path}: {size} bytes, more than the {limit} bytes such a file may have")
-    return file.read_at(0, size)
+    return size
 
 
 def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: Access | None = None) -> None:
@@ -289,6 +301,9 @@ class PassingFile:
 
     def lend(self, position: int, size: int) -> memoryview | None:
         return self._below.lend(position, size)
+
+    def next_data(self, position: int) -> int:
+        return self._below.next_data(position)
 
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         self._below.write_at(position, data)
@@ -396,6 +411,10 @@ class VirtualFile:
     def lend(self, position: int, size: int) -> memoryview | None:
         """Returns None: its bytes are made when they are read."""
         return None
+
+    def next_data(self, position: int) -> int:
+        """Returns `position`: holes are unknown."""
+        return position
 
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         """Does nothing: announcing makes no read quicker."""

@@ -4,7 +4,8 @@ A broker keeps changing the directory, but it only ever appends to a file, renam
 removes it. Opening all files of a partition and noting their sizes therefore makes a copy of that moment at no cost: an
 open file outlives its name, and appended bytes lie after the noted size. Two kinds of files need more:
 
-- files changed in place (the indexes of the segment being written, which a broker maps into memory) are read whole;
+- files changed in place (the indexes of the segment being written, which a broker maps into memory) are read at once,
+  up to the zeros after what was written;
 - files beyond the number of descriptors that may be held are opened when they are needed: by their name, or by the
   name that a deletion gives them first, and only if they are still the same file. Otherwise they have vanished.
 """
@@ -35,6 +36,7 @@ from seglog.storage.filesystem import (
     read_whole,
     refuse_to_write,
 )
+from seglog.storage.padding import FRONT_BYTES, written_bytes, written_front
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 _DELETED = ".deleted"
 _MOST_WHOLE_BYTES = 64 << 20  # an index file of `segment.index.bytes` has 10 MiB
+_HOLE_ALIGNMENT = 4096
 
 
 class ViewFileSystem(PassingFileSystem):
@@ -133,7 +136,10 @@ SHARED_BUDGET = DescriptorBudget()
 
 @dataclass(slots=True)
 class _Entry:
-    """A file as it was: held open, held as bytes, or only known. `counted`: `file` counts in the budget."""
+    """A file as it was: held open, held as bytes, or only known. `counted`: `file` counts in the budget.
+
+    With both, `file` has what follows the bytes; without `file`, zeros follow them.
+    """
 
     status: FileStatus
     file: File | None = None
@@ -143,13 +149,15 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How to take a directory: `names` in the order in which to open them, and the `whole` ones to read completely.
+    """How to take a directory: `names` in the order in which to open them, and the `whole` ones to read at once.
 
-    `passing` are names that may come and go without changing the meaning of the others.
+    `written`: a process is changing those in place, so not even zeros after their contents are read later. `passing`
+    are names that may come and go without changing the meaning of the others.
     """
 
     names: Sequence[str]
     whole: frozenset[str] = frozenset()
+    written: bool = False
     passing: frozenset[str] = frozenset()
 
 
@@ -177,10 +185,11 @@ class FrozenFileSystem(ViewFileSystem):
         order = order_of(list(there))
         same = True
         with ExitStack() as stack:
-            opened = self._announced(order.whole, stack)
+            opened = self._announced(order.whole)
+            stack.callback(_close_all, opened)
             for name in order.names:
                 whole = name in order.whole
-                found = self._look(name, there[name], whole, opened.get(name))
+                found = self._look(name, there[name], opened.pop(name, None), whole=whole, written=order.written)
                 if found is not None:
                     self._entries[name] = found
                 same = same and (found is not None or name in order.passing)
@@ -234,18 +243,19 @@ class FrozenFileSystem(ViewFileSystem):
 
     # --- looking ------------------------------------------------------------------------------------------
 
-    def _announced(self, names: Iterable[str], stack: ExitStack) -> dict[str, File]:
+    def _announced(self, names: Iterable[str]) -> dict[str, File]:
         """Opens the files that can be opened and announces them together, so that a store delivers them at once."""
         opened: dict[str, File] = {}
         for name in names:
             with suppress(OSError):  # `_look` handles that
-                opened[name] = stack.enter_context(self._below.open(self._directory / name, "r"))
-                opened[name].advise_wanted(0, opened[name].size())
+                opened[name] = self._below.open(self._directory / name, "r")
+                opened[name].advise_wanted(0, min(opened[name].size(), FRONT_BYTES))
         return opened
 
-    def _look(self, name: str, status: FileStatus, whole: bool, opened: File | None) -> _Entry | None:
+    def _look(self, name: str, status: FileStatus, opened: File | None, *, whole: bool, written: bool) -> _Entry | None:
         """Returns the file's entry, held if possible; None if the file is gone by now."""
         path = self._directory / name
+        whole = whole and status.size <= _MOST_WHOLE_BYTES
         if status.is_directory or status.is_link or not (whole or self._budget.take()):
             return _Entry(status)
         try:
@@ -259,9 +269,22 @@ class FrozenFileSystem(ViewFileSystem):
         status = status if status.size == size else replace(status, size=size)
         if not whole:
             return _Entry(status, file, counted=True)
-        with file:
-            # a preallocated file ends with zeros, which need not be kept
-            return _Entry(status, data=file.read_at(0, min(status.size, _MOST_WHOLE_BYTES)).rstrip(b"\0"))
+        with ExitStack() as stack:
+            stack.enter_context(file)
+            entry = self._read(file, status, written=written)
+            if entry.file is not None:
+                stack.pop_all()
+            return entry
+
+    def _read(self, file: File, status: FileStatus, *, written: bool) -> _Entry:
+        """Returns the entry of a file that is read at once. Zeros that take disk space, or may, are left for later."""
+        data = written_front(file).rstrip(b"\0")
+        end = -(-len(data) // _HOLE_ALIGNMENT) * _HOLE_ALIGNMENT
+        if status.size <= FRONT_BYTES or file.next_data(min(end, status.size)) >= status.size:
+            return _Entry(status, data=data)
+        if written or not self._budget.take():
+            return _Entry(status, data=written_bytes(file).rstrip(b"\0"))
+        return _Entry(status, file, data, counted=True)
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -339,10 +362,10 @@ class _FrozenFile(UnchangedFile, PassingFile):
 
 
 class _WholeFile(ReadOnlyFile):
-    """A small file whose bytes were read: `data`, then zeros up to `size`."""
+    """A file whose contents were read: `data`, then what the entry's file has, or zeros up to `size`."""
 
     def __init__(self, path: Path, entry: _Entry) -> None:
-        self.path, self._status = path, entry.status
+        self.path, self._status, self._rest = path, entry.status, entry.file
         self._data, self._size = entry.data or b"", entry.status.size
 
     def size(self) -> int:
@@ -358,8 +381,22 @@ class _WholeFile(ReadOnlyFile):
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
         view = memoryview(buffer).cast("B")
         wanted = max(0, min(view.nbytes, self._size - position))
-        view[:wanted] = self._data[position : position + wanted].ljust(wanted, b"\0")
-        return wanted
+        held = self._data[position : position + wanted]
+        if self._rest is None or len(held) == wanted:
+            view[:wanted] = held.ljust(wanted, b"\0")
+            return wanted
+        view[: len(held)] = held
+        return len(held) + self._rest.read_into(position + len(held), view[len(held) : wanted])
+
+    def next_data(self, position: int) -> int:
+        if position < len(self._data):
+            return position
+        return max(position, self._size) if self._rest is None else self._rest.next_data(position)
+
+
+def _close_all(files: dict[str, File]) -> None:
+    for file in files.values():
+        file.close()
 
 
 def _identity(status: FileStatus | None) -> tuple[int, int] | None:

@@ -43,6 +43,7 @@ _TRIES = 8  # to replace a file that somebody creates again and again
 # No privilege, or (in a user namespace) no such user.
 _MAY_NOT_GIVE = (errno.EPERM, errno.EACCES, errno.EINVAL)
 _SYNC_FILE_RANGE_WRITE = 2
+_SEEK_DATA: int = getattr(os, "SEEK_DATA", 0)  # file systems without holes answer as if all were data
 
 
 class LocalFile:
@@ -83,6 +84,13 @@ class LocalFile:
 
     def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (the kernel has them, not we)
         return None
+
+    def next_data(self, position: int) -> int:
+        # Moves the descriptor's own position, which nothing here uses.
+        try:
+            return os.lseek(self._descriptor, position, _SEEK_DATA) if _SEEK_DATA else position
+        except OSError as error:
+            return max(position, self.size()) if error.errno == errno.ENXIO else position
 
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         view = _as_bytes(data)

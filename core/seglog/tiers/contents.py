@@ -218,6 +218,10 @@ class _ReadFile(UnchangedFile, PassingFile):
     def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (subclasses with bytes override it)
         return None
 
+    def next_data(self, position: int) -> int:
+        """Returns `position`: holes are unknown."""
+        return position
+
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         """Does nothing: the bytes are stored elsewhere in the object."""
 

@@ -21,6 +21,7 @@ from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.padding import last_written
 from seglog.verification.findings import Finding, finding, place_of
 from seglog.verification.messages_07 import Messages07, Row
 
@@ -73,8 +74,7 @@ def _index_rows(kind: str, decode: Callable[[bytes, int], np.ndarray], entry_byt
         base = 0 if name is None else name.offset
         with fs.open(path, "r") as file:
             size = file.size()
-            written = _last_nonzero(file.read_at, size) // entry_bytes * entry_bytes + entry_bytes
-            used = min(size // entry_bytes * entry_bytes, written)
+            used = min(size // entry_bytes, -(-last_written(file) // entry_bytes)) * entry_bytes
             for position in range(0, used, _INDEX_READ_BYTES):
                 rows = decode(file.read_at(position, min(_INDEX_READ_BYTES, used - position)), base)
                 names = rows.dtype.names or ()
@@ -88,18 +88,6 @@ def _index_rows(kind: str, decode: Callable[[bytes, int], np.ndarray], entry_byt
             yield finding("INDEX_SIZE_INVALID", *place_of(path), message, position=size - size % entry_bytes)
 
     return read
-
-
-def _last_nonzero(read_at: Callable[[int, int], bytes], size: int) -> int:
-    """Returns the position of the last byte that is not zero, -1 if there is none."""
-    end = size
-    while end > 0:
-        start = max(0, end - _INDEX_READ_BYTES)
-        kept = len(read_at(start, end - start).rstrip(b"\0"))
-        if kept:
-            return start + kept - 1
-        end = start
-    return -1
 
 
 def _producers(data: bytes, path: Path) -> Iterator[dict[str, Any]]:

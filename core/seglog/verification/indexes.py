@@ -12,14 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
+from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.findings import Finding, Severity, finding
 
-_MOST_INDEX_BYTES = 256 << 20
 _MOST_FINDINGS = 20  # wrong entries reported per segment
 _ENTRIES_AT_ONCE = 4096
 
@@ -93,24 +92,21 @@ class IndexObserver:
             return None
         status = self._fs.status(path)
         size = 0 if status is None else status.size
-        if size > _MOST_INDEX_BYTES:
+        if size > MOST_INDEX_BYTES:
             message = f"the file has {size} bytes, more than any index"
             self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message))
             return None
-        data = self._fs.read_bytes(path, _MOST_INDEX_BYTES)
-        base = self.segment.base_offset
-        rows = decode_offset_index(data, base) if entry_bytes == 8 else decode_time_index(data, base)
-        if len(data) % entry_bytes:
-            message = f"the file has {len(data)} bytes, which is not a multiple of the entry size {entry_bytes}"
-            self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message, length=len(data)))
-        used = used_entries(rows, base)
-        if padding := padding_entries(rows, base):
+        entries = read_index(self._fs, path, self.segment.base_offset, past_zeros=True)
+        if entries.size % entry_bytes:
+            message = f"the file has {entries.size} bytes, which is not a multiple of the entry size {entry_bytes}"
+            self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message, length=entries.size))
+        if padding := entries.padding:
             self._padded_times |= entry_bytes == 12
             severity = Severity.WARNING if self.closed and not self._live else Severity.INFO
             message = f"{padding} preallocated zero entries follow the written ones"
-            where = {"severity": severity, "position": used * entry_bytes}
+            where = {"severity": severity, "position": len(entries.rows) * entry_bytes}
             self._waiting.append(self._finding("INDEX_PREALLOCATED", path, message, **where))
-        return rows[:used]
+        return entries.rows
 
     def _check_shape(self) -> None:
         base = self.segment.base_offset

@@ -26,11 +26,11 @@ from seglog.errors import CorruptCheckpointError, CorruptionError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import FileKind, parse_file_name
-from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.repair_note import NOTE_BYTES_LIMIT, Gap, parse_note
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
+from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
@@ -42,7 +42,6 @@ SEGMENT_MISSING = "SEGMENT_MISSING"
 LOG_END_MISSING = "LOG_END_MISSING"
 LOSSES = frozenset({LOG_MISSING, SEGMENT_MISSING, LOG_END_MISSING})
 
-_MOST_INDEX_BYTES = 256 << 20
 _MOST_NAMED = 4  # witnesses that a message names
 
 
@@ -419,13 +418,10 @@ class _Losses:
 def _reached(fs: FileSystem, index: NamedFile) -> int:
     """Returns the offset after the last one in an index whose log is gone; its base offset if it has no entries."""
     name = parse_file_name(index.path.name)
-    if name is None or index.size > _MOST_INDEX_BYTES or name.kind is FileKind.TRANSACTION_INDEX:
+    if name is None or index.size > MOST_INDEX_BYTES or name.kind is FileKind.TRANSACTION_INDEX:
         return index.offset
-    data = fs.read_bytes(index.path, _MOST_INDEX_BYTES)
-    decode = decode_offset_index if name.kind is FileKind.OFFSET_INDEX else decode_time_index
-    rows = decode(data, index.offset)
-    used = used_entries(rows, index.offset)
-    return int(rows["offset"][:used].max()) + 1 if used else index.offset
+    rows = read_index(fs, index.path, index.offset, past_zeros=True).rows
+    return int(rows["offset"].max()) + 1 if len(rows) else index.offset
 
 
 def _severity(witnesses: list[_Witness]) -> Severity:

@@ -12,7 +12,6 @@ from seglog.format.index_entries import (
     decode_offset_index,
     decode_time_index,
     decode_transaction_index,
-    padding_entries,
     used_entries,
 )
 
@@ -72,10 +71,3 @@ def test_an_index_of_zeros_or_without_entries_has_none_used() -> None:
     for data in (b"", bytes(10 * 24)):
         assert used_entries(decode_offset_index(data, 5), 5) == 0
         assert used_entries(decode_time_index(data, 5), 5) == 0
-
-
-def test_the_only_entry_of_a_time_index_is_no_padding() -> None:
-    assert padding_entries(decode_time_index(bytes(12), 5), 5) == 0
-    assert padding_entries(decode_time_index(bytes(24), 5), 5) == 2
-    assert padding_entries(decode_offset_index(bytes(8), 5), 5) == 1
-    assert padding_entries(decode_offset_index(OFFSET_ENTRY + bytes(24), 5), 5) == 3

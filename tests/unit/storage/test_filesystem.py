@@ -35,7 +35,7 @@ CHANGES: dict[str, Callable[[FileSystem, Path], object]] = {
     "link": lambda fs, path: fs.link(path, path.parents[1] / "second"),
     "link onto": lambda fs, path: fs.link(path.parents[1] / "other", path),
 }
-LOOKING_INTO = {"size", "status", "read_at", "read_into", "lend", "fileno", "close"} | {
+LOOKING_INTO = {"size", "status", "read_at", "read_into", "lend", "next_data", "fileno", "close"} | {
     "sync",
     "advise_dropped",
     "advise_wanted",

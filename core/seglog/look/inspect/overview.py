@@ -6,7 +6,7 @@ segment, from the newest index entry that points to a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from seglog.errors import NotALogError
 from seglog.format.filenames import PartitionState
-from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import (
     PartitionListing,
     SegmentFiles,
@@ -29,7 +29,6 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.links import name_of
 
-_MOST_INDEX_BYTES = 256 << 20
 _MOST_STEPS = 1_000_000
 _ATTEMPTS = 20  # a broker may remove files between listing and reading
 
@@ -140,7 +139,7 @@ def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07
     if is_07:
         end = segment.base_offset + segment.size
     else:
-        rows = _index(fs, segment.time_index, segment.base_offset, decode_time_index)
+        rows = _index(fs, segment.time_index, segment.base_offset)
         newest = int(rows["timestamp"].max()) if len(rows) else None
         if following is None:
             end, seen = _end_of(fs, segment)
@@ -159,7 +158,7 @@ def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07
 
 def _end_of(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int | None]:
     """Returns (end offset, largest timestamp seen) of the last segment, from the headers after its last index entry."""
-    rows = _index(fs, segment.offset_index, segment.base_offset, decode_offset_index)
+    rows = _index(fs, segment.offset_index, segment.base_offset)
     position = int(rows["position"][-1]) if len(rows) else 0
     end, newest = segment.base_offset, None
     with fs.open(segment.log, "r") as file:
@@ -176,11 +175,8 @@ def _end_of(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int | None]:
     return end, newest
 
 
-def _index(
-    fs: FileSystem, path: Path | None, base_offset: int, decode: Callable[[bytes, int], np.ndarray]
-) -> np.ndarray:
+def _index(fs: FileSystem, path: Path | None, base_offset: int) -> np.ndarray:
     status = None if path is None else fs.status(path)
-    if path is None or status is None or status.size > _MOST_INDEX_BYTES:
+    if path is None or status is None or status.size > MOST_INDEX_BYTES:
         return np.zeros(0, dtype=[("timestamp", np.int64), ("position", np.int64)])
-    rows = decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset)
-    return rows[: used_entries(rows, base_offset)]
+    return read_index(fs, path, base_offset).rows

@@ -21,7 +21,8 @@ from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
 from seglog.layout import INT32_MAX, SNAPSHOT_COUNT_OFFSET, SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
 from seglog.look.kafka_dump_log.reports import Report, Reports
 from seglog.scan.segment_scan import entry_row
-from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.filesystem import File, FileSystem, require_size
+from seglog.storage.padding import written_front
 from seglog.verification.findings import Finding, finding, place_of
 
 _MOST_INDEX_BYTES = 1 << 30
@@ -74,6 +75,16 @@ class IndexDump:
     def _read(self) -> bytes:
         return self.fs.read_bytes(self.path, _MOST_INDEX_BYTES)
 
+    def _entries(self, entry_bytes: int) -> bytes:
+        """Returns the entries that the tool looks at: up to the first one of zeros, or only the first and the last."""
+        with self.fs.open(self.path, "r") as file:
+            count = require_size(file, _MOST_INDEX_BYTES) // entry_bytes
+            first = file.read_at(0, min(count, 1) * entry_bytes)
+            if self.sanity_only:
+                return first + file.read_at((count - 1) * entry_bytes, entry_bytes) if count > 1 else first
+            written = written_front(file, entry_bytes)
+            return written if len(written) >= entry_bytes else first
+
     def _log(self) -> AbstractContextManager[File | None]:
         """Opens the log, if there is one."""
         return nullcontext() if self.fs.status(self.log_path) is None else self.fs.open(self.log_path, "r")
@@ -81,7 +92,7 @@ class IndexDump:
     # --- offset index
 
     def _offset_index(self) -> Iterator[str | Finding]:
-        rows = decode_offset_index(self._read(), self.base_offset)
+        rows = decode_offset_index(self._entries(8), self.base_offset)
         if len(rows) == 0:
             yield f"{self.path} is empty."
             return
@@ -105,7 +116,7 @@ class IndexDump:
     # --- time index
 
     def _time_index(self) -> Iterator[str | Finding]:
-        rows = decode_time_index(self._read(), self.base_offset)
+        rows = decode_time_index(self._entries(12), self.base_offset)
         if self.sanity_only:
             yield from self._sanity(rows["offset"], rows["timestamp"], 12)
             return
@@ -125,7 +136,9 @@ class IndexDump:
         path = self.path.with_suffix(FileKind.OFFSET_INDEX.value)
         if self.fs.status(path) is None:
             return decode_offset_index(b"", self.base_offset)
-        rows = decode_offset_index(self.fs.read_bytes(path, _MOST_INDEX_BYTES), self.base_offset)
+        with self.fs.open(path, "r") as file:
+            require_size(file, _MOST_INDEX_BYTES)
+            rows = decode_offset_index(written_front(file, 8), self.base_offset)
         # Entries that do not ascend are zeros or damage, which would mislead the search.
         down = np.flatnonzero(np.diff(rows["offset"]) <= 0)
         return rows[: int(down[0]) + 1] if len(down) else rows

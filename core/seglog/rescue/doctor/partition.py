@@ -10,14 +10,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
 
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
-from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
 from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.swap import ReplacedLog, settle_leftovers
@@ -26,13 +23,12 @@ from seglog.rescue.doctor.data import cleaner_hazards, of_findings, of_losses, o
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.placement import placement
 from seglog.rescue.doctor.segment_end import kafka_end
+from seglog.scan.index_files import read_index
 from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
-
-_MOST_INDEX_BYTES = 256 << 20
 
 
 def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
@@ -204,8 +200,10 @@ def _full_indexes(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagn
     most = facts.config.segment_index_bytes // 8 * 8
     for segment in facts.listing.segments:
         if segment.base_offset in rebuilt and segment.offset_index is not None:
-            data = facts.fs.read_bytes(segment.offset_index, _MOST_INDEX_BYTES)
-            used = 8 * used_entries(decode_offset_index(data, segment.base_offset), segment.base_offset)
+            status = facts.fs.status(segment.offset_index)
+            if status is None or status.size <= most:
+                continue
+            used = 8 * len(read_index(facts.fs, segment.offset_index, segment.base_offset, past_zeros=True).rows)
             if used > most:
                 message = f"its entries take {used} bytes, but segment.index.bytes is {most}"
                 command = f"raise segment.index.bytes of the topic to {used} or more"
@@ -221,11 +219,11 @@ def _indexes(facts: PartitionFacts, segment: SegmentFiles) -> Iterator[Diagnosis
     if segment.time_index is None:
         if segment.size and _newest(facts.fs, segment) >= 0:
             yield facts.diagnosis("TIME_INDEX_MISSING", segment.log.with_suffix(".timeindex"), "there is no time index")
-    elif padding := _padding(facts.fs, segment.time_index, segment.base_offset, decode_time_index):
+    elif padding := _padding(facts.fs, segment.time_index, segment.base_offset):
         code = "TIME_INDEX_PADDED" if segment.size else "INDEX_PADDED"
         yield facts.diagnosis(code, segment.time_index, f"{padding} zero entries follow the written ones")
     if segment.offset_index is not None:
-        padding = _padding(facts.fs, segment.offset_index, segment.base_offset, decode_offset_index)
+        padding = _padding(facts.fs, segment.offset_index, segment.base_offset)
         if padding:
             yield facts.diagnosis(
                 "INDEX_PADDED", segment.offset_index, f"{padding} zero entries after the written ones"
@@ -240,9 +238,9 @@ def _newest(fs: FileSystem, segment: SegmentFiles) -> int:
     return -1
 
 
-def _padding(fs: FileSystem, path: Path, base_offset: int, decode: Callable[[bytes, int], np.ndarray]) -> int:
+def _padding(fs: FileSystem, path: Path, base_offset: int) -> int:
     """Returns the number of zero entries after the written ones."""
-    return padding_entries(decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset), base_offset)
+    return read_index(fs, path, base_offset, past_zeros=True).padding
 
 
 def _end(facts: PartitionFacts) -> Iterator[Diagnosis]:

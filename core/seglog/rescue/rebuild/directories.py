@@ -28,11 +28,11 @@ from seglog.format.checkpoint import (
     parse_partition_metadata,
 )
 from seglog.format.filenames import PartitionState
-from seglog.format.index_entries import decode_offset_index, used_entries
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
+from seglog.scan.index_files import read_index
 from seglog.scan.listing import (
     LogDirectoryListing,
     PartitionDirectory,
@@ -202,8 +202,7 @@ def _last_indexed(fs: FileSystem, segment: SegmentFiles) -> int:
     status = None if segment.offset_index is None else fs.status(segment.offset_index)
     if segment.offset_index is None or status is None or status.size > _MAX_INDEX_BYTES:
         return 0
-    rows = decode_offset_index(fs.read_bytes(segment.offset_index, _MAX_INDEX_BYTES), segment.base_offset)
-    rows = rows[: used_entries(rows, segment.base_offset)]
+    rows = read_index(fs, segment.offset_index, segment.base_offset).rows
     rows = rows[(rows["position"] > 0) & (rows["position"] < segment.size)]
     return int(rows["position"][-1]) if len(rows) else 0
 
