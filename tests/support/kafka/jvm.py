@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
+NEWER_KAFKA_VERSION = "4.4.0"
 OLDEST_JAVA = 17
 MAVEN_LIMIT_SECONDS = 600
 COMPILE_LIMIT_SECONDS = 120
@@ -120,16 +121,17 @@ def maven_jars(
 
 
 @cache
-def kafka_classpath() -> str:
-    """Class path of the compiled harness and Kafka's jars; both are made when missing."""
-    jars = kafka_jars()
+def kafka_classpath(version: str = KAFKA_VERSION) -> str:
+    """Class path of the harness, compiled against this Kafka, and of its jars; both are made when missing."""
+    jars = kafka_jars(version)
     return f"{compiled(SOURCES, jars)}{os.pathsep}{jars}/*"
 
 
 def compiled(sources: Path, jars: Path) -> Path:
-    """Directory with the classes of every .java below `sources`; compiled anew when a source changes."""
+    """Directory with the classes of every .java below `sources`; compiled anew when a source or the jars change."""
     files = sorted(sources.rglob("*.java"))
-    state = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    parts = (str(jars).encode(), *(file.read_bytes() for file in files))
+    state = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     classes = cache_directory() / "classes" / state
     done = classes.with_suffix(".complete")
     with _locked(f"classes-{state}"):

@@ -1,4 +1,4 @@
-"""`KafkaHarness`: one JVM that answers questions about logs with Kafka 4.3.0's own classes.
+"""`KafkaHarness`: one JVM that answers questions about logs with the own classes of Kafka 4.3.0, or of 4.4.0.
 
 The Java side is `java/seglogkafka`. A request is a JSON object in a line; so is the answer, after the lines
 that `list` streams. Answers have Kafka's field names (`logEndOffset`), options have ours (`segment_bytes`).
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tests.support.kafka.jvm import find_java, kafka_classpath
+from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath
 
 Answer = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -49,10 +49,10 @@ class KafkaHarness:
     It starts quickly and stays small; with `measuring` it has the collector and compiler that a broker runs with.
     """
 
-    def __init__(self, heap: str = "512m", *, measuring: bool = False) -> None:
+    def __init__(self, heap: str = "512m", *, measuring: bool = False, version: str = KAFKA_VERSION) -> None:
         quick = [] if measuring else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         flags = [f"-Xmx{heap}", *quick, "-Djava.awt.headless=true"]
-        command = [str(find_java()), *flags, "-cp", kafka_classpath(), "seglogkafka.Harness"]
+        command = [str(find_java()), *flags, "-cp", kafka_classpath(version), "seglogkafka.Harness"]
         self._log = tempfile.TemporaryFile("w+", prefix="seglog-kafka-")  # noqa: SIM115 (lives as long as the JVM)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, encoding="utf-8"

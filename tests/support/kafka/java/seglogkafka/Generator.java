@@ -228,7 +228,7 @@ final class Generator {
         long newest = -1;
         FileRecords segment = FileRecords.open(file, false);
         for (RecordBatch batch : segment.batches()) newest = Math.max(newest, batch.maxTimestamp());
-        segment.closeHandlers();
+        segment.channel().close();
         return newest < 0 ? startMs : newest;
     }
 }

@@ -2,7 +2,8 @@ package seglogkafka;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
-import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.common.utils.*; // 4.4 has moved classes of this package to `internals`
+import org.apache.kafka.common.utils.internals.*;
 import org.apache.kafka.tools.DumpLogSegments;
 
 import java.io.BufferedReader;
@@ -16,7 +17,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Map;
 
 /**
- * Answers requests about Kafka logs with Kafka 4.3.0's own classes, in one process, without a broker.
+ * Answers requests about Kafka logs with the own classes of Kafka 4.3 or 4.4, in one process, without a broker.
  *
  * A request is one line: a JSON object with the field "command". The answer is any number of lines that `list` streams
  * (they begin with {"t":), then one line {"answer":…}, or {"failure":{"error":class,"message":…}}.

@@ -1,6 +1,5 @@
 package seglogkafka;
 
-import org.apache.kafka.storage.internals.log.AbortedTxn;
 import org.apache.kafka.storage.internals.log.BatchMetadata;
 import org.apache.kafka.storage.internals.log.OffsetIndex;
 import org.apache.kafka.storage.internals.log.OffsetPosition;
@@ -69,7 +68,7 @@ final class IndexLister {
             if (i > 0 && entry.offset() == index.baseOffset()) break;
             entries.add(Answers.object("offset", entry.offset(), "position", entry.position()));
         }
-        index.closeHandler();
+        Versions.closeAsIs(index);
         return entries;
     }
 
@@ -82,15 +81,16 @@ final class IndexLister {
             if (i > 0 && entry.offset() == index.baseOffset()) break;
             entries.add(Answers.object("timestamp", entry.timestamp(), "offset", entry.offset()));
         }
-        index.closeHandler();
+        Versions.closeAsIs(index);
         return entries;
     }
 
     private static List<Object> transactionIndex(File file) throws Exception {
         List<Object> entries = new ArrayList<>();
         try (TransactionIndex index = new TransactionIndex(baseOffset(file), file)) {
-            for (AbortedTxn aborted : index.allAbortedTxns())
-                entries.add(Answers.object("version", aborted.version(), "producerId", aborted.producerId(), "firstOffset", aborted.firstOffset(),
+            for (var aborted : index.allAbortedTxns())
+                entries.add(Answers.object("version", 0, // both Kafkas refuse others
+                    "producerId", aborted.producerId(), "firstOffset", aborted.firstOffset(),
                     "lastOffset", aborted.lastOffset(), "lastStableOffset", aborted.lastStableOffset()));
         }
         return entries;

@@ -5,8 +5,8 @@ import org.apache.kafka.common.record.internal.FileLogInputStream.FileChannelRec
 import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
-import org.apache.kafka.common.utils.BufferSupplier;
-import org.apache.kafka.common.utils.CloseableIterator;
+import org.apache.kafka.common.utils.*; // 4.4 has moved classes of this package to `internals`
+import org.apache.kafka.common.utils.internals.*;
 
 import java.io.File;
 import java.nio.ByteBuffer;
@@ -85,7 +85,7 @@ final class Lister {
                 lines.accept(Answers.json(Answers.object("t", "trailing", "segment", file.getName(), "bytes", left)));
             }
         } finally {
-            segment.closeHandlers(); // close() would trim and flush a file that is only looked at
+            segment.channel().close(); // close() would trim and flush a file that is only looked at
         }
     }
 

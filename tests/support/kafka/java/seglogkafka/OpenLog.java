@@ -142,7 +142,7 @@ final class OpenLog implements AutoCloseable {
 
     /** As a kill leaves it, but that the process goes on: files are given back as they are. */
     void abandon() {
-        log.closeHandlers();
+        Versions.closeAsIs(log);
         log.removeLogMetrics();
         log.producerExpireCheck().cancel(true);
         stats.close();
@@ -151,6 +151,7 @@ final class OpenLog implements AutoCloseable {
     @Override public void close() throws Exception {
         try {
             scheduler.runAll();
+            Versions.call(log, "prepareActiveSegmentForClose"); // before 4.4 it is a part of close()
             log.flush(true);
         } finally {
             log.close();

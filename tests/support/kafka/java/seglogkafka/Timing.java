@@ -5,9 +5,8 @@ import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
-import org.apache.kafka.common.utils.BufferSupplier;
-import org.apache.kafka.common.utils.CloseableIterator;
-import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.*; // 4.4 has moved classes of this package to `internals`
+import org.apache.kafka.common.utils.internals.*;
 import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.Cleaner;
@@ -90,7 +89,7 @@ final class Timing {
         for (File log : logs(directory)) {
             FileRecords records = FileRecords.open(log, false);
             for (FileLogInputStream.FileChannelRecordBatch batch : records.batches()) each.accept(batch);
-            records.closeHandlers();
+            records.channel().close();
         }
         return System.nanoTime() - start;
     }
@@ -109,7 +108,7 @@ final class Timing {
                     position += batch.sizeInBytes();
                 }
             }
-            records.closeHandlers();
+            records.channel().close();
         }
         return System.nanoTime() - start;
     }
@@ -131,7 +130,7 @@ final class Timing {
                 copy.putLong(0, 0L); // a producer's batches begin at offset 0
                 batches.add(copy.array());
             }
-            records.closeHandlers();
+            records.channel().close();
         }
         return () -> {
             remove(target.toPath());
