@@ -71,3 +71,13 @@ def kafka() -> Iterator[KafkaHarness]:
 
     with KafkaHarness() as harness:
         yield harness
+
+
+@pytest.fixture(scope="session")
+def newer_kafka() -> Iterator[KafkaHarness]:
+    """The same for Kafka 4.4.0."""
+    require_kafka()
+    from tests.support.kafka import NEWER_KAFKA_VERSION, KafkaHarness
+
+    with KafkaHarness(version=NEWER_KAFKA_VERSION) as harness:
+        yield harness

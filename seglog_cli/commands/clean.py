@@ -45,6 +45,14 @@ DedupeBufferSize = Annotated[
 StrategyName = Annotated[
     str, option("--strategy", "offset|timestamp|header:NAME", "Which record of each key stays (KIP-280).")
 ]
+WrittenKafka = Annotated[
+    str,
+    option(
+        "--kafka-version",
+        "VERSION",
+        "The Kafka whose files a round writes: 4.4 keeps fewer empty batches (default: 4.3).",
+    ),
+]
 # The fate of records and batches: singular, plural.
 _REASONS = {
     "records_kept": ("record kept: the newest of its key", "records kept: the newest of their key"),
@@ -87,12 +95,14 @@ class Rounds(OptionGroup):
     expire: Annotated[
         bool, flag("--expire", "Remove tombstones and markers that are older than delete.retention.ms at once.")
     ] = False
+    kafka_version: WrittenKafka = "4.3"
 
     def order(
         self, session: Session, paths: list[Path], override_policy: bool, metadata_dir: Path | None
     ) -> CleaningOrder:
         """Returns the cleaning order; raises UsageError for options that contradict each other."""
         from seglog.cleaner.round import Strategy
+        from seglog.kafka_version import KafkaVersion
         from seglog.operations.clean import POLICIES, CleaningOrder
         from seglog.operations.workspace import Sources
         from seglog.scan.listing import resolve_paths
@@ -112,6 +122,7 @@ class Rounds(OptionGroup):
             roll=self.roll,
             expire=self.expire,
             threads=session.begin_threads(),
+            kafka=parsed("--kafka-version", KafkaVersion.parse, self.kafka_version),
         )
 
 

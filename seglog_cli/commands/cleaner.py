@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from seglog_cli.commands.clean import DedupeBufferSize, StrategyName, summary_lines
+from seglog_cli.commands.clean import DedupeBufferSize, StrategyName, WrittenKafka, summary_lines
 from seglog_cli.commands.retain import retention_record
 from seglog_cli.commands.stats import Prometheus, require_gauges_file
 from seglog_cli.exit_codes import ExitCode
@@ -48,6 +48,7 @@ def run(
     ] = None,
     dedupe_buffer_size: DedupeBufferSize = None,
     strategy: StrategyName = "offset",
+    kafka_version: WrittenKafka = "4.3",
     override_policy: OverridePolicy = False,
     metadata_dir: MetadataDirectory = None,
     prometheus: Prometheus = None,
@@ -75,6 +76,7 @@ def run(
     from dataclasses import replace
 
     from seglog.cleaner.round import Strategy
+    from seglog.kafka_version import KafkaVersion
     from seglog.operations.cleaner import CleanerService
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import list_log_directory, refuse_partition
@@ -98,6 +100,7 @@ def run(
         session.clock,
         reporter,
         strategy=parsed("--strategy", Strategy.parse, strategy),
+        kafka=parsed("--kafka-version", KafkaVersion.parse, kafka_version),
     )
     reporter.service = service
     with _stops(service) as received:

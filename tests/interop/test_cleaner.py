@@ -1,4 +1,7 @@
-"""Rounds on logs that Kafka wrote end as Kafka's own Cleaner ends them: bytes, indexes, groups, times and counts."""
+"""Rounds on logs that Kafka wrote end as Kafka's own Cleaner ends them: bytes, indexes, groups, times and counts.
+
+The Kafka is 4.3, and 4.4 where a test says so.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.round import CleanerOptions
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
+from seglog.kafka_version import NEWEST, SPOKEN_FOR, KafkaVersion
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.storage.local import LocalFileSystem
@@ -53,6 +57,36 @@ def test_three_rounds_end_as_kafkas(kafka: KafkaHarness, tmp_path: Path, name: s
     require_same_rounds(kafka, tmp_path, name, seed, 1000)
 
 
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("seed", range(2))
+def test_three_rounds_for_4_4_end_as_those_of_4_4(
+    newer_kafka: KafkaHarness, tmp_path: Path, name: str, seed: int
+) -> None:
+    require_same_rounds(newer_kafka, tmp_path, name, seed, 1000, NEWEST)
+
+
+def test_only_the_batch_at_the_end_of_a_round_differs_between_4_3_and_4_4(
+    kafka: KafkaHarness, newer_kafka: KafkaHarness, tmp_path: Path
+) -> None:
+    """The range ends before an open transaction, below the high watermark: 4.3 keeps the last batch, emptied."""
+    kept = {}
+    for version, harness in (("4.3", kafka), ("4.4", newer_kafka)):
+        options = {
+            "transactional": True,
+            "abort_ratio": 0.5,
+            "leave_open_txn": True,
+            "key_space": 50,
+            "codec": ["none", "lz4"],
+        }
+        harness.generate(tmp_path / version, topic="t", records=2000, segment_bytes=20_000, **options)
+        harness.clean(tmp_path / version / "t-0", now_ms=START_MS + 10_000)
+        rows = harness.list(tmp_path / version / "t-0", fields="logical", batches_only=True)
+        kept[version] = {row["lastOffset"]: row["count"] for row in rows}
+    (only_4_3,) = kept["4.3"].items() - kept["4.4"].items()
+    assert only_4_3 == (999, 0)
+    assert kept["4.3"].keys() - {999} == kept["4.4"].keys()
+
+
 @pytest.mark.parametrize("name", ["plain", "keyless", "append time", "transactions", "upgraded", "compressed"])
 def test_batches_that_are_not_held_end_as_kafkas(
     kafka: KafkaHarness, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -69,7 +103,14 @@ def test_a_horizon_past_all_time_is_none_as_kafkas_sum_wraps(
     require_same_rounds(kafka, tmp_path, name, 1, delete_retention_ms)
 
 
-def require_same_rounds(kafka: KafkaHarness, tmp_path: Path, name: str, seed: int, delete_retention_ms: int) -> None:
+def require_same_rounds(
+    kafka: KafkaHarness,
+    tmp_path: Path,
+    name: str,
+    seed: int,
+    delete_retention_ms: int,
+    version: KafkaVersion = SPOKEN_FOR,
+) -> None:
     chance = random.Random(f"{name} {seed}")
     options = {"records": 1500, "seed": seed, "key_space": 60, "batch_records": chance.choice([1, 4, 30]), **LOGS[name]}
     sizes = {"segment_bytes": chance.choice([9000, 30_000]), "index_interval_bytes": chance.choice([0, 300])}
@@ -94,7 +135,9 @@ def require_same_rounds(kafka: KafkaHarness, tmp_path: Path, name: str, seed: in
             continue
         found = clean_log(
             log,
-            CleanerOptions(first_dirty_offset=expected["firstDirtyOffset"], jobs=1 + seed % 2, chunk_bytes=3000),
+            CleanerOptions(
+                first_dirty_offset=expected["firstDirtyOffset"], jobs=1 + seed % 2, chunk_bytes=3000, kafka=version
+            ),
             FixedClock(now_ms + number * advance_ms),
         )
         assert found.stats.records_read == expected["messagesRead"]

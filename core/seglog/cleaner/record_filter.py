@@ -225,7 +225,7 @@ class RecordFilter:
             self._flag_special(chunk, modified_ms, dirty, flags)
         last = round_.plan.last_records
         filtering.flag_last_batches(batches, last.producer_ids, last.offsets, last.epochs, flags)
-        flags[batches["last_offset"] + 1 == round_.plan.first_uncleanable_offset] |= RETAIN_EMPTY
+        flags[batches["last_offset"] + 1 == round_.plan.kept_end_offset] |= RETAIN_EMPTY
         flags[(flags & (DISCARD | RETAIN_EMPTY)) == DISCARD] |= DELETE
         return flags
 

@@ -34,6 +34,7 @@ import numpy as np
 from seglog import layout
 from seglog.clock import Clock
 from seglog.errors import ConfigError, RefusedError
+from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.kernels import indexing
 from seglog.log.indexes import AbortedTransaction, index_entries_for
 from seglog.log.log import Log
@@ -47,6 +48,7 @@ from seglog.storage.filesystem import FileSystem
 KAFKA_BYTES_PER_ENTRY = 24
 DEFAULT_DEDUPE_BUFFER_BYTES = 134_217_728
 DEFAULT_LOAD_FACTOR = 0.9
+_KEEPS_BY_HIGH_WATERMARK = KafkaVersion(4, 4)
 # Each chunk costs a tenth of a millisecond in Python, and a chunk should fit a core's cache. A round over 126 MB takes
 # 131 ms of CPU with chunks of 1 MiB, 110 with 4 MiB, 120 with 8 MiB.
 CHUNK_BYTES = 4 << 20
@@ -96,8 +98,8 @@ class CleanerOptions:
     compress. `roll` first rolls the active segment, so that it is cleaned too. `expire` removes tombstones and markers
     whose delete.retention.ms has ended, by their batch's own timestamp. `first_dirty_offset` and
     `first_uncleanable_offset` override the range that checkpoint, transactions and lag give. `most_log_bytes` bounds a
-    `.log` that is written; the default is the largest that Kafka's positions allow. Tests weaken the hash of keys with
-    `hash_mask`.
+    `.log` that is written; the default is the largest that Kafka's positions allow. `kafka` is the Kafka whose files a
+    round writes. Tests weaken the hash of keys with `hash_mask`.
     """
 
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
@@ -110,6 +112,7 @@ class CleanerOptions:
     jobs: int = 1
     chunk_bytes: int = CHUNK_BYTES
     most_log_bytes: int = layout.INT32_MAX
+    kafka: KafkaVersion = SPOKEN_FOR
     hash_mask: int = -1
 
     def __post_init__(self) -> None:
@@ -204,9 +207,10 @@ class LastRecords:
 class RoundPlan:
     """A round over [log start, `first_uncleanable_offset`); the part from `first_dirty_offset` on is dirty.
 
-    `bases` are the base offsets of all segments of the log. `groups` are the ranges of `bases` to rewrite, each of
-    which becomes one or more segments, and `sizes` the bytes of the segments in them, in order. `limit_reason` says why
-    the range ends where it does. `bounds` limit each segment that is written. Times are epoch milliseconds.
+    `bases` are the base offsets of all segments of the log, and `high_watermark` is the log's. `groups` are the ranges
+    of `bases` to rewrite, each of which becomes one or more segments, and `sizes` the bytes of the segments in them, in
+    order. `limit_reason` says why the range ends where it does. `bounds` limit each segment that is written. Times are
+    epoch milliseconds.
     """
 
     directory: Path
@@ -217,6 +221,7 @@ class RoundPlan:
     first_dirty_offset: int
     first_uncleanable_offset: int
     log_start_offset: int
+    high_watermark: int
     now_ms: int
     delete_retention_ms: int
     legacy_horizon_ms: int
@@ -229,6 +234,15 @@ class RoundPlan:
     def end_offset(self) -> int:
         """The next first dirty offset. One round always cleans the whole range."""
         return self.first_uncleanable_offset
+
+    @property
+    def kept_end_offset(self) -> int:
+        """The offset at which a batch ends that stays even if it becomes empty, so that no restart loses the log end.
+
+        Up to 4.3 it is the end of the range (KAFKA-17076), from 4.4 on the high watermark: above that end, unless
+        nothing follows the range.
+        """
+        return self.high_watermark if self.options.kafka >= _KEEPS_BY_HIGH_WATERMARK else self.first_uncleanable_offset
 
     @property
     def new_horizon_ms(self) -> int:
@@ -351,6 +365,7 @@ def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int 
         first_dirty_offset=first,
         first_uncleanable_offset=upper,
         log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         legacy_horizon_ms=before[-1].modified_ms - config.delete_retention_ms if before else 0,

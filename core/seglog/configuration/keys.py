@@ -67,6 +67,10 @@ class LogConfig:
     local_retention_ms: int = -2
     local_retention_bytes: int = -2
     remote_log_copy_disable: bool = False
+    remote_copy_lag_ms: int = 0
+    remote_copy_lag_bytes: int = -1
+    max_decompressed_message_bytes: int = INT_MAX - 8
+    errors_deadletterqueue_group_enable: bool = False
     unclean_leader_election_enable: bool = False
     min_insync_replicas: int = 1
 
@@ -386,6 +390,10 @@ KEYS: tuple[Key, ...] = (
     _topic("local.retention.ms", _MS, -2, LONG_MAX, "log.local.retention.ms"),
     _topic("local.retention.bytes", parse_size, -2, LONG_MAX, "log.local.retention.bytes"),
     _topic("remote.log.copy.disable", _boolean),
+    _topic("remote.copy.lag.ms", _MS, -1, LONG_MAX, "log.remote.copy.lag.ms"),
+    _topic("remote.copy.lag.bytes", parse_size, -1, LONG_MAX, "log.remote.copy.lag.bytes"),
+    _topic("max.decompressed.message.bytes", parse_size, 1, INT_MAX - 8),
+    _topic("errors.deadletterqueue.group.enable", _boolean),
     _topic("unclean.leader.election.enable", _boolean),
     _topic("min.insync.replicas", parse_integer, 1, INT_MAX),
     _cleaner("enable", _boolean, -math.inf, math.inf),

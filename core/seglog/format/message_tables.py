@@ -1,4 +1,6 @@
-"""Tables of the fields of the records in Kafka 4.3's own topics.
+"""Tables of the fields of the records in the own topics of Kafka 4.4.
+
+4.3 has the same records without what 4.4 has added.
 
 Kafka: the message definitions of MetadataRecordType, CoordinatorRecordType (groups, transactions, share
 groups), and of the consumer protocol.
@@ -137,6 +139,7 @@ METADATA = """
     port:uint16 securityProtocol:int16 } features:[]{ name:string minSupportedVersion:int16
     maxSupportedVersion:int16 }
 28 CLEAR_ELR_RECORD 0 0 topicName:string
+29 UNREGISTER_CONTROLLER_RECORD 0 0 controllerId:int32
 """
 
 GROUPS = """
@@ -193,7 +196,7 @@ GROUPS = """
 17 key 0 - groupId:string
 17 value 0 0
     epoch:int32 metadataHash:int64 validatedTopologyEpoch:int32#0=-1 lastAssignmentConfigs:[]{ key:string
-    value:string }?#1
+    value:string }?#1=null storedDescriptionTopologyEpoch:int32#2=-1 failedDescriptionTopologyEpoch:int32#3=-1
 19 key 0 - groupId:string memberId:string
 19 value 0 0
     instanceId:string? rackId:string? clientId:string clientHost:string rebalanceTimeoutMs:int32

@@ -37,6 +37,7 @@ from seglog.configuration.precedence import POLICY, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
+from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory, require_room
 from seglog.log.loader import refuse_losses
@@ -111,6 +112,7 @@ class CleaningOrder:
         roll: bool,
         expire: bool,
         threads: int,
+        kafka: KafkaVersion = SPOKEN_FOR,
     ) -> CleaningOrder:
         """Returns an order that takes the other cleaner options from the first log directory's configuration."""
         settings = {path: settings_of(path) for path in dict.fromkeys(map(log_directory_of, targets))}
@@ -122,6 +124,7 @@ class CleaningOrder:
             roll=roll,
             expire=expire,
             jobs=threads,
+            kafka=kafka,
         )
         return cls(targets, settings, options)
 

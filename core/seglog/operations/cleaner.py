@@ -34,6 +34,7 @@ from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import ConfigError, CorruptionError, LockedError, SeglogError
+from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
@@ -94,6 +95,7 @@ class CleanerService:
         listener: Listener,
         *,
         strategy: Strategy = OFFSET,
+        kafka: KafkaVersion = SPOKEN_FOR,
     ) -> None:
         if config.threads < 1:
             raise ConfigError(f"log.cleaner.threads is {config.threads}: the service needs at least one thread")
@@ -111,6 +113,7 @@ class CleanerService:
             dedupe_buffer_bytes=config.dedupe_buffer_size // config.threads,
             load_factor=config.io_buffer_load_factor,
             strategy=strategy,
+            kafka=kafka,
         )
         self._failed_threads: list[BaseException] = []
         self._deleted: list[tuple[int, list[Path]]] = []  # `.deleted` files, and when to remove them

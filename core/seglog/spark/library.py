@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import ConfigError
+from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.remote.routing import parse_location
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def clean(
     strategy: str = "offset",
     roll: bool = False,
     expire: bool = False,
+    kafka_version: str = str(SPOKEN_FOR),
     output: Location | None = None,
     store: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
@@ -75,6 +77,7 @@ def clean(
         roll=roll,
         expire=expire,
         threads=work.threads,
+        kafka=KafkaVersion.parse(kafka_version),
     )
     topics_of = order.settings.__getitem__
     if output is not None:

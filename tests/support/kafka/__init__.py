@@ -1,10 +1,11 @@
-"""Real Kafka 4.3.0 for tests: its classes in one JVM (`KafkaHarness`), or a whole broker (`Broker`)."""
+"""Real Kafka for tests: the classes of 4.3.0 or 4.4.0 in one JVM (`KafkaHarness`), or a whole broker (`Broker`)."""
 
 from tests.support.kafka.broker import NODE_ID, Broker
-from tests.support.kafka.jvm import JavaMissing, find_java, kafka_classpath
+from tests.support.kafka.jvm import NEWER_KAFKA_VERSION, JavaMissing, find_java, kafka_classpath
 from tests.support.kafka.kafka import DumpOutput, KafkaFailure, KafkaHarness
 
 __all__ = [
+    "NEWER_KAFKA_VERSION",
     "NODE_ID",
     "Broker",
     "DumpOutput",

@@ -164,6 +164,10 @@ class KafkaHarness:
         answer = self._ask("image", records=[_base64(record) for record in records])
         return [base64.b64decode(record) for record in answer["records"]]
 
+    def known(self) -> Answer:
+        """`metadataVersions` by level, the `latest`, other `features`, and the defaults of `topicKeys`."""
+        return self._ask("known")
+
     # ---- the line protocol
 
     def _ask(self, command: str, lines: Lines | None = None, **fields: Any) -> Answer:

@@ -21,7 +21,7 @@ from seglog.errors import ConfigError
 from seglog.model import Compression, TimestampType
 from seglog.remote.traffic import Prices, Traffic
 
-# Topic-level defaults of Kafka 4.3.0, as the broker prints them.
+# Topic-level defaults of Kafka 4.4.0, as the broker prints them; 4.3.0 has the same without the keys below.
 KAFKA_DEFAULTS = {
     "cleanup.policy": "delete",
     "compression.gzip.level": "-1",
@@ -53,6 +53,11 @@ KAFKA_DEFAULTS = {
     "segment.jitter.ms": "0",
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
+} | {
+    "errors.deadletterqueue.group.enable": "false",
+    "max.decompressed.message.bytes": "2147483639",
+    "remote.copy.lag.bytes": "-1",
+    "remote.copy.lag.ms": "0",
 }
 
 

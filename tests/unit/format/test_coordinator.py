@@ -288,7 +288,7 @@ def test_offset_commits_of_every_version_are_known() -> None:
 
 def test_tables_hold_what_they_should() -> None:
     metadata = message_tables.messages(message_tables.METADATA)
-    assert len(metadata) == 26
+    assert len(metadata) == 27
     group = message_tables.messages(OFFSETS)
     keys = {number for number, name in group if name == "key"}
     assert keys == {number for number, name in group if name == "value"}

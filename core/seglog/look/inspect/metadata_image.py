@@ -160,6 +160,7 @@ class _Changes:
             "FENCE_BROKER_RECORD": lambda data: self._fence(data, True),
             "UNFENCE_BROKER_RECORD": lambda data: self._fence(data, False),
             "REGISTER_CONTROLLER_RECORD": self._register_controller,
+            "UNREGISTER_CONTROLLER_RECORD": lambda data: image.controllers.pop(data["controllerId"], None),
             "TOPIC_RECORD": self._add_topic,
             "REMOVE_TOPIC_RECORD": self._remove_topic,
             "PARTITION_RECORD": self._add_partition,

@@ -64,6 +64,7 @@ public final class Harness {
             case "measure" -> Timing.measure(options);
             case "dump_log" -> dumpLog(options);
             case "image" -> Metadata.image(options);
+            case "known" -> Metadata.known(options);
             default -> throw new Options.Refused("unknown command " + command);
         };
     }

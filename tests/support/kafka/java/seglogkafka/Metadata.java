@@ -9,13 +9,18 @@ import org.apache.kafka.image.writer.ImageWriterOptions;
 import org.apache.kafka.image.writer.RecordListWriter;
 import org.apache.kafka.metadata.MetadataRecordSerde;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
+import org.apache.kafka.server.common.Feature;
+import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.storage.internals.log.LogConfig;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 
-/** Replays metadata records into Kafka's image of a cluster, and gives the records of a snapshot of that image. */
+/** Replays metadata records into Kafka's image of a cluster, and gives the records of a snapshot of that image. Says what this Kafka knows. */
 final class Metadata {
     private Metadata() { }
 
@@ -33,6 +38,16 @@ final class Metadata {
         List<String> written = new ArrayList<>();
         for (ApiMessageAndVersion record : writer.records()) written.add(write(record));
         return Answers.object("records", written);
+    }
+
+    /** What this Kafka knows: the levels of its features, and the keys of a topic's configuration with their defaults. */
+    static Object known(Options options) {
+        options.finish();
+        Map<String, Object> levels = new TreeMap<>(), features = new TreeMap<>(), keys = new TreeMap<>();
+        for (MetadataVersion level : MetadataVersion.VERSIONS) levels.put(String.valueOf(level.featureLevel()), level.version());
+        for (Feature feature : Feature.PRODUCTION_FEATURES) features.put(feature.featureName(), feature.latestProduction());
+        for (String key : LogConfig.nonInternalConfigNames()) keys.put(key, String.valueOf(LogConfig.configDefCopy().defaultValues().get(key)));
+        return Answers.object("metadataVersions", levels, "latest", MetadataVersion.LATEST_PRODUCTION.featureLevel(), "features", features, "topicKeys", keys);
     }
 
     private static ApiMessageAndVersion read(String record) {

@@ -1,0 +1,65 @@
+"""The levels of Kafka's features: what `metadata.version` 21 is called, and which levels a release writes and knows.
+
+Kafka: MetadataVersion, Feature, FeatureControlManager. A broker or controller does not start on metadata whose level
+it does not know. No level can be taken back once it is finalized, unless nothing but its number has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seglog.kafka_version import KafkaVersion
+
+METADATA_VERSION = "metadata.version"
+
+# metadata.version: the first and the last level of each release since 3.3, the first in which KRaft was not a preview.
+_LEVELS: dict[KafkaVersion, tuple[int, int]] = {
+    KafkaVersion(3, 3): (4, 7),
+    KafkaVersion(3, 4): (8, 8),
+    KafkaVersion(3, 5): (9, 11),
+    KafkaVersion(3, 6): (12, 14),
+    KafkaVersion(3, 7): (15, 19),
+    KafkaVersion(3, 8): (20, 20),
+    KafkaVersion(3, 9): (21, 21),
+    KafkaVersion(4, 0): (22, 25),
+    KafkaVersion(4, 1): (26, 27),
+    KafkaVersion(4, 2): (28, 29),
+    KafkaVersion(4, 3): (30, 30),
+    KafkaVersion(4, 4): (31, 33),
+}
+OLDEST_OF_KAFKA_4 = 7  # 3.3-IV3: Kafka 4.0 and later read nothing older
+
+# The last level of every other feature, by the release that has it. 0 means that the feature is off.
+_OTHERS: dict[str, tuple[tuple[KafkaVersion, int], ...]] = {
+    "kraft.version": ((KafkaVersion(3, 9), 1),),
+    "transaction.version": ((KafkaVersion(4, 0), 2),),
+    "group.version": ((KafkaVersion(4, 0), 1),),
+    "eligible.leader.replicas.version": ((KafkaVersion(4, 0), 1),),
+    "share.version": ((KafkaVersion(4, 1), 1), (KafkaVersion(4, 4), 2)),
+    "streams.version": ((KafkaVersion(4, 1), 1),),
+}
+
+
+def level_name(level: int) -> str:
+    """Returns Kafka's name of a metadata.version, `3.9-IV0`; "" for a level that no known release has."""
+    for release, (first, last) in _LEVELS.items():
+        if first <= level <= last:
+            return f"{release}-IV{level - first}"
+    return ""
+
+
+def release_of(level: int) -> KafkaVersion | None:
+    """Returns the release that began to write a metadata.version, None if no known release did."""
+    return next((release for release, (first, last) in _LEVELS.items() if first <= level <= last), None)
+
+
+def last_level(release: KafkaVersion, feature: str = METADATA_VERSION) -> int:
+    """Returns the last level of a feature that a release knows, 0 if it does not know the feature."""
+    if feature == METADATA_VERSION:
+        return max((last for of, (_, last) in _LEVELS.items() if of <= release), default=0)
+    return max((level for of, level in _OTHERS.get(feature, ()) if of <= release), default=0)
+
+
+def unknown_features(levels: Mapping[str, int], release: KafkaVersion) -> dict[str, int]:
+    """Returns the features whose finalized level a release does not know."""
+    return {name: level for name, level in levels.items() if level > last_level(release, name)}
