@@ -1,4 +1,4 @@
-"""The levels of Kafka's features: what `metadata.version` 21 is called, and which levels a release writes and knows.
+"""The levels of Kafka's features: what a level of the metadata is called, and which levels a release writes and knows.
 
 Kafka: MetadataVersion, Feature, FeatureControlManager. A broker or controller does not start on metadata whose level
 it does not know. No level can be taken back once it is finalized, unless nothing but its number has changed.
