@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from seglog.escaping import escaped, json_text
-from seglog_cli.tables import Layout, table
+from seglog_cli.tables import Layout, table, with_times
 
 if TYPE_CHECKING:
     from seglog_cli.terminal import Screen
@@ -55,6 +55,10 @@ class Console:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Writes rendered lines, already escaped, to stdout."""
         self._to_stdout(data)
+
+    def write_dump(self, data: bytes | bytearray | memoryview) -> None:
+        """Writes rendered lines of batches and records; on a terminal with times instead of epoch milliseconds."""
+        self._to_stdout(data if self.screen is None else with_times(data))
 
     def write_exactly(self, data: bytes | bytearray | memoryview) -> None:
         """Writes text in a prescribed format: byte for byte to a file or pipe, escaped to a terminal."""

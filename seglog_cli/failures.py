@@ -72,7 +72,7 @@ def message_of(error: BaseException) -> str:
     """Returns one sentence for an operator."""
     extra = missing_extra(error)
     if extra is not None:
-        return f"this needs an extra that is not installed: pip install 'seglog[{extra}]'"
+        return f"this needs an extra that is not installed: pip install '.[{extra}]' in seglog's clone"
     if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)
     if isinstance(error, KeyboardInterrupt):

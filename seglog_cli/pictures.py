@@ -27,7 +27,6 @@ KEPT = ("customers-0", "orders-none-0", "payments-0", "__consumer_offsets-0", "_
 NOW = "2026-11-22T00:00:00Z"
 PICTURES = {
     "ls": (80, "seglog ls ."),
-    "ls-wide": (200, "seglog ls --sort size ."),
     "verify": (80, "seglog verify orders-none-0"),
     "doctor": (80, "seglog doctor ."),
     "stats": (80, "seglog stats --sizing customers-0"),

@@ -308,7 +308,7 @@ def lost_text(report: RecoveryReport) -> str:
     from seglog.units import count_text
 
     did = "replaced by less" if report.replaced and not report.truncated_segments else "cut off"
-    text = f"{report.truncated_bytes} bytes {did}"
+    text = f"{count_text(report.truncated_bytes, 'byte')} {did}"
     if report.deleted_segments:
         text += f", {count_text(len(report.deleted_segments), 'segment')} with them"
     return f"{text}; the log ends at offset {report.log_end_offset}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -57,4 +58,26 @@ def time_cell(timestamp: int) -> Cell:
     from seglog.units import format_time
 
     text = format_time(timestamp)
-    return Cell(text, short=text[:16].replace("T", " ") if text.endswith("Z") else text)
+    return Cell(text, short=f"{text[:16].replace('T', ' ')}Z" if text.endswith("Z") else text)
+
+
+_OF_RECORD = re.compile(rb"(\s*offset=\d+ timestamp=)(\d{10,15})\b")
+_OF_BATCH = re.compile(rb"(?<= )((?:base|max)_timestamp=|delete_horizon=)(\d{10,15})\b")
+
+
+def with_times(data: bytes | bytearray | memoryview) -> bytes:
+    """Returns lines of batches and records with their timestamps in UTC instead of milliseconds, for a terminal."""
+    from seglog.units import format_time
+
+    def shown(found: re.Match[bytes]) -> bytes:
+        return found[1] + format_time(int(found[2])).encode()
+
+    lines = []
+    for line in bytes(data).splitlines(keepends=True):
+        of_record = _OF_RECORD.match(line)
+        if of_record:
+            line = shown(of_record) + line[of_record.end() :]
+        elif line.startswith(b"batch "):
+            line = _OF_BATCH.sub(shown, line)
+        lines.append(line)
+    return b"".join(lines)

@@ -14,6 +14,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+OLDEST = (3, 11)  # as in pyproject.toml's requires-python
 # Not by PYTHONPATH: pip's build environment removes paths that an earlier editable install has added.
 _RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from native.__main__ import main; sys.exit(main())"
 
@@ -23,6 +24,8 @@ class NativeKernels(BuildHookInterface):  # type: ignore[misc]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Builds the library and names the wheel; an editable wheel uses the library in the source tree."""
+        if sys.version_info < OLDEST:  # pip asks for the metadata, and so comes here, before it compares versions
+            raise SystemExit(f"seglog needs Python {'.'.join(map(str, OLDEST))} or later, and this is {sys.version}")
         core = Path(self.root) / "core"
         sys.path.insert(0, str(core))
         try:

@@ -24,6 +24,7 @@ from seglog_cli.options import (
     parsed,
     size_option,
 )
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ class Reporter:
                 self._console.json(retention_record(Retained(self._directory, plan), False))
             else:
                 gone = ", ".join(str(segment.base_offset) for segment in plan.removed)
-                self._console.line(f"{plan.topic_partition}: deleted segments {gone} ({plan.removed_bytes} bytes)")
+                self._console.line(
+                    f"{plan.topic_partition}: deleted segments {gone} ({bytes_text(plan.removed_bytes)})"
+                )
             self._console.flush()
 
     def uncleanable(self, found: Uncleanable) -> None:

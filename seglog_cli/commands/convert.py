@@ -12,6 +12,7 @@ from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, labelled, option, takes_urls
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -74,7 +75,7 @@ def run(
         record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
         session.console.json({**record, **dataclasses.asdict(done)})
     else:
-        before = f"{count_text(done.batches_read, 'batch')} of {done.bytes_read} bytes"
-        after = f"{done.batches_written} of {done.bytes_written} bytes"
+        before = f"{count_text(done.batches_read, 'batch')} of {bytes_text(done.bytes_read)}"
+        after = f"{done.batches_written} of {bytes_text(done.bytes_written)}"
         session.console.line(f"{directory}: {before} became {after}; the log ends at offset {end}")
     return tiers.code(ExitCode.DONE)

@@ -82,5 +82,5 @@ def run(
             unreadable = unreadable or item.code == UNREADABLE
             damaged = damaged or (item.severity is Severity.ERROR and item.code != UNREADABLE)
         else:
-            session.console.write(item)
+            session.console.write_dump(item)
     return tiers.code(ExitCode.FOUND if damaged else ExitCode.INCOMPLETE if unreadable else ExitCode.DONE)

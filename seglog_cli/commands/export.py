@@ -17,12 +17,8 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from seglog.model import TopicPartition
     from seglog.scan.listing import Target
     from seglog.verification.findings import Finding
-    from seglog.verification.readable_files import Source
 
 FORMATS = ("jsonl", "csv", "parquet")
 EXTENSIONS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -58,7 +54,8 @@ def run(
     they are. A spreadsheet runs a cell that begins with =, +, -, @, a tab or a line end as a formula. --csv-safe puts
     an apostrophe before such a cell; a program that reads the file must remove it.
 
-    Parquet has typed columns and binary keys and values. It needs the extra arrow (pip install 'seglog[arrow]').
+    Parquet has typed columns and binary keys and values. It needs the extra arrow (pip install '.[arrow]' in seglog's
+    clone).
 
     Records of aborted transactions are written too, unless --isolation is read_committed; transaction markers are not.
     Damage is reported on standard error and skipped; the exit code is then 1.
@@ -76,6 +73,7 @@ def run(
       seglog export kafka-logs/orders -o orders.parquet
     """
     from seglog.look.export.export import ExportFormat, ExportOptions, FileSink, export
+    from seglog.operations.export import exported_partitions
     from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)
@@ -101,7 +99,7 @@ def run(
         session.console.warning(finding_text(session.console, found))
 
     with looking.reading("export", [target.path for target in targets]) as reading:
-        partitions = _partitions(reading, targets, committed=options.selection.is_committed)
+        partitions = exported_partitions(reading.fs, targets, committed=options.selection.is_committed)
         require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
         with nullcontext(_StandardOutput(session)) if to_stdout else FileSink(session.fs, output, replace) as sink:
             count = export(partitions, sink, options, tell)
@@ -136,26 +134,3 @@ def _targets(session: Session, path: Path) -> list[Target]:
     if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
         raise UsageError(f"export: {path} is a log directory; name one of its partitions, or {path}/TOPIC")
     return targets
-
-
-def _partitions(
-    session: Session, targets: Sequence[Target], *, committed: bool
-) -> list[tuple[TopicPartition, Iterator[Source]]]:
-    """Returns the partitions and the logs of each, which are opened when their turn comes."""
-    from seglog.errors import UnsupportedError
-    from seglog.format.filenames import topic_partition_of
-    from seglog.scan.listing import TargetKind, list_partition
-    from seglog.scan.view import SingleFile
-    from seglog.verification.readable_files import Source, sources
-
-    def logs_of(target: Target) -> Iterator[Source]:
-        return (found for found in sources(session.fs, target, committed=committed) if isinstance(found, Source))
-
-    partitions = []
-    for target in targets:
-        is_file = target.kind is TargetKind.FILE
-        beside = SingleFile(session.fs, target.path).listing if is_file else list_partition(session.fs, target.path)
-        if beside.format == "0.7":
-            raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
-        partitions.append((topic_partition_of(target.directory.resolve()), logs_of(target)))
-    return partitions

@@ -10,6 +10,7 @@ from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import argument, command, flag, option, takes_urls
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -55,10 +56,13 @@ def run(
       seglog fetch /mnt/tier --tier-key key1=private.pem -o restored
       seglog fetch /mnt/tier/kafka-tiered-storage --local /var/lib/kafka/data -o restored
     """
-    from seglog.operations.fetch import FetchOptions, fetch
+    from seglog.operations.fetch import FetchOptions, fetch, fetch_targets
 
     looking, paths = tiers.seen(session, sources, warn_of_runs=False)  # the fetch itself refuses
-    wanted = _wanted(looking, paths, output)
+    try:
+        wanted = fetch_targets(looking.fs, paths, output)
+    except ValueError as error:
+        raise UsageError(f"fetch: {error}") from error
     for source, _ in wanted:
         looking.fs.list(source)  # reads the tier's listing, which reports what it lacks
     if tiers.grave and not allow_gaps:
@@ -77,28 +81,6 @@ def run(
     return ExitCode.INCOMPLETE if tiers.grave or tiers.lacking else ExitCode.DONE
 
 
-def _wanted(session: Session, paths: list[Path], output: Path) -> list[tuple[Path, Path]]:
-    """Returns each partition to fetch and its target directory."""
-    from seglog.format.filenames import parse_topic_partition
-    from seglog.scan.listing import TargetKind, partition_directories, resolve_paths
-
-    targets = resolve_paths(session.fs, paths)
-    for target in targets:
-        if target.kind is TargetKind.FILE:
-            raise UsageError(f"fetch: {target.path} is a file; name the partition that it is in")
-    found = [directory for target in targets for directory in partition_directories(session.fs, target)]
-    if parse_topic_partition(output.name) is not None:
-        if len(found) != 1:
-            raise UsageError(
-                f"fetch: {output} is one partition, and the sources are {len(found)}: name a log directory"
-            )
-        return [(found[0], output)]
-    names = [directory.name for directory in found]
-    if len(set(names)) < len(names):
-        raise UsageError("fetch: two sources have one name; fetch one at a time, each to a place of its own")
-    return [(directory, output / directory.name) for directory in found]
-
-
 def _show(session: Session, done: Fetched) -> None:
     if session.as_json:
         fields = {**asdict(done), "target": str(done.target), "gaps": list(done.gaps)}
@@ -106,4 +88,6 @@ def _show(session: Session, done: Fetched) -> None:
         return
     kept = f", {count_text(done.kept, 'file')} already there" if done.kept else ""
     what = f"{count_text(done.segments, 'segment')} from offset {done.first_offset} on"
-    session.console.line(f"{done.target}: {what}; {count_text(done.files, 'file')}, {done.bytes} bytes fetched{kept}")
+    session.console.line(
+        f"{done.target}: {what}; {count_text(done.files, 'file')}, {bytes_text(done.bytes)} fetched{kept}"
+    )

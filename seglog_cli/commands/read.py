@@ -96,7 +96,7 @@ def run(
         try:
             for records in fetch_records(log, selection, max_bytes=max_bytes, limit=limit):
                 for block in line(records, name):
-                    session.console.write(block)
+                    session.console.write_dump(block)
         finally:
             _tell_disorders(session, log)
     return tiers.code(ExitCode.DONE)

@@ -187,7 +187,9 @@ def _step_text(console: Console, action: str, row: dict[str, Any]) -> str:
     subject = f"{row['partition']}/{row['file']}" if row["partition"] else row["file"]
     parts = [row["reason"]]
     if "position" in row:
-        parts.append(f"position {row['position']}" + (f", {row['length']} bytes" if "length" in row else ""))
+        parts.append(
+            f"position {row['position']}" + (f", {count_text(row['length'], 'byte')}" if "length" in row else "")
+        )
         if row.get("first_offset") is not None:
             last = row["last_offset"]
             same = last is None or last == row["first_offset"]

@@ -70,7 +70,7 @@ def run(
     the named partitions are in, translates each committed offset by the --map file, and sets it in the cluster. The
     groups must have no members there.
 
-    This needs the extra kafka (pip install 'seglog[kafka]').
+    This needs the extra kafka (pip install '.[kafka]' in seglog's clone).
 
     Examples:
       seglog replay --to kafka:9092 --state orders.state --map orders.csv --groups /mnt/dead/data/orders-0

@@ -10,6 +10,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import DryRun, argument, command, option
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _sentences(one: RestoredPartition) -> Iterator[str]:
     yield f"parts: {', '.join(str(part.directory) for part in one.parts)}"
     if len(joined.rows):
         offsets = f"offsets {joined.log_start} to {joined.log_end - 1}"
-        yield f"{count_text(len(joined.rows), 'batch')}, {joined.size} bytes, {offsets}"
+        yield f"{count_text(len(joined.rows), 'batch')}, {bytes_text(joined.size)}, {offsets}"
     else:
         yield f"empty; the log continues at offset {joined.log_end}"
     if joined.copies:

@@ -84,9 +84,9 @@ class Cluster(OptionGroup):
 def group(show_help: HelpOption = False) -> None:
     """Verifies, measures, cleans, exports and compares logs with Spark, on all cores or on a cluster.
 
-    This needs the extra spark (pip install 'seglog[spark]') and Java 17 or later. On a cluster every executor needs
-    seglog and must see the logs under the same paths, or as URLs of an object store. Credentials in this environment
-    (AWS_ACCESS_KEY_ID and the like) are sent to the executors.
+    This needs the extra spark (pip install '.[spark]' in seglog's clone) and Java 17 or later. On a cluster every
+    executor needs seglog and must see the logs under the same paths, or as URLs of an object store. Credentials in this
+    environment (AWS_ACCESS_KEY_ID and the like) are sent to the executors.
     """
 
 

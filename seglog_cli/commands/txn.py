@@ -20,6 +20,7 @@ from seglog_cli.options import (
     require_servers,
     takes_urls,
 )
+from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -216,7 +217,7 @@ def show_statistics(console: Console, found: Statistics) -> None:
 
     count = found.committed + found.aborted + found.open
     records, aborted = count_text(found.records, "record"), count_text(found.aborted_records, "record")
-    console.line(f"{found.partition}: {count_text(count, 'transaction')}, {records}, {found.bytes} bytes")
+    console.line(f"{found.partition}: {count_text(count, 'transaction')}, {records}, {bytes_text(found.bytes)}")
     console.line(f"  committed {found.committed}, aborted {found.aborted} ({aborted})")
     console.line(f"  open {found.open}, of these hanging {found.hanging}")
     mean = found.total_ms // count if count else 0

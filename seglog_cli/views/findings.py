@@ -71,7 +71,7 @@ def place_text(finding: Finding) -> str:
     if finding.position is not None:
         parts.append(f"position {finding.position}")
     if finding.length is not None:
-        parts.append(f"{finding.length} bytes")
+        parts.append(count_text(finding.length, "byte"))
     if finding.first_offset is not None:
         last = finding.last_offset
         same = last is None or last == finding.first_offset

@@ -208,7 +208,7 @@ def test_export_without_pyarrow_names_the_extra(logs: Path, tmp_path: Path, monk
     monkeypatch.delitem(sys.modules, "seglog.look.export.parquet", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = run("export", logs / "orders-lz4-0", "-o", tmp_path / "o.parquet")
-    assert (done.exit_code, "seglog[arrow]" in done.stderr) == (13, True)
+    assert (done.exit_code, "pip install '.[arrow]' in seglog's clone" in done.stderr) == (13, True)
     assert not (tmp_path / "o.parquet").exists()
 
 

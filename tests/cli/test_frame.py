@@ -61,7 +61,7 @@ def test_every_engine_error_has_a_code_of_its_own_choice() -> None:
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
-    assert "pip install 'seglog[spark]'" in message_of(ModuleNotFoundError("x", name="pyspark"))
+    assert "pip install '.[spark]'" in message_of(ModuleNotFoundError("x", name="pyspark"))
 
 
 def test_messages_go_to_stderr_and_data_to_stdout(tmp_path: Path) -> None:

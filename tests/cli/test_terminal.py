@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from seglog.units import rough_duration
 from seglog_cli.progress import LiveProgress, Pace, PlainProgress, describe, seconds_text
+from seglog_cli.tables import with_times
 from seglog_cli.terminal import Screen
 from tests.support.command_line import clean_logs, damage_logs, ended, environment, keep_partitions, run
 from tests.support.terminals import Shown, on_terminal
@@ -60,7 +62,7 @@ def test_a_table_fits_a_narrow_terminal_and_uses_a_wide_one(logs: Path) -> None:
     assert len(narrow) == len(wide) == len(KEPT) + 2
     both = [[line.split()[:6] for line in lines[1:-1]] for lines in (narrow, wide)]
     assert both[0] == both[1]
-    assert narrow[1].endswith("2026-11-21 05:04")
+    assert narrow[1].endswith("2026-11-21 05:04Z")
     assert "2026-11-21T05:04:58.649Z" in wide[1]
     assert narrow[-1] == wide[-1] == "5 partitions, 9 segments, 158 kB"
 
@@ -181,6 +183,45 @@ def test_names_cannot_draw_on_the_terminal(tmp_path: Path) -> None:
     shown = on_terminal(200, "ls", odd)
     assert "\x1b[31m" not in shown.written
     assert any("a\\x1b[31m[bold]b-0" in line for line in shown.lines)
+
+
+def test_times_on_a_terminal_are_utc_and_milliseconds_stay_in_a_pipe(logs: Path) -> None:
+    for line in (("read", "orders-lz4-0", "--limit", "1"), ("dump", "orders-lz4-0", "--records", "--limit", "1")):
+        shown = " ".join(on_terminal(200, *line, directory=logs).lines)
+        assert "timestamp=2026-11-21T00:03:24.773Z" in shown and "=17952" not in shown
+        assert "timestamp=1795219404773" in run(line[0], logs / line[1], *line[2:]).stdout
+        as_json = " ".join(on_terminal(200, *line, "--json", directory=logs).lines)
+        assert '"timestamp":1795219404773' in as_json
+
+
+def test_only_a_records_own_time_is_written_otherwise() -> None:
+    lines = (
+        b"  offset=0 timestamp=1795219404773 sequence=0"
+        b' key="timestamp=1795219404773" value="max_timestamp=1795219404773"\n'
+        b"batch position=0 base_timestamp=1795219404773 max_timestamp=-1 delete_horizon=null\n"
+        b"timestamp=1795219404773\n"
+    )
+    assert with_times(lines) == (
+        b"  offset=0 timestamp=2026-11-21T00:03:24.773Z sequence=0"
+        b' key="timestamp=1795219404773" value="max_timestamp=1795219404773"\n'
+        b"batch position=0 base_timestamp=2026-11-21T00:03:24.773Z max_timestamp=-1 delete_horizon=null\n"
+        b"timestamp=1795219404773\n"
+    )
+
+
+def test_a_terminal_shows_one_size_in_one_unit(logs: Path) -> None:
+    line = ("clean", "--dry-run", "--roll", "customers-0")
+    assert not any("Mb/sec" in each or "Start size" in each for each in on_terminal(80, *line, directory=logs).lines)
+    assert any("Start size" in each for each in on_terminal(80, *line, "-v", directory=logs).lines)
+    assert "Start size" in run("clean", "--dry-run", "--roll", logs / "customers-0").stdout
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0ms"), (999, "999ms"), (1000, "1s"), (61_500, "1m1s"), (97_806_002_000, "1132d"), (5_400_000, "1h30m")],
+)
+def test_a_duration_for_people_has_two_units_at_most(milliseconds: int, text: str) -> None:
+    assert rough_duration(milliseconds) == text
 
 
 # --- what progress says ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tests.support.command_line import ROOT, environment
 
 CONSOLE = re.compile(r"(```console\n)(.*?)(```\n)", re.DOTALL)
 LIBRARY = re.compile(r"<!-- library -->\n```python\n(.*?)```\n", re.DOTALL)
+_RUN = re.compile(r"\b\d{8}T\d{6}Z-[0-9a-f]{4}\b")
 _STEP = "--- step ---"
 
 
@@ -44,7 +45,7 @@ def commands(readme: str) -> list[str]:
 
 
 def shown(readme: str, clone: Path) -> list[list[str]]:
-    """For each command what a reader sees: output, the directory as $PWD, and an exit code that is not 0.
+    """For each command what a reader sees: output, the directory as $PWD, a run's name as RUN, an exit code but 0.
 
     The library's example is written where the page says, before the first command that names it.
     """
@@ -63,7 +64,8 @@ def shown(readme: str, clone: Path) -> list[list[str]]:
         check=False,
         timeout=300,
     )
-    steps = done.stdout.replace(str(clone.resolve() / "tour"), "$PWD").split(f"{_STEP}\n")
+    output = _RUN.sub("RUN", done.stdout.replace(str(clone.resolve() / "tour"), "$PWD"))
+    steps = output.split(f"{_STEP}\n")
     return [step.splitlines() for step in steps[1:]]
 
 

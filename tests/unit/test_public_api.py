@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.api import cleaning, creating, looking, opening, repairing
+from seglog.api import cleaning, creating, looking, opening, repairing, rescuing, surveying
 from seglog.errors import NotALogError, RefusedError
 from tests.support.cleaning import digest
 
@@ -31,7 +31,9 @@ def test_every_public_name_can_be_imported_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [seglog, opening, looking, cleaning, creating, repairing], ids=lambda module: module.__name__
+    "module",
+    [seglog, opening, looking, cleaning, creating, repairing, rescuing, surveying],
+    ids=lambda module: module.__name__,
 )
 def test_the_examples_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
@@ -47,7 +49,7 @@ def test_help_shows_an_example_of_each_function_that_the_page_lists() -> None:
     names = [name for row in rows for name in re.findall(r"`(\w+)", row) if name != "LogDirectory"]
     assert len(names) > 20
     without = {name for name in names if ">>>" not in (getattr(seglog, name).__doc__ or "")}
-    assert without == {"rebuild", "plan_restore"}  # shown by the example of their other half
+    assert without == {"rebuild", "plan_restore", "plan_transplant"}  # shown by the example of their other half
 
 
 def test_importing_seglog_loads_no_numpy_and_no_numba() -> None:
@@ -297,3 +299,106 @@ def test_what_the_library_returns_fits_two_lines_of_a_screen(tmp_path: Path) -> 
     wide = [text for each in shown if len(text := repr(each).replace(str(tmp_path), "/logs")) > 160]
     assert wide == []
     assert all(type(each).__name__ in repr(each) for each in shown)
+
+
+def test_help_names_every_argument_of_a_function() -> None:
+    for name in ("clean", "verify", "salvage", "transplant", "groups", "recover"):
+        function = getattr(seglog, name)
+        named = inspect.signature(function).parameters
+        assert {"config", "config_file", "threads", "progress", "clock", "fs"} <= set(named), name
+        assert "common" not in named
+        assert "`progress` (called with the bytes read since its last call)" in function.__doc__
+    assert "tier_keys" in inspect.signature(seglog.verify).parameters
+
+
+def test_every_error_that_is_raised_can_be_caught_by_its_public_name() -> None:
+    kinds = [name for name, kind in vars(seglog.errors).items() if inspect.isclass(kind)]
+    raised = [name for name in kinds if issubclass(getattr(seglog.errors, name), seglog.SeglogError)]
+    assert len(raised) > 20
+    assert [name for name in raised if getattr(seglog, name) is not getattr(seglog.errors, name)] == []
+
+
+def test_a_log_is_used_without_a_with_block(tmp_path: Path) -> None:
+    log = seglog.open_log(tmp_path / "t-0", create=True)
+    assert log.append([seglog.Record(b"v", timestamp=5)]).last_offset == 0
+    with pytest.raises(seglog.LockedError):
+        seglog.open_log(tmp_path / "t-0", writable=True)
+    log.close()
+    log.close()
+    assert (tmp_path / "t-0" / "00000000000000000001.snapshot").exists()
+    again = seglog.open_log(tmp_path / "t-0", writable=True)
+    again.close()
+    reading = seglog.open_log(tmp_path / "t-0")
+    assert [record.value for record in reading.records()] == [b"v"]
+    reading.close()
+    assert repr(reading).endswith("closed>")
+
+
+def test_opening_a_log_that_is_not_there_fails_at_once(tmp_path: Path) -> None:
+    with pytest.raises(NotALogError):
+        seglog.open_log(tmp_path / "t-0")
+
+
+def test_what_has_not_run_says_so(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v", timestamp=5)])
+    for lazy in (seglog.verify(tmp_path), seglog.doctor(tmp_path), seglog.stats(tmp_path)):
+        assert "nothing is" in repr(lazy) and "iterate over it" in repr(lazy)
+        list(lazy)
+        assert "nothing is" not in repr(lazy)
+    with pytest.raises(ValueError, match="at least two copies"):
+        list(seglog.diff(tmp_path / "t-0"))
+
+
+def test_arguments_are_checked_when_the_function_is_called_not_when_its_rows_are_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="write_rate is for sizing"):
+        seglog.stats(tmp_path, write_rate=5)
+    with pytest.raises(ValueError, match="is not one of bytes, batches, view"):
+        seglog.diff(tmp_path, tmp_path, level="names")  # type: ignore[arg-type]
+
+
+def test_durations_sizes_and_times_may_be_text(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        for stamp in (1_000, 90_000_000_000):
+            log.append([seglog.Record(b"v", timestamp=stamp)])
+            log.roll()
+    as_text, as_number = (
+        [each.removed for each in seglog.plan_retain(tmp_path / "t-0", retention_ms=given)[0].plan.segments]
+        for given in ("7d", 604_800_000)
+    )
+    assert as_text == as_number
+    assert seglog.plan_truncate(tmp_path / "t-0", to_time_ms="1970-01-02").cut.end_offset == 1
+    assert seglog.plan_retain(tmp_path / "t-0", retention_bytes="1KiB")
+    assert list(seglog.verify(tmp_path, max_duration_s="10m")) == []
+    with pytest.raises(ValueError, match="retention_ms: '7 fortnights' is not a duration"):
+        seglog.plan_retain(tmp_path / "t-0", retention_ms="7 fortnights")
+    with pytest.raises(ValueError, match="to_time_ms: 'soon' is not a time"):
+        seglog.plan_truncate(tmp_path / "t-0", to_time_ms="soon")
+
+
+def test_progress_is_called_with_the_bytes_that_are_read(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v" * 1000, timestamp=5) for _ in range(100)])
+    size = (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size
+    for call in (
+        lambda told: list(seglog.verify(tmp_path, progress=told)),
+        lambda told: list(seglog.stats(tmp_path, progress=told)),
+        lambda told: seglog.reindex(tmp_path, progress=told),
+        lambda told: seglog.export(tmp_path / "t-0", tmp_path / "out.csv", replace=True, progress=told),
+    ):
+        read: list[int] = []
+        call(read.append)  # type: ignore[no-untyped-call]
+        assert sum(read) >= size
+    with pytest.raises(TypeError, match="progress is a function that takes a number of bytes"):
+        seglog.partitions(tmp_path, progress=5)  # type: ignore[arg-type]
+
+
+def test_the_library_does_what_the_commands_do(tmp_path: Path) -> None:
+    from seglog_cli.catalogue import COMMANDS
+
+    others = {"ls": "partitions", "read": "open_log", "append": "open_log", "dump": "open_log", "txn": "transactions"}
+    others |= {"config": "settings", "tiers": "tier_contents", "quarantine": "undo"}
+    # a service, a network protocol, another tool's text, and jobs of a cluster
+    apart = {"cleaner", "serve", "replay", "dump-log", "spark"}
+    missing = [name for name in COMMANDS if name not in apart and not hasattr(seglog, others.get(name, name))]
+    assert missing == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from seglog.api.calling import public
 from seglog.arguments import flag, instance, integer, within
 from seglog.cleaner.round import Strategy
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
@@ -22,8 +23,9 @@ from seglog.operations.workspace import (
     Location,
     Sources,
     local_paths_of,
-    optional_integer,
+    optional_duration,
     optional_path,
+    optional_size,
     policy_misuse,
     settings_of,
     targets_of,
@@ -41,6 +43,7 @@ RetainOutcome = Retained | RetentionFailure | Freed
 # --- cleaning
 
 
+@public
 def plan_clean(
     *paths: Location,
     policy: str | None = None,
@@ -67,6 +70,7 @@ def plan_clean(
     return _cleaned(common, paths, sources, (strategy, kafka_version), roll=roll, expire=expire, dry_run=True)
 
 
+@public
 def clean(
     *paths: Location,
     policy: str | None = None,
@@ -145,10 +149,11 @@ def _cleaned(
 # --- retention
 
 
+@public
 def plan_retain(
     *paths: Location,
-    retention_ms: int | None = None,
-    retention_bytes: int | None = None,
+    retention_ms: int | str | None = None,
+    retention_bytes: int | str | None = None,
     free: int | str | None = None,
     policy: str | None = None,
     override_policy: bool = False,
@@ -175,13 +180,14 @@ def plan_retain(
     return _retained(common, paths, sources, RetentionRequest(True, ruled, _space(free)))
 
 
+@public
 def retain(
     *paths: Location,
-    retention_ms: int | None = None,
-    retention_bytes: int | None = None,
+    retention_ms: int | str | None = None,
+    retention_bytes: int | str | None = None,
     free: int | str | None = None,
     policy: str | None = None,
-    delay_ms: int | None = None,
+    delay_ms: int | str | None = None,
     override_policy: bool = False,
     metadata_directory: Location | None = None,
     **common: Unpack[CommonArguments],
@@ -189,7 +195,8 @@ def retain(
     """Deletes old segments as a broker does: below the log start, over `retention_bytes`, older than `retention_ms`.
 
     Returns one result per partition: Retained or RetentionFailure. A rule applies only if it is given here or in the
-    configuration. Files stay as `.deleted` for `delay_ms` (default: file.delete.delay.ms), or go at once if it is 0.
+    configuration. Durations are milliseconds or text ("7d"), sizes bytes or text ("1GiB"). Files stay as `.deleted` for
+    `delay_ms` (default: file.delete.delay.ms), or go at once if it is 0.
 
     With `free`, deletes the oldest closed segments until that many bytes are free on the disk, and returns Freed. It is
     a number of bytes or text as on the command line: "50GB", or "+10GB" for that much more than now.
@@ -210,7 +217,7 @@ def retain(
     [[0, 1, 2], [0, 1, 2]]
     """
     sources = _sources(_rules(retention_ms, retention_bytes, policy), override_policy, metadata_directory)
-    space, delay = _space(free), optional_integer("delay_ms", delay_ms, 0)
+    space, delay = _space(free), optional_duration("delay_ms", delay_ms, 0)
     ruled = retention_ms is not None or retention_bytes is not None
     if space is not None and (ruled or delay):
         raise ValueError("free removes files at once: do not give retention_ms, retention_bytes or delay_ms with it")
@@ -224,10 +231,10 @@ def _sources(rules: dict[str, object], override_policy: bool, metadata_directory
     )
 
 
-def _rules(retention_ms: int | None, retention_bytes: int | None, policy: str | None) -> dict[str, object]:
+def _rules(retention_ms: int | str | None, retention_bytes: int | str | None, policy: str | None) -> dict[str, object]:
     return {
-        "retention.ms": optional_integer("retention_ms", retention_ms),
-        "retention.bytes": optional_integer("retention_bytes", retention_bytes),
+        "retention.ms": optional_duration("retention_ms", retention_ms),
+        "retention.bytes": optional_size("retention_bytes", retention_bytes),
         "cleanup.policy": policy,
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Unpack
 
+from seglog.api.calling import public
 from seglog.arguments import flag, instance, integer, mapping, several
 from seglog.format.filenames import parse_topic_partition
 from seglog.model import Compression, member
@@ -28,6 +29,7 @@ from seglog.rescue.rebuild.plan import RebuildPlan
 from seglog.storage import links
 
 
+@public
 def convert(
     partition: Location,
     output: Location,
@@ -62,6 +64,7 @@ def convert(
     return convert_to(work.fs, work.clock, listing, target, options, settings)[0]
 
 
+@public
 def plan_rebuild(
     *log_directories: Location,
     metadata: Sequence[Location] = (),
@@ -105,6 +108,7 @@ def plan_rebuild(
     return rebuilding.plan_rebuild(work.fs, work.clock, request)
 
 
+@public
 def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArguments]) -> list[Path]:
     """Creates the directory `output` with the plan's `bootstrap.checkpoint`, and returns the files it wrote.
 
@@ -117,6 +121,7 @@ def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArgument
     return rebuilding.write_rebuilt(work.fs, work.clock, made, path_of("output", output))
 
 
+@public
 def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonArguments]) -> RestorePlan:
     """Plans which partitions the directories of `sources` become in the directory `output`. Changes nothing.
 
@@ -130,6 +135,7 @@ def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonAr
     return restoring.plan_restore(work.fs, paths, path_of("output", output))
 
 
+@public
 def restore(plan: RestorePlan, **common: Unpack[CommonArguments]) -> list[Path]:
     """Creates the partitions of a plan, each completely or not at all, and returns their directories.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, Unpack
 
-from seglog import layout
-from seglog.arguments import flag, instance, number, one_of, within
+from seglog.api.calling import Results, public
+from seglog.arguments import flag, instance, number, one_of
 from seglog.configuration.settings import DirectorySettings
 from seglog.look.dump.selection import Selection
 from seglog.look.inspect.diff import Difference
@@ -20,14 +20,18 @@ from seglog.operations.workspace import (
     Location,
     ReadArguments,
     Sources,
+    Workspace,
     looked_at,
+    optional_duration,
     optional_integer,
     optional_path,
+    optional_size,
+    optional_time,
     settings_of,
     warn,
 )
 from seglog.rescue.doctor.doctor import Doctor
-from seglog.scan.listing import list_partition, log_directory_of, partition_directories, resolve_paths
+from seglog.scan.listing import Target, list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.storage.lock import partition_path
 from seglog.verification.verify import Level, Verification, VerifyOptions
 
@@ -35,6 +39,7 @@ LevelName = Literal["header", "crc", "record", "index", "semantic"]
 DiffLevel = Literal["bytes", "batches", "view"]
 
 
+@public
 def partitions(*paths: Location, **common: Unpack[ReadArguments]) -> list[PartitionOverview]:
     """Returns the partitions at the paths, as `seglog ls` lists them: sizes, offsets, times, segments, leftovers.
 
@@ -58,12 +63,13 @@ def partitions(*paths: Location, **common: Unpack[ReadArguments]) -> list[Partit
     return listed
 
 
+@public
 def verify(
     *paths: Location,
     level: LevelName = "semantic",
     live: bool = False,
     sample: float | None = None,
-    max_duration_s: float | None = None,
+    max_duration_s: float | str | None = None,
     **common: Unpack[ReadArguments],
 ) -> Verification:
     """Verifies segments, partitions or log directories. Iterate over the result for its findings.
@@ -71,8 +77,8 @@ def verify(
     The result's `summary` is complete after the iteration, and runs the verification itself if nothing has iterated.
     Verification continues past damage. `level` is "header", "crc", "record", "index" or "semantic"; each includes the
     levels before it. `live` expects a broker to write at the same time. `sample` checks that share of the bytes
-    (above 0, at most 1). `max_duration_s` stops after that many seconds. Raises NotALogError if there is no log at a
-    path, ValueError for a bad argument.
+    (above 0, at most 1). `max_duration_s` stops after that many seconds, or after a duration as text ("10m"). Raises
+    NotALogError if there is no log at a path, ValueError for a bad argument.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -91,6 +97,8 @@ def verify(
     share = None if sample is None else number("sample", sample)
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"sample: {sample} is not above 0 and at most 1")
+    if isinstance(max_duration_s, str):
+        max_duration_s = (optional_duration("max_duration_s", max_duration_s, 0) or 0) / 1000
     seconds = None if max_duration_s is None else number("max_duration_s", max_duration_s)
     if seconds is not None and not seconds >= 0:
         raise ValueError(f"max_duration_s: {max_duration_s} is less than 0")
@@ -99,9 +107,10 @@ def verify(
     return Verification(work.fs, resolve_paths(work.fs, shown), options, work.clock)
 
 
+@public
 def stats(
-    *paths: Location, sizing: bool = False, write_rate: int | None = None, **common: Unpack[ReadArguments]
-) -> Iterator[PartitionStatistics]:
+    *paths: Location, sizing: bool = False, write_rate: int | str | None = None, **common: Unpack[ReadArguments]
+) -> Results[PartitionStatistics]:
     """Yields statistics of each partition at the paths: records, keys, sizes, codecs, and the last cleaning rounds.
 
     `sizing` adds what the log cleaner needs for the partition, with `write_rate` bytes written per second. Reads every
@@ -116,11 +125,17 @@ def stats(
     ...     found
     <PartitionStatistics t-0: 100 records, about 10 keys, 1433 bytes>
     """
-    rate, sized = optional_integer("write_rate", write_rate, 1), flag("sizing", sizing)
+    rate, sized = optional_size("write_rate", write_rate, 1), flag("sizing", sizing)
     if rate is not None and not sized:
         raise ValueError("write_rate is for sizing: give sizing=True with it")
     work, shown = looked_at(common, paths)
-    for target in resolve_paths(work.fs, shown):
+    return Results("statistics", _measured(work, resolve_paths(work.fs, shown), sized, rate))
+
+
+def _measured(
+    work: Workspace, targets: Sequence[Target], sized: bool, rate: int | None
+) -> Iterator[PartitionStatistics]:
+    for target in targets:
         log_directory = log_directory_of(target)
         settings = settings_of(work, log_directory)
         kept = kept_rounds(work.fs, work.environment, log_directory, warn)
@@ -131,6 +146,7 @@ def stats(
                 yield partition.measured(work.fs, work.clock.now_ms(), sizing=sized, write_rate=rate)
 
 
+@public
 def doctor(*log_directories: Location, quick: bool = False, **common: Unpack[ReadArguments]) -> Doctor:
     """Predicts whether a Kafka broker would start on these log directories, and what it would do to the data.
 
@@ -150,28 +166,29 @@ def doctor(*log_directories: Location, quick: bool = False, **common: Unpack[Rea
     return Doctor(work.fs, shown, work.clock, work.settings, deep=not flag("quick", quick))
 
 
+@public
 def diff(
     *copies: Location,
     level: DiffLevel = "batches",
     from_offset: int | None = None,
     to_offset: int | None = None,
-    since_ms: int | None = None,
-    until_ms: int | None = None,
+    since_ms: int | str | None = None,
+    until_ms: int | str | None = None,
     producer_id: int | None = None,
     key: bytes | None = None,
     isolation: Isolation | str | None = None,
     limit: int | None = None,
-    memory_bytes: int | None = None,
+    memory_bytes: int | str | None = None,
     **common: Unpack[ReadArguments],
-) -> Iterator[tuple[str, Difference]]:
+) -> Results[tuple[str, Difference]]:
     """Compares copies of a partition, or all partitions of log directories. Yields (partition name, difference).
 
     `level` is "bytes" (the files), "batches" (batches at each offset), or "view" (the latest committed record of each
     key, which compaction must not change; it takes tables of `memory_bytes`, by default 256 MiB). Batches and view
-    compare what lies from `from_offset` and `since_ms` (epoch milliseconds, both inclusive) to `to_offset` (exclusive),
-    of one producer with `producer_id`. Only the view takes `until_ms` (exclusive), `key` and `isolation`. `limit`
-    bounds the differences per partition (default: none, for the view 10,000). Raises NotALogError, OSError, ValueError
-    for a bad argument.
+    compare what lies from `from_offset` and `since_ms` (epoch milliseconds or text, both inclusive) to `to_offset`
+    (exclusive), of one producer with `producer_id`. Only the view takes `until_ms` (exclusive), `key` and `isolation`.
+    `limit` bounds the differences per partition (default: none, for the view 10,000). Raises NotALogError, OSError,
+    ValueError for a bad argument.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -185,11 +202,14 @@ def diff(
     chosen = one_of("level", level, LEVELS)
     most = optional_integer("limit", limit, 0)
     first, end = optional_integer("from_offset", from_offset, 0), optional_integer("to_offset", to_offset, 0)
-    since, until = optional_integer("since_ms", since_ms), optional_integer("until_ms", until_ms)
+    work, shown = looked_at(common, copies)
+    since, until = (
+        optional_time(name, value, work.clock) for name, value in (("since_ms", since_ms), ("until_ms", until_ms))
+    )
     for start, lower, stop, upper in (("from_offset", first, "to_offset", end), ("since_ms", since, "until_ms", until)):
         if lower is not None and upper is not None and lower > upper:
             raise ValueError(f"{stop}: {upper} is before {start}, {lower}, and no record lies between")
-    memory = 256 << 20 if memory_bytes is None else within("memory_bytes", memory_bytes, 1 << 20, layout.INT64_MAX)
+    memory = optional_size("memory_bytes", memory_bytes, 1 << 20) or 256 << 20
     given = {"until_ms": until, "key": key, "isolation": isolation, "memory_bytes": memory_bytes}
     if level == "bytes":
         given |= {"from_offset": first, "to_offset": end, "since_ms": since, "producer_id": producer_id}
@@ -208,12 +228,17 @@ def diff(
         default if isolation is None else member(Isolation, isolation, "isolation"),
     )
     options = ViewOptions(memory, selection, 10_000 if most is None else most)
-    work, shown = looked_at(common, copies)
-    for name, directories in copies_by_partition(work.fs, shown):
-        for found in differences(work.fs, directories, chosen, options, most):
-            yield name, found
+    return Results(
+        "differences",
+        (
+            (name, found)
+            for name, directories in copies_by_partition(work.fs, shown)
+            for found in differences(work.fs, directories, chosen, options, most)
+        ),
+    )
 
 
+@public
 def explain(
     partition: Location,
     *,

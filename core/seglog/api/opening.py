@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("seglog")
 
 
-@contextlib.contextmanager
 def open_log(
     path: str | Path,
     *,
@@ -33,8 +33,8 @@ def open_log(
     local: str | Path | None = None,
     tier_keys: Mapping[str, str | Path] | None = None,
     remote_metadata: Sequence[str | Path] | None = None,
-) -> Iterator[Log]:
-    """Opens the log in the partition directory `path`, for a `with` block.
+) -> Log:
+    """Opens the log in the partition directory `path`. Close it with `close()`, or use it as a `with` block.
 
     Reading changes nothing on disk and takes no lock, so a broker may run. `writable` (implied by `create`, which makes
     a missing directory) takes the log directory's lock, recovers the log after an unclean stop, and closes it as a
@@ -80,9 +80,7 @@ def open_log(
         require_local(path)
         if is_tiered:
             raise ValueError("local, tier_keys and remote_metadata are only for reading")
-        with _opened_for_writing(path, fs, now, settings, create) as log:
-            yield log
-        return
+        return _entered(_opened_for_writing(path, fs, now, settings, create))
     if is_tiered or _may_be_tier(fs, path):
         from seglog.operations.workspace import looked_at
 
@@ -93,8 +91,16 @@ def open_log(
     else:
         for problem in unfinished_runs(fs, [path]):
             _logger.warning("%s", problem)
-    with opened_for_reading(path, fs=fs, clock=now, config_of=lambda _topic: settings) as log:
-        yield log
+    return _entered(opened_for_reading(path, fs=fs, clock=now, config_of=lambda _topic: settings))
+
+
+def _entered(opening: AbstractContextManager[Log]) -> Log:
+    """Opens a log, which closes itself and what was opened with it."""
+
+    def release(error: BaseException | None) -> None:
+        opening.__exit__(None if error is None else type(error), error, None if error is None else error.__traceback__)
+
+    return opening.__enter__().owned(release)
 
 
 @contextlib.contextmanager

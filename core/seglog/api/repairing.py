@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Unpack
 
+from seglog.api.calling import public
 from seglog.arguments import flag
 from seglog.configuration.settings import DirectorySettings
 from seglog.log.loader import RecoveryReport
@@ -29,6 +30,7 @@ from seglog.operations.workspace import (
     local_paths_of,
     optional_integer,
     optional_path,
+    optional_time,
     path_of,
     paths_of,
     settings_of,
@@ -48,6 +50,7 @@ RepairPolicy = Literal["smallest-loss", "truncate", "excise"]
 # --- repair
 
 
+@public
 def plan_repair(
     *paths: Location,
     policy: RepairPolicy = "smallest-loss",
@@ -75,6 +78,7 @@ def plan_repair(
     return [repairing.plan_job(work, job, settings_of(work, job.log_directory), options) for job in jobs]
 
 
+@public
 def repair(
     *paths: Location,
     policy: RepairPolicy = "smallest-loss",
@@ -120,6 +124,7 @@ def repair(
     return done
 
 
+@public
 def undo(
     run: RunRecord | Location, *, quarantine: Location | None = None, **common: Unpack[CommonArguments]
 ) -> RunRecord:
@@ -155,6 +160,7 @@ def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: L
 # --- recovery and truncation
 
 
+@public
 def plan_recover(
     path: Location, *, recovery_point: int | None = None, **common: Unpack[CommonArguments]
 ) -> list[RecoveryReport]:
@@ -177,6 +183,7 @@ def plan_recover(
     return list(recover_target(work.fs, work.clock, target, settings, options))
 
 
+@public
 def recover(
     path: Location,
     *,
@@ -220,11 +227,50 @@ def recover(
     return done
 
 
+@public
+def plan_reindex(path: Location, **common: Unpack[CommonArguments]) -> list[RecoveryReport]:
+    """Returns what `reindex` would do now, one report per partition. Changes nothing.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     with seglog.open_log(path + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     (plan,) = seglog.plan_reindex(path)
+    ...     plan.truncated_bytes, len(plan.recovered)
+    (0, 1)
+    """
+    work, target, settings = _one(common, path)
+    warn_of_runs(work, [target.path])
+    options = RecoveryOptions(dry_run=True, lossless=True)
+    return list(recover_target(work.fs, work.clock, target, settings, options))
+
+
+@public
+def reindex(path: Location, **common: Unpack[CommonArguments]) -> list[RecoveryReport]:
+    """Rebuilds indexes, producer snapshots and leader epochs of a partition or of all in a log directory.
+
+    No record changes. Returns one report per partition. Raises RefusedError if damage would make it lose bytes,
+    LockedError, NotALogError.
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     with seglog.open_log(path + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     os.remove(path + "/t-0/00000000000000000000.index")
+    ...     (done,) = seglog.reindex(path + "/t-0")
+    ...     done.truncated_bytes, os.path.exists(path + "/t-0/00000000000000000000.index")
+    (0, True)
+    """
+    work, target, settings = _one(common, local_path("path", path))
+    return list(recover_target(work.fs, work.clock, target, settings, RecoveryOptions(lossless=True)))
+
+
+@public
 def plan_truncate(
     partition: Location,
     *,
     to_offset: int | None = None,
-    to_time_ms: int | None = None,
+    to_time_ms: int | str | None = None,
     **common: Unpack[CommonArguments],
 ) -> Truncated:
     """Returns what `truncate` would do now. Changes nothing.
@@ -241,21 +287,22 @@ def plan_truncate(
     return _truncated(common, partition, to_offset, to_time_ms, None, dry_run=True, keep=True)
 
 
+@public
 def truncate(
     partition: Location,
     *,
     to_offset: int | None = None,
-    to_time_ms: int | None = None,
+    to_time_ms: int | str | None = None,
     keep: bool = True,
     quarantine: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> Truncated:
     """Cuts off the end of a log in whole batches, from `to_offset` or `to_time_ms` on.
 
-    `to_time_ms` (epoch milliseconds) cuts at the first record with that timestamp or a later one. With `keep`, the data
-    goes to the quarantine first, and `undo(done.run)` restores it. A log that was not closed properly is recovered
-    first, even if there is nothing to cut. Raises ValueError unless exactly one of the two is given,
-    OffsetOutOfRangeError for an offset below the log start, LockedError, NotALogError.
+    `to_time_ms` (epoch milliseconds, or text as on the command line) cuts at the first record with that timestamp or
+    a later one. With `keep`, the data goes to the quarantine first, and `undo(done.run)` restores it. A log that was
+    not closed properly is recovered first, even if there is nothing to cut. Raises ValueError unless exactly one of
+    the two is given, OffsetOutOfRangeError for an offset below the log start, LockedError, NotALogError.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -275,16 +322,17 @@ def _truncated(
     common: CommonArguments,
     partition: Location,
     to_offset: int | None,
-    to_time_ms: int | None,
+    to_time_ms: int | str | None,
     quarantine: Location | None,
     *,
     dry_run: bool,
     keep: bool,
 ) -> Truncated:
-    offset, moment = optional_integer("to_offset", to_offset, 0), optional_integer("to_time_ms", to_time_ms)
+    work = workspace_of(common)
+    offset, moment = optional_integer("to_offset", to_offset, 0), optional_time("to_time_ms", to_time_ms, work.clock)
     if (offset is None) == (moment is None):
         raise ValueError("give to_offset or to_time_ms: it says where to cut")
-    work, path = workspace_of(common), local_path("partition", partition)
+    path = local_path("partition", partition)
     settings = settings_of(work, partition_path(path).parent)
     keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path("quarantine", quarantine))
     done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=flag("keep", keep))

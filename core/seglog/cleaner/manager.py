@@ -25,7 +25,7 @@ from seglog.log.log import Log
 from seglog.log.segments import LogSegments
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
-from seglog.units import format_duration
+from seglog.units import rough_duration
 
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 
@@ -79,7 +79,7 @@ class LogToClean:
         if self.cleanable_ratio > self.min_cleanable_ratio:
             return f"{ratio}, more than min.cleanable.dirty.ratio {self.min_cleanable_ratio:g}"
         if self.eligible:
-            return f"a record is {format_duration(self.delay_ms)} over max.compaction.lag.ms"
+            return f"a record is {rough_duration(self.delay_ms)} over max.compaction.lag.ms"
         return f"{ratio}, not more than min.cleanable.dirty.ratio {self.min_cleanable_ratio:g}"
 
 

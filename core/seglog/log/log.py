@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -79,6 +80,7 @@ class Log:
         self.directory_changed = False  # the loader has synced its renames and new files
         self._closed = False
         self._failure: Exception | None = None
+        self._release: Callable[[BaseException | None], object] | None = None  # see `owned`
         self._last_batch_epoch: int | None = None
         self._last_flush_ms = clock.now_ms() if self.writable else 0  # opening counts, as in Kafka
         self.publish(loaded.log_start_offset, loaded.log_end_offset, loaded.log_end_offset)
@@ -285,7 +287,13 @@ class Log:
             self._last_flush_ms = self.clock.now_ms()
 
     def close(self) -> None:
-        """Flushes and closes as a broker does: last time entry, trimmed indexes, a snapshot at the log end."""
+        """Flushes and closes as a broker does: last time entry, trimmed indexes, a snapshot at the log end.
+
+        A log of `seglog.open_log` also gives back the lock of its log directory.
+        """
+        if self._release is not None:
+            self._released(None)
+            return
         with self._lock:
             if self._closed:
                 return
@@ -304,8 +312,26 @@ class Log:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._release is not None:
+            self._released(error)
+        else:
+            self.close()
+
+    def owned(self, release: Callable[[BaseException | None], object]) -> Self:
+        """Lets `close`, and the end of a `with` block, call `release` with the block's error.
+
+        It closes the log and what was opened around it.
+        """
+        self._release = release
+        return self
+
+    def _released(self, error: BaseException | None) -> None:
+        release, self._release = self._release, None
+        if release is not None:
+            release(error)
 
     # --- changing segments --------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
-from seglog.units import format_duration
+from seglog.units import format_duration, rough_duration
 
 EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offset are deleted"
 
@@ -248,7 +248,7 @@ class _Judge:
         if self.config.retention_ms < 0 or age <= self.config.retention_ms:
             return ""
         limit = format_duration(self.config.retention_ms)
-        return f"its newest record is {format_duration(age)} old, and retention.ms is {limit}"
+        return f"its newest record is {rough_duration(age)} old, and retention.ms is {limit}"
 
     # --- verdicts
 
@@ -326,5 +326,5 @@ class _Judge:
         age = self.now_ms - segment.largest_timestamp()
         if age < 0:
             what = "its newest record" if segment.max_timestamp >= 0 else "its modification time"
-            return f"{what} lies {format_duration(-age)} in the future and holds back everything after it"
-        return f"its newest record is {format_duration(age)} old, and retention.ms is {format_duration(limit)}"
+            return f"{what} lies {rough_duration(-age)} in the future and holds back everything after it"
+        return f"its newest record is {rough_duration(age)} old, and retention.ms is {format_duration(limit)}"

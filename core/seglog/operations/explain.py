@@ -30,7 +30,7 @@ from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, po
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
 from seglog.operations.workspace import Sources, Workspace
 from seglog.scan.listing import Target, TargetKind
-from seglog.units import count_text, format_duration, format_time
+from seglog.units import count_text, format_duration, format_time, rough_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
 
 def _hanging(transaction: OpenTransaction, now_ms: int) -> str:
     silent = now_ms - transaction.last_timestamp
-    age = "" if transaction.last_timestamp < 0 or silent < 0 else f", silent for {format_duration(silent)}"
+    age = "" if transaction.last_timestamp < 0 or silent < 0 else f", silent for {rough_duration(silent)}"
     return (
         f"producer {transaction.producer_id} (epoch {transaction.producer_epoch}) has an open transaction"
         f" since offset {transaction.first_offset}{age}"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
 from seglog.repairs.undo.beside import access_for, discard_staging, lock_open_file, log_directory_lock, require_free
-from seglog.scan.listing import PartitionListing, list_partition
+from seglog.scan.listing import PartitionListing, TargetKind, list_partition, partition_directories, resolve_paths
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.view import require_no_run
 from seglog.storage import links
@@ -100,6 +100,26 @@ class FetchOptions:
     """With `allow_gaps`, missing offsets of the source are reported in `Fetched.gaps` and are not an error."""
 
     allow_gaps: bool = False
+
+
+def fetch_targets(fs: FileSystem, paths: Sequence[Path], output: Path) -> list[tuple[Path, Path]]:
+    """Returns each partition to fetch and its target directory: `output`, or one in the log directory `output`.
+
+    Raises ValueError for a file, for several partitions into one, and for two sources of one name.
+    """
+    targets = resolve_paths(fs, paths)
+    for target in targets:
+        if target.kind is TargetKind.FILE:
+            raise ValueError(f"{target.path} is a file; name the partition that it is in")
+    found = [directory for target in targets for directory in partition_directories(fs, target)]
+    if filenames.parse_topic_partition(output.name) is not None:
+        if len(found) != 1:
+            raise ValueError(f"{output} is one partition, and the sources are {len(found)}: name a log directory")
+        return [(found[0], output)]
+    names = [directory.name for directory in found]
+    if len(set(names)) < len(names):
+        raise ValueError("two sources have one name; fetch one at a time, each to a place of its own")
+    return [(directory, output / directory.name) for directory in found]
 
 
 def fetch(

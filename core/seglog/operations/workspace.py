@@ -22,12 +22,14 @@ from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.errors import ConfigError
 from seglog.layout import INT64_MAX
 from seglog.ordered_pool import available_threads
+from seglog.progress import BytesRead
 from seglog.remote.routing import machine_files, parse_location, require_local
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.view import unfinished_runs
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, write_atomically
 from seglog.tiers.recognition import recognise
+from seglog.units import parse_duration, parse_size, parse_time
 
 if TYPE_CHECKING:
     from seglog.cleaner.output import CleaningResult
@@ -191,13 +193,15 @@ class CommonArguments(TypedDict, total=False):
 
     `config`: configuration values by Kafka's key, as --set takes them. They take precedence over SEGLOG_CONFIG, the
     environment and ./seglog.yaml, which count as on the command line. `config_file`: a YAML file, as --config.
-    `threads`: the largest number of threads (default: all cores). `clock`: replaces the current time. `fs`: replaces
-    the machine's files.
+    `threads`: the largest number of threads (default: all cores). `progress`: called with the number of bytes read
+    since its last call, by one thread at a time. `clock`: replaces the current time. `fs`: replaces the machine's
+    files.
     """
 
     config: Mapping[str, object] | None
     config_file: Location | None
     threads: int
+    progress: BytesRead | None
     clock: Clock
     fs: FileSystem
 
@@ -211,13 +215,24 @@ def workspace_of(given: CommonArguments) -> Workspace:
     config = mapping("config", given.get("config"), "a mapping from Kafka's keys to values")
     fs, clock = given.get("fs"), given.get("clock")
     file, threads = given.get("config_file"), given.get("threads")
+    files = machine_files() if fs is None else acting_as("fs", fs, FileSystem)
     return Workspace(
-        machine_files() if fs is None else acting_as("fs", fs, FileSystem),
+        _counted(files, given.get("progress")),
         SystemClock() if clock is None else acting_as("clock", clock, Clock),
         tuple(f"{key}={text_of(value)}" for key, value in config.items()),
         optional_path("config_file", file),
         None if threads is None else within("threads", threads, 1, MOST_THREADS),
     )
+
+
+def _counted(fs: FileSystem, progress: BytesRead | None) -> FileSystem:
+    if progress is None:
+        return fs
+    if not callable(progress):
+        raise TypeError(f"progress is a function that takes a number of bytes, not {described(progress)}")
+    from seglog.storage.metered_files import GatedFileSystem, ReadMeter
+
+    return GatedFileSystem(fs, ReadMeter(progress, lambda _what: None))
 
 
 def path_of(name: str, location: Location) -> Path:
@@ -288,6 +303,37 @@ def optional_integer(name: str, value: int | None, least: int | None = None) -> 
     return within(name, value, -INT64_MAX - 1, INT64_MAX)
 
 
+def optional_duration(name: str, value: int | str | None, least: int | None = None) -> int | None:
+    """Returns milliseconds, from a number of them or from text such as `7d`; None if none is given."""
+    if not isinstance(value, str):
+        return optional_integer(name, value, least)
+    try:
+        return optional_integer(name, parse_duration(value), least)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}".replace(f"{name}: {name}: ", f"{name}: ")) from None
+
+
+def optional_size(name: str, value: int | str | None, least: int | None = None) -> int | None:
+    """Returns bytes, from a number of them or from text such as `1GiB`; None if none is given."""
+    if not isinstance(value, str):
+        return optional_integer(name, value, least)
+    try:
+        return optional_integer(name, parse_size(value), least)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}".replace(f"{name}: {name}: ", f"{name}: ")) from None
+
+
+def optional_time(name: str, value: int | str | None, clock: Clock) -> int | None:
+    """Returns epoch milliseconds, from a number of them or from text such as `2026-11-21` or `-1h`; None if none is
+    given."""
+    if not isinstance(value, str):
+        return optional_integer(name, value)
+    try:
+        return optional_integer(name, parse_time(value, clock.now_ms))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
 def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:
     """Returns the items of a comma-separated text or of a sequence of texts, or None if none is given."""
     if given is None or isinstance(given, str):
@@ -339,6 +385,13 @@ def looked_at(
 
     fs, shown = show_tiers(work.fs, recognised, options, lambda remark: warn(str(remark)))
     return replace(work, fs=fs), shown
+
+
+def tier_options(given: ReadArguments) -> tuple[Workspace, TierOptions]:
+    """Returns the workspace and how tiers are read. Raises the error of a key file that cannot be read."""
+    plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
+    work = workspace_of(cast(CommonArguments, plain))
+    return work, _options(work.fs, given)
 
 
 def _options(fs: FileSystem, given: ReadArguments) -> TierOptions:

@@ -41,7 +41,7 @@ def profile_settings(root: RemotePath, environment: Mapping[str, str]) -> dict[s
     except ImportError:
         if name:
             raise ConfigError(
-                f"{root}: AWS_PROFILE is set, but profiles need boto3: pip install 'seglog[aws]'"
+                f"{root}: AWS_PROFILE is set, but profiles need boto3: pip install '.[aws]' in seglog's clone"
             ) from None
         return {}  # an instance may still have a role
     try:

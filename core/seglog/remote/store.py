@@ -290,7 +290,9 @@ def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str],
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
     except ImportError:
-        raise UnsupportedError(f"{root}: URLs need the extra remote: pip install 'seglog[remote]'") from None
+        raise UnsupportedError(
+            f"{root}: URLs need the extra remote: pip install '.[remote]' in seglog's clone"
+        ) from None
     scheme, store, key = root.scheme, root.store, settings.s3_key()
     given = dict(settings.values)
     names = _ENDPOINTS.get(scheme, ())

@@ -63,7 +63,9 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise UnsupportedError(f"PySpark is not installed ({error}): pip install 'seglog[spark]'") from error
+        raise UnsupportedError(
+            f"PySpark is not installed ({error}): pip install '.[spark]' in seglog's clone"
+        ) from error
     from seglog.spark.source import SeglogDataSource
 
     if master is not None and master.startswith("sc://"):

@@ -180,8 +180,11 @@ class Verification:
         return self._summary
 
     def __repr__(self) -> str:
+        paths = ", ".join(str(target.path) for target in self._targets)
+        if not self._begun:
+            return f"<Verification of {paths}: nothing is read yet; iterate over it, or ask for its summary>"
         found = f"{self._summary.batches} batches, {self._summary.errors} errors, {self._summary.warnings} warnings"
-        return f"<Verification of {', '.join(str(target.path) for target in self._targets)}, so far: {found}>"
+        return f"<Verification of {paths}, so far: {found}>"
 
     def __iter__(self) -> Iterator[Finding]:
         self._begun = True

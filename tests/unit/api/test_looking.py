@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
         ValueError, lambda p: list(seglog.diff(p, p, level="view", since_ms=9, until_ms=5)),
     ),
     "key is bytes, not 'k'": (TypeError, lambda p: list(seglog.diff(p, p, level="view", key="k"))),  # type: ignore
-    "memory_bytes: 10 is not from 1048576": (ValueError, lambda p: list(seglog.diff(p, p, memory_bytes=10))),
+    "memory_bytes: 10 is less than 1048576": (ValueError, lambda p: list(seglog.diff(p, p, memory_bytes=10))),
     "max_duration_s: -1 is less than 0": (ValueError, lambda p: seglog.verify(p, max_duration_s=-1)),
     "write_rate is for sizing": (ValueError, lambda p: list(seglog.stats(p, write_rate=5))),
     "write_rate: 0 is less than 1": (ValueError, lambda p: list(seglog.stats(p, sizing=True, write_rate=0))),

@@ -96,6 +96,9 @@ class Doctor:
         return self._summary
 
     def __repr__(self) -> str:
+        if not self._begun:
+            paths = ", ".join(map(str, self._paths))
+            return f"<Doctor of {paths}: nothing is examined yet; iterate over it, or ask for its summary>"
         found = f"{self._summary.blockers} blockers, {self._summary.dangers} dangers"
         return f"<Doctor of {', '.join(map(str, self._paths))}, so far: {found}>"
 

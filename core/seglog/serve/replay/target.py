@@ -216,7 +216,7 @@ def _client() -> Any:
     try:
         import confluent_kafka
     except ImportError as error:
-        raise UnsupportedError("replay needs the extra kafka: pip install 'seglog[kafka]'") from error
+        raise UnsupportedError("replay needs the extra kafka: pip install '.[kafka]' in seglog's clone") from error
     return confluent_kafka
 
 

@@ -1,0 +1,256 @@
+"""Functions that bring records somewhere else and only read their sources: salvage, transplant, fetch, export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Literal, Unpack
+
+from seglog.api.calling import public
+from seglog.arguments import flag, instance, mapping, one_of, several
+from seglog.look.dump.selection import Selection
+from seglog.look.export.export import ExportFormat, ExportOptions, FileSink
+from seglog.look.export.export import export as export_records
+from seglog.model import Isolation, member
+from seglog.operations import transplant as transplanting
+from seglog.operations.export import exported_partitions
+from seglog.operations.fetch import Fetched, FetchOptions, fetch_targets
+from seglog.operations.fetch import fetch as fetch_partition
+from seglog.operations.transplant import TransplantRequest
+from seglog.operations.undo import remember_run, settle
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    ReadArguments,
+    Workspace,
+    local_path,
+    looked_at,
+    optional_integer,
+    optional_path,
+    optional_size,
+    optional_time,
+    path_of,
+    paths_of,
+    settings_of,
+    warn,
+    workspace_of,
+)
+from seglog.rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, SalvageReport
+from seglog.rescue.salvage.salvage import salvage as salvage_logs
+from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
+from seglog.rescue.transplant.plan import TransplantPlan
+from seglog.scan.listing import resolve_paths
+from seglog.storage import links
+from seglog.storage.lock import DirectoryLock
+
+ExportedFormat = Literal["jsonl", "csv", "parquet"]
+
+
+@public
+def salvage(
+    *paths: Location,
+    output: Location,
+    carve: bool = False,
+    into_one: bool = False,
+    segment_bytes: int | str | None = None,
+    **common: Unpack[ReadArguments],
+) -> SalvageReport:
+    """Copies every good batch from damaged files, after damage too, into the new partition directory `output`.
+
+    `carve` searches every byte of any file, such as a disk image, for several logs; `output` is then the directory for
+    all of them. `into_one` makes one log of everything. The report has `logs`, `sources`, `missing` offsets. The
+    sources are only read. Raises RefusedError if `output` holds something, NotALogError if nothing good is found.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         for value in (b"first", b"second", b"third"):
+    ...             info = log.append([seglog.Record(value, timestamp=1000)])
+    ...     with open(directory + "/t-0/00000000000000000000.log", "r+b") as file:
+    ...         position, written = file.seek(100), file.write(b"XXX")
+    ...     report = seglog.salvage(directory + "/t-0", output=directory + "/saved-0")
+    ...     report.batches, report.missing
+    (2, ((1, 1),))
+    """
+    size = optional_size("segment_bytes", segment_bytes, 1)
+    options = SalvageOptions(
+        flag("carve", carve), DEFAULT_SEGMENT_BYTES if size is None else size, into_one=flag("into_one", into_one)
+    )
+    work, shown = looked_at(common, paths)
+    return salvage_logs(work.fs, work.clock, shown, local_path("output", output), options, lambda _size: None)
+
+
+@public
+def plan_transplant(
+    *sources: Location,
+    into: Location,
+    topics: Sequence[str] | Mapping[str, str] | None = None,
+    transactions_of: Sequence[Location] = (),
+    every_replica: bool = False,
+    quarantine: Location | None = None,
+    **common: Unpack[CommonArguments],
+) -> TransplantPlan:
+    """Returns what `transplant` would do now, and raises what it would raise. Changes nothing.
+
+    `plan.partitions[i].steps()` are its sentences, `plan.left_out` what stays behind. Takes the same arguments. The
+    example of `transplant` shows it.
+    """
+    work = workspace_of(common)
+    request = _request(work, sources, into, topics, transactions_of, every_replica, quarantine)
+    return transplanting.plan_transplant(work.fs, work.clock, request, settings_of(work, request.into))
+
+
+@public
+def transplant(
+    *sources: Location,
+    into: Location,
+    topics: Sequence[str] | Mapping[str, str] | None = None,
+    transactions_of: Sequence[Location] = (),
+    every_replica: bool = False,
+    quarantine: Location | None = None,
+    **common: Unpack[CommonArguments],
+) -> TransplantOutcome:
+    """Copies a dead cluster's partitions into the log directory `into` of another cluster's stopped broker.
+
+    Offsets stay. `topics` takes only these topics, under new names if it is a mapping. `transactions_of` are further
+    log directories whose `__transaction_state` says how open transactions ended. `every_replica` confirms that every
+    replica gets the same data. `undo(outcome.run)` takes it back until the broker has written. Raises, before anything
+    changes, RefusedError, LockedError, NotALogError, or Obstacles for several of them.
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     os.mkdir(place + "/old")
+    ...     os.mkdir(place + "/new")
+    ...     with seglog.open_log(place + "/old/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     for function in (seglog.plan_transplant, seglog.transplant):
+    ...         try:
+    ...             function(place + "/old", into=place + "/new")
+    ...         except seglog.SeglogError as error:
+    ...             print(str(error).removeprefix(place).partition(":")[0])
+    /new has no meta.properties
+    /new has no meta.properties
+    """
+    work = workspace_of(common)
+    request = _request(work, sources, into, topics, transactions_of, every_replica, quarantine)
+    with nullcontext() if work.fs.status(request.into) is None else DirectoryLock(request.into):
+        settle(work.fs, request.into)
+        settings = settings_of(work, request.into)
+        plan = transplanting.plan_transplant(work.fs, work.clock, request, settings)
+        outcome = carry_out(work.fs, work.clock, plan, settings, lambda _size: None)
+    if outcome.run is not None:
+        warn(remember_run(work.fs, work.environment, outcome.run.folder))
+    if outcome.failure is not None:
+        raise outcome.failure
+    return outcome
+
+
+def _request(
+    work: Workspace,
+    sources: Sequence[Location],
+    into: Location,
+    topics: Sequence[str] | Mapping[str, str] | None,
+    transactions_of: Sequence[Location],
+    every_replica: bool,
+    quarantine: Location | None,
+) -> TransplantRequest:
+    named = topics if isinstance(topics, Mapping) else {each: each for each in several("topics", topics or (), "names")}
+    directories = several("transactions_of", transactions_of, "a list of log directories")
+    return TransplantRequest(
+        resolve_paths(work.fs, paths_of(sources)),
+        links.resolve(local_path("into", into)),
+        dict(mapping("topics", named, "names, or a mapping from old to new ones")),
+        [links.resolve(path_of("transactions_of", each)) for each in directories],
+        flag("every_replica", every_replica),
+        optional_path("quarantine", quarantine),
+    )
+
+
+@public
+def fetch(
+    *sources: Location, output: Location, allow_gaps: bool = False, **common: Unpack[ReadArguments]
+) -> list[Fetched]:
+    """Copies partitions, from tiered storage or from anywhere, into a log directory; checks every batch on the way.
+
+    `output` is LOGDIR/TOPIC-NUMBER, or a log directory for several partitions. A fetch that was killed continues where
+    it stopped. Returns one result for each partition; with `allow_gaps` missing offsets are in its `gaps`, otherwise
+    they are an error. Raises RefusedError, CorruptRecordError, LockedError, NotALogError, ValueError.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     (done,) = seglog.fetch(directory + "/t-0", output=directory + "/copy/t-0")
+    ...     done.segments, done.first_offset
+    (1, 0)
+    """
+    options, target = FetchOptions(flag("allow_gaps", allow_gaps)), local_path("output", output)
+    work, shown = looked_at(common, sources)
+    local = workspace_of({"clock": work.clock})
+    return [
+        fetch_partition(work.fs, source, local.fs, place, options)
+        for source, place in fetch_targets(work.fs, shown, target)
+    ]
+
+
+@public
+def export(
+    path: Location,
+    output: Location,
+    *,
+    format: ExportedFormat | None = None,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    since_ms: int | str | None = None,
+    until_ms: int | str | None = None,
+    key: bytes | None = None,
+    producer_id: int | None = None,
+    isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
+    limit: int | None = None,
+    base64: bool = False,
+    decode: bool = False,
+    csv_safe: bool = False,
+    replace: bool = False,
+    **common: Unpack[ReadArguments],
+) -> int:
+    """Writes the records of a partition, of LOGDIR/TOPIC or of one segment to a file; returns their number.
+
+    `format` is "jsonl", "csv" or "parquet" (default: by the extension of `output`). Records are chosen as by `diff`.
+    `base64` writes keys and values of text formats in base64; `decode` decodes those of Kafka's internal topics;
+    `csv_safe` defuses formulas. Damage is skipped, with a warning to the logger `seglog`. The file appears when it is
+    complete. Raises RefusedError if it exists and `replace` is not set, NotALogError, OSError, UnsupportedError.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", key=b"k", timestamp=1000)])
+    ...     print(seglog.export(directory + "/t-0", directory + "/t.csv"))
+    ...     open(directory + "/t.csv").read().splitlines()
+    1
+    ['topic,partition,offset,timestamp,key,value,headers', 't,0,0,1000,k,value,']
+    """
+    target = local_path("output", output)
+    kinds = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+    chosen = one_of("format", kinds.get(target.suffix) if format is None else format, tuple(ExportedFormat.__args__))  # type: ignore[attr-defined]
+    work, (shown,) = looked_at(common, [path])
+    selection = Selection(
+        optional_integer("from_offset", from_offset, 0),
+        optional_integer("to_offset", to_offset, 0),
+        optional_time("since_ms", since_ms, work.clock),
+        optional_time("until_ms", until_ms, work.clock),
+        optional_integer("producer_id", producer_id),
+        None if key is None else instance("key", key, bytes, "bytes"),
+        member(Isolation, isolation, "isolation"),
+    )
+    options = ExportOptions(
+        ExportFormat(chosen),
+        selection,
+        flag("base64", base64),
+        flag("decode", decode),
+        flag("csv_safe", csv_safe),
+        optional_integer("limit", limit, 0),
+    )
+    targets = resolve_paths(work.fs, [shown])
+    partitions = exported_partitions(work.fs, targets, committed=selection.is_committed)
+    with FileSink(workspace_of({}).fs, target, flag("replace", replace)) as sink:
+        return export_records(partitions, sink, options, lambda found: warn(f"{found.file}: {found.message}"))

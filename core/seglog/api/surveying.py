@@ -1,0 +1,195 @@
+"""Functions that show what else a log directory tells: transactions, groups, the cluster, settings, tiered storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Unpack
+
+from seglog.api.calling import public
+from seglog.arguments import instance
+from seglog.configuration.precedence import ResolvedConfig
+from seglog.configuration.settings import topic_of
+from seglog.look.inspect.metadata_image import Difference, MetadataImage, differences, read_metadata_image
+from seglog.operations.groups import GroupsReport, read_groups
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    ReadArguments,
+    Sources,
+    looked_at,
+    optional_duration,
+    optional_integer,
+    optional_path,
+    optional_time,
+    paths_of,
+    settings_of,
+    text_list,
+    tier_options,
+    warn,
+    workspace_of,
+)
+from seglog.scan.listing import log_directory_of, refuse_file, require_partition, resolve_path, resolve_paths
+from seglog.scan.view import PartitionView
+from seglog.storage.lock import partition_path
+from seglog.tiers.segments import Remark
+from seglog.tiers.survey import Surveyed, survey
+from seglog.verification.transactions import (
+    DEFAULT_MAX_TIMEOUT_MS,
+    Transaction,
+    read_coordinators,
+    view_transactions,
+)
+
+
+@public
+def transactions(
+    partition: Location, *, max_timeout_ms: int | str | None = None, **common: Unpack[ReadArguments]
+) -> list[Transaction]:
+    """Returns the transactions of a partition: ended ones in the order of their markers, then open ones by offset.
+
+    `hanging` is True for one that nobody will end; it holds readers of committed data back. `max_timeout_ms` is the
+    brokers' transaction.max.timeout.ms (default: 15 minutes), used where __transaction_state is not in the log
+    directory. Raises NotALogError, OSError.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         producer = seglog.ProducerIdentity(7, 0, 0, transactional=True)
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)], producer=producer)
+    ...         marker = log.append_end_txn_marker(producer, True, timestamp=2000)
+    ...     (found,) = seglog.transactions(directory + "/t-0")
+    ...     found.state.value, found.first_offset, found.duration_ms
+    ('committed', 0, 1000)
+    """
+    limit = optional_duration("max_timeout_ms", max_timeout_ms, 0)
+    work, (path,) = looked_at(common, [partition])
+    require_partition(work.fs, path)
+    view = PartitionView(work.fs, path)
+    return list(
+        view_transactions(
+            view,
+            work.clock.now_ms(),
+            max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if limit is None else limit,
+            coordinators=lambda: read_coordinators(work.fs, partition_path(view.directory).parent),
+        )
+    )
+
+
+@public
+def groups(
+    *paths: Location,
+    names: str | Sequence[str] | None = None,
+    at_ms: int | str | None = None,
+    **common: Unpack[ReadArguments],
+) -> GroupsReport:
+    """Returns the consumer groups in the log directories, as a broker would load them: `groups`, `problems`, `notes`.
+
+    Each group has its members and, for each partition, the committed offset, the log's end and the lag. Paths are log
+    directories, or partitions of `__consumer_offsets` or `__share_group_state`. `names` are names, or patterns with *
+    and ?. `at_ms` (epoch milliseconds, or text) shows what was committed then. Raises NotALogError if no such partition
+    is there.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/__consumer_offsets-0", create=True):
+    ...         pass
+    ...     seglog.groups(directory).groups
+    []
+    """
+    wanted = text_list("names", names)
+    work, shown = looked_at(common, paths)
+    moment = optional_time("at_ms", at_ms, work.clock)
+
+    def is_wanted(name: str) -> bool:
+        return wanted is None or any(name == each or fnmatchcase(name, each) for each in wanted)
+
+    return read_groups(work.fs, resolve_paths(work.fs, shown), at_ms=moment, wanted=is_wanted)
+
+
+@public
+def metadata(path: Location, *, at_offset: int | None = None, **common: Unpack[ReadArguments]) -> MetadataImage:
+    """Returns the cluster that a metadata log describes; `tree()` has it as dictionaries.
+
+    `path` is `__cluster_metadata-0` or the log directory that holds it. `at_offset` shows the cluster after the record
+    with that offset. What cannot be read is named in `problems`. Raises NotALogError, OSError.
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     os.mkdir(directory + "/__cluster_metadata-0")
+    ...     open(directory + "/__cluster_metadata-0/00000000000000000000.log", "x").close()
+    ...     image = seglog.metadata(directory)
+    ...     image.records, image.tree().get("topics", {})
+    (0, {})
+    """
+    last = optional_integer("at_offset", at_offset, 0)
+    work, (shown,) = looked_at(common, [path])
+    return read_metadata_image(work.fs, shown, end=None if last is None else last + 1)
+
+
+@public
+def metadata_differences(
+    left: MetadataImage, right: MetadataImage, **common: Unpack[CommonArguments]
+) -> list[Difference]:
+    """Returns the facts that differ between two images of `metadata`, up to the offset that both have.
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     os.mkdir(directory + "/__cluster_metadata-0")
+    ...     open(directory + "/__cluster_metadata-0/00000000000000000000.log", "x").close()
+    ...     seglog.metadata_differences(seglog.metadata(directory), seglog.metadata(directory))
+    []
+    """
+    work = workspace_of(common)
+    images = [instance("images", image, MetadataImage, "what metadata gives") for image in (left, right)]
+    end = min(image.end_offset for image in images)
+    one, other = (
+        image if image.end_offset == end else read_metadata_image(work.fs, image.source, end=end) for image in images
+    )
+    return differences(one, other)
+
+
+@public
+def settings(
+    path: Location, *, metadata_directory: Location | None = None, **common: Unpack[CommonArguments]
+) -> ResolvedConfig:
+    """Returns the configuration values that apply to a partition's topic, or to a log directory, and their sources.
+
+    `settings` maps Kafka's keys to values with their `text` and `origin`. `metadata_directory` is the log directory
+    with the cluster's metadata, if it is another one. Raises NotALogError, ConfigError.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True):
+    ...         pass
+    ...     found = seglog.settings(directory + "/t-0", config={"retention.ms": "7d"}).settings["retention.ms"]
+    ...     found.text, found.origin
+    ('7d', '--set')
+    """
+    sources = Sources(metadata_directory=optional_path("metadata_directory", metadata_directory))
+    work = workspace_of(common)
+    (location,) = paths_of([path])
+    target = resolve_path(work.fs, location)
+    refuse_file(target)
+    return settings_of(work, log_directory_of(target), sources).resolve(topic_of(target))
+
+
+@public
+def tier_contents(*paths: Location, **common: Unpack[ReadArguments]) -> list[Surveyed | Remark]:
+    """Returns which segments of each partition are in tiered storage and which offsets are `missing`.
+
+    A path is a directory of a tier: one partition, a topic, or the whole tier. A Remark tells of objects that belong to
+    no partition. Raises NotALogError, OSError.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     try:
+    ...         seglog.tier_contents(directory)
+    ...     except seglog.NotALogError as error:
+    ...         print(str(error).rpartition("there is ")[2])
+    no tiered storage (of Aiven, LocalTieredStorage, Pinterest or seglog)
+    """
+    work, options = tier_options(common)
+    found = list(survey(work.fs, paths_of(paths), options))
+    warn(*(str(each) for each in found if isinstance(each, Remark)))
+    return found

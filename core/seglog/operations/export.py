@@ -1,0 +1,37 @@
+"""Finds the logs that an export reads (`seglog export`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seglog.errors import UnsupportedError
+from seglog.format.filenames import topic_partition_of
+from seglog.model import TopicPartition
+from seglog.scan.listing import Target, TargetKind, list_partition
+from seglog.scan.view import SingleFile
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.readable_files import Source, sources
+
+Exported = tuple[TopicPartition, Iterator[Source]]
+
+
+def exported_partitions(fs: FileSystem, targets: Sequence[Target], *, committed: bool) -> list[Exported]:
+    """Returns the partitions that the targets name, and the logs of each, which are opened when their turn comes.
+
+    Raises ValueError for a log directory, UnsupportedError for a log of Kafka 0.7.
+    """
+
+    def logs_of(target: Target) -> Iterator[Source]:
+        return (found for found in sources(fs, target, committed=committed) if isinstance(found, Source))
+
+    partitions = []
+    for target in targets:
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            path = target.path
+            raise ValueError(f"{path} is a log directory; name one of its partitions, or {path}/TOPIC")
+        is_file = target.kind is TargetKind.FILE
+        beside = SingleFile(fs, target.path).listing if is_file else list_partition(fs, target.path)
+        if beside.format == "0.7":
+            raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
+        partitions.append((topic_partition_of(target.directory.resolve()), logs_of(target)))
+    return partitions
