@@ -55,7 +55,7 @@ def build(names: Iterable[str] = COMMANDS, *, imported: Container[str] = COMMAND
     app.callback()(_root)
     for name in names:
         if name not in imported:
-            app.command(name)(_listed(COMMANDS[name]))
+            app.command(name, cls=PlainCommand)(_listed(COMMANDS[name]))
             continue
         module = importlib.import_module(f"seglog_cli.commands.{name.replace('-', '_')}")
         if hasattr(module, "app"):

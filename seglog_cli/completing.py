@@ -21,6 +21,16 @@ def typed_words() -> list[str]:
     return f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}".split()
 
 
+def whole(text: str) -> str:
+    """Returns a summary as a shell shall show it: whole, and with its apostrophes.
+
+    Typer cuts a summary that is not given to it as short help, and escapes quotes in a way that zsh takes away again.
+    """
+    if os.environ.get(VARIABLE) != "complete_zsh":
+        return text
+    return text.replace("'", "\u2019").replace('"', "\u201d")
+
+
 def answer_zsh_at_once() -> None:
     """Makes the first Tab of a zsh session complete too.
 

@@ -387,6 +387,7 @@ def _offer_values(parameters: Iterable[inspect.Parameter]) -> None:
         for info in getattr(parameter.annotation, "__metadata__", ()):
             if hasattr(info, "autocompletion"):
                 info.autocompletion = completing.offer_of(info.metavar, parameter.name)
+                info.help = completing.whole(info.help or "")
 
 
 def _absolute(value: Any, now_ms: Callable[[], int]) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, Literal, get_args, get_origin
 from typer.core import TyperCommand, TyperGroup
 
 from seglog.errors import ConfigError
+from seglog_cli.completing import whole
 from seglog_cli.failures import UsageError
 
 Convert = Callable[[Any], Any]
@@ -37,6 +38,11 @@ class PlainCommand(TyperCommand):
         _simplify(self.params)
         return super().make_context(*arguments, **options)
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Returns the summary as a shell shows it, whatever its length."""
+        del limit
+        return _summary(self.help)
+
 
 class PlainGroup(TyperGroup):
     """A group of commands whose own parameters convert their own values."""
@@ -45,6 +51,15 @@ class PlainGroup(TyperGroup):
         """Replaces the converters when all parameters are there: those for completion are added last."""
         _simplify(self.params)
         return super().make_context(*arguments, **options)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Returns the summary as a shell shows it, whatever its length."""
+        del limit
+        return _summary(self.help)
+
+
+def _summary(help_text: str | None) -> str:
+    return whole(" ".join((help_text or "").split("\n\n")[0].split()))
 
 
 def with_default(name: str) -> type[PlainGroup]:
@@ -55,7 +70,8 @@ def with_default(name: str) -> type[PlainGroup]:
             first = arguments[0] if arguments else "-"
             is_path = "/" in first or os.path.lexists(first)
             is_option = first.startswith("-") and first not in ("--help", "-h")
-            if first not in self.commands and (is_path or is_option):
+            completing = context.resilient_parsing  # a shell then asks for the names of the commands
+            if first not in self.commands and (is_path or is_option) and not completing:
                 arguments = [name, *arguments]
             return super().parse_args(context, arguments)
 

@@ -11,6 +11,7 @@ import pytest
 
 from seglog_cli import completing
 from tests.support.command_line import environment, process
+from tests.support.terminals import typed
 
 
 def offered(line: str, directory: Path) -> list[str]:
@@ -79,6 +80,69 @@ def test_zsh_is_answered_at_the_first_tab_of_a_session(tmp_path: Path) -> None:
     )
     done = subprocess.run([zsh, "-fc", first_tab], capture_output=True, text=True, env=environment(), check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, '*: :(("zstd"))\n', "")
+
+
+def wrapped(directory: Path) -> Path:
+    """Makes a directory for PATH in which `seglog` is this tree's command line."""
+    directory.mkdir(parents=True, exist_ok=True)
+    command = directory / "seglog"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seglog_cli "$@"\n')
+    command.chmod(0o755)
+    return directory
+
+
+def tabs_of_zsh(line: str, logs: Path, scratch: Path) -> str:
+    """Returns what an interactive zsh shows after two Tabs."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed here")
+    (scratch / "functions").mkdir()
+    (scratch / "functions" / "_seglog").write_bytes(process("--show-completion", "zsh").stdout)
+    setup = f"fpath=({scratch}/functions $fpath); autoload -U compinit; compinit -u -D; PS1='ready> '\n"
+    path = f"{wrapped(scratch / 'bin')}:/usr/bin:/bin"
+    given = environment(PATH=path, HOME=str(scratch), TERM="xterm", COLUMNS="160")
+    return typed([zsh, "-f"], [(setup, "ready> "), (f"{line}\t", ""), ("\t", "")], logs, given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("seglog ", "dump-log    -- Takes kafka-dump-log\u2019s options and prints its text."),
+        ("seglog ", "ls          -- Lists partitions, segments and leftovers: sizes, offsets, times."),
+        ("seglog explain --", "\u2019s metadata, if it is another one"),
+        ("seglog quarantine ", "restore  -- Copies the old files of a run to another directory; the log stays"),
+        ("seglog read kafka/or", "kafka/orders-0"),
+    ],
+)
+def test_an_interactive_zsh_shows_whole_sentences(line: str, said: str, logs: Path, tmp_path: Path) -> None:
+    assert said in " ".join(tabs_of_zsh(line, logs, tmp_path).split("\n")).replace("kafka/ ", "kafka/")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("seglog ", "dump-log\tTakes kafka-dump-log's options and prints its text."),
+        (
+            "seglog quarantine ",
+            "purge\tRemoves a run for good: it can no longer be undone, and the files it kept are gone.",
+        ),
+        ("seglog append --codec z", "zstd"),
+        ("seglog read kafka/or", "kafka/orders-0"),
+    ],
+)
+def test_fish_shows_whole_sentences(line: str, said: str, logs: Path, tmp_path: Path) -> None:
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("fish is not installed here")
+    script = tmp_path / "seglog.fish"
+    script.write_bytes(process("--show-completion", "fish").stdout)
+    path = f"{wrapped(tmp_path / 'bin')}:/usr/bin:/bin"
+    command = [fish, "-N", "-c", f"source {script}; complete -C '{line}'"]
+    given = environment(PATH=path, HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
+    done = subprocess.run(command, capture_output=True, text=True, env=given, cwd=logs, check=True, timeout=60)
+    assert said in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize(("line", "code"), [("seglog append --codec z", 0), ("seglog dump kafka/orders-0/0", 1)])

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -78,3 +79,31 @@ def on_terminal(columns: int, *arguments: str | Path, directory: Path | None = N
         written += piece
     os.close(ours)
     return Shown(child.wait(60), written.decode())
+
+
+def typed(command: Sequence[str], keys: Sequence[tuple[str, str]], directory: Path, variables: dict[str, str]) -> str:
+    """What an interactive program shows after the keys, without sequences of the terminal.
+
+    Each is typed after the program has written what the one before waits for, or has been silent for a while.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, 160, 0, 0))
+    child = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=directory, env=variables, start_new_session=True
+    )
+    os.close(theirs)
+    written = b""
+    try:
+        for text, awaited in keys:
+            os.write(ours, text.encode())
+            before = len(written)
+            while not (awaited and written[before:].count(awaited.encode()) > 1):
+                ready, _, _ = select.select([ours], [], [], 30 if len(written) == before else 3)
+                if not ready:
+                    break
+                written += os.read(ours, 1 << 16)
+    finally:
+        child.kill()
+        child.wait(60)
+        os.close(ours)
+    return _SEQUENCES.sub("", written.decode(errors="replace")).replace("\r", "")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cached_property, partial
@@ -43,6 +43,7 @@ from seglog.log.append import Appender, AppendInfo, ProducerIdentity, encode_end
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
+from seglog.log.owned import Owned
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.read_loader import Place, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
@@ -56,7 +57,7 @@ from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
 
-class Log:
+class Log(Owned):
     """One partition, open for reading or (with `writable`) for everything.
 
     Created by `Log.open`; for a writable one the caller holds the log directory's lock. `recovery` is the report of the
@@ -80,7 +81,6 @@ class Log:
         self.directory_changed = False  # the loader has synced its renames and new files
         self._closed = False
         self._failure: Exception | None = None
-        self._release: Callable[[BaseException | None], object] | None = None  # see `owned`
         self._last_batch_epoch: int | None = None
         self._last_flush_ms = clock.now_ms() if self.writable else 0  # opening counts, as in Kafka
         self.publish(loaded.log_start_offset, loaded.log_end_offset, loaded.log_end_offset)
@@ -291,8 +291,7 @@ class Log:
 
         A log of `seglog.open_log` also gives back the lock of its log directory.
         """
-        if self._release is not None:
-            self._released(None)
+        if self._given_back(None):
             return
         with self._lock:
             if self._closed:
@@ -315,23 +314,8 @@ class Log:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._release is not None:
-            self._released(error)
-        else:
+        if not self._given_back(error):
             self.close()
-
-    def owned(self, release: Callable[[BaseException | None], object]) -> Self:
-        """Lets `close`, and the end of a `with` block, call `release` with the block's error.
-
-        It closes the log and what was opened around it.
-        """
-        self._release = release
-        return self
-
-    def _released(self, error: BaseException | None) -> None:
-        release, self._release = self._release, None
-        if release is not None:
-            release(error)
 
     # --- changing segments --------------------------------------------------------------------------------
 
