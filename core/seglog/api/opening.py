@@ -100,7 +100,9 @@ def _entered(opening: AbstractContextManager[Log]) -> Log:
     def release(error: BaseException | None) -> None:
         opening.__exit__(None if error is None else type(error), error, None if error is None else error.__traceback__)
 
-    return opening.__enter__().owned(release)
+    log = opening.__enter__()
+    log.release = release
+    return log
 
 
 @contextlib.contextmanager

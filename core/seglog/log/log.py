@@ -21,13 +21,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -43,7 +42,6 @@ from seglog.log.append import Appender, AppendInfo, ProducerIdentity, encode_end
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
-from seglog.log.owned import Owned
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.read_loader import Place, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
@@ -57,7 +55,7 @@ from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
 
-class Log(Owned):
+class Log:
     """One partition, open for reading or (with `writable`) for everything.
 
     Created by `Log.open`; for a writable one the caller holds the log directory's lock. `recovery` is the report of the
@@ -81,6 +79,8 @@ class Log(Owned):
         self.directory_changed = False  # the loader has synced its renames and new files
         self._closed = False
         self._failure: Exception | None = None
+        # Closes the log and what was opened around it, after the error of a `with` block (`seglog.open_log`).
+        self.release: Callable[[BaseException | None], object] | None = None
         self._last_batch_epoch: int | None = None
         self._last_flush_ms = clock.now_ms() if self.writable else 0  # opening counts, as in Kafka
         self.publish(loaded.log_start_offset, loaded.log_end_offset, loaded.log_end_offset)
@@ -291,7 +291,8 @@ class Log(Owned):
 
         A log of `seglog.open_log` also gives back the lock of its log directory.
         """
-        if self._given_back(None):
+        if self.release is not None:
+            self.__exit__()
             return
         with self._lock:
             if self._closed:
@@ -311,11 +312,12 @@ class Log(Owned):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._given_back(error):
+    def __exit__(self, _kind: object = None, error: BaseException | None = None, _trace: object = None) -> None:
+        release, self.release = self.release, None
+        if release is None:
             self.close()
+        else:
+            release(error)
 
     # --- changing segments --------------------------------------------------------------------------------
 
