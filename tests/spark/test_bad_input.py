@@ -55,6 +55,16 @@ def test_a_stream_stops_at_damage_and_goes_on_where_it_is_told_to_skip(
     assert sorted(row.offset for row in rows) == [*range(10), *range(20, 40)]
 
 
+def test_a_log_that_ends_before_its_high_watermark_is_data_loss(spark: SparkSession, damaged: Path) -> None:
+    path = damaged / "t-0" / f"{0:020}.log"
+    path.write_bytes(batch_v2(0, [NaiveRecord(i, i, b"k", b"v") for i in range(RECORDS)]))
+    (damaged / "replication-offset-checkpoint").write_text("0\n1\nt 0 40\n")
+    reader = spark.read.format("seglog")
+    with pytest.raises(PythonException, match=r"0\.log: position \d+: offsets 10 to 39 are missing"):
+        reader.load(str(damaged)).count()
+    assert reader.option("failOnDataLoss", "false").load(str(damaged)).count() == RECORDS
+
+
 def test_a_sink_needs_a_value_and_leaves_nothing(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
     rows = spark.readStream.format("seglog").option("startingOffsets", "earliest").load(str(damaged)).select("key")
     sink = rows.writeStream.format("seglog").option("path", f"{tmp_path}/sink").trigger(availableNow=True)

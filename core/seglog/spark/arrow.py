@@ -26,17 +26,13 @@ from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.kernels import gather
 from seglog.model import Compression
+from seglog.spark.damage import CHECKSUM, CONTENTS, Damage, damage_at, handle
 from seglog.spark.files import files_of
 from seglog.spark.options import ReadOptions
 from seglog.spark.reading import (
-    CHECKSUM,
-    CONTENTS,
     Batches,
-    Damage,
     ReplacedError,
     as_it_is,
-    damage_at,
-    handle,
     not_shown,
     walk_file,
     walk_piece,

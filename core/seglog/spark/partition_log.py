@@ -36,6 +36,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import SegmentScan, believed_batch, checksum_valid, entry_row
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.tiers.view import TierFileSystem
 
 T = TypeVar("T")
 
@@ -208,6 +209,11 @@ class PartitionLog:
     def log_end_offset(self) -> int:
         """The offset after the last batch with a valid checksum, but at least the log start."""
         return max(self.tail.next_offset, self.log_start_offset)
+
+    @property
+    def is_vouched(self) -> bool:
+        """True if a tier's or a commit's own list tells whether a segment is missing."""
+        return isinstance(self.fs, TierFileSystem)
 
     @cached_property
     def tail(self) -> LogTail:

@@ -6,13 +6,13 @@
 2. The walk continues past any damage (`scan.log_walk`). A wrong checksum, bytes that are not a batch, and offsets that
    cannot be in this segment become `Damage`. So do batches out of order, including those that the next segment claims,
    but `onCorrupt` skip keeps these, because it is unknown which one is wrong.
-3. The walk stops after the wanted offsets. Bytes at the end of the active segment that are not a whole batch are a torn
-   tail: a broker's unfinished write, never read and no error.
+3. Offsets that are missing between batches, between segments, and before the high watermark are found
+   (`continuity`), as are the bytes after the last batch. The walk stops after the wanted offsets.
 """
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -20,46 +20,23 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptRecordError, NotALogError, RefusedError
+from seglog.errors import NotALogError, RefusedError
 from seglog.layout import INT64_MAX
 from seglog.remote.routing import RoutingFileSystem, parse_location
+from seglog.remote_path import RemotePath
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
+from seglog.spark.continuity import Continuity
+from seglog.spark.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
 from seglog.spark.options import ReadOptions
 from seglog.spark.partition_log import GONE, Segment, indexed_position, list_segments, look_at, permitted
 from seglog.spark.splits import SegmentPiece
 from seglog.storage.filesystem import File, FileSystem
 
-_logger = logging.getLogger(__name__)
-
 CHUNK_BYTES = 2 << 20
 
 _TRIES = 8  # without progress
-
-CHECKSUM = "checksum"
-FRAMING = "framing"
-CONTENTS = "contents"
-OFFSETS = "offsets"  # no checksum covers a batch's base offset, so it is checked against the segment
-ORDER = "order"
-TORN_TAIL = "torn tail"
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A range of a file that yields no records. Offsets are the header's, None if no header is credible."""
-
-    path: str
-    position: int
-    size: int
-    kind: str
-    reason: str
-    first_offset: int | None = None
-    last_offset: int | None = None
-
-    def error(self) -> CorruptRecordError:
-        """Returns the damage as an error, for a reader that must not skip it."""
-        hint = f"{self.reason}; onCorrupt=skip reads what follows"
-        return CorruptRecordError(self.path, hint, self.position, self.first_offset, self.last_offset)
+_PAUSES_S = (0.01, 0.04, 0.15, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,40 +127,48 @@ def _walk_opened(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadO
         file=file,
     )
     reached, position = piece.base_offset - 1, piece.start
+    continuity = Continuity(fs, piece)
     if piece.end < piece.size or piece.stop_offset >= piece.next_offset:  # else the walk may end anywhere
         file.advise_wanted(piece.start, piece.end - piece.start)
     try:
         for step in walk:
             if reached >= piece.stop_offset:
                 return
-            damage, good = _judged(piece, step)
-            if damage and not _is_planned(fs, file.path, piece, to_the_end=True):
+            damage, good = _judged(piece, step, file, continuity)
+            if damage and _changes(fs, file.path, piece, damage[-1]):
                 raise ReplacedError(max(reached, piece.share[0]))
             yield from damage
             if isinstance(step, Gap):
+                continuity.damaged(damage)
                 position = step.position + step.length
                 continue
             if len(good):
                 yield from _disorder(piece, good, reached)
+                yield from continuity.holes(good)
                 reached = int(good["last_offset"][-1]) + 1
                 if reached > piece.next_offset:
                     yield damage_at(piece, good[-1], ORDER, f"what follows begins at offset {piece.next_offset}")
                 yield Batches(piece, step, good[_wanted(good, piece)])
+            continuity.damaged(damage)
             last = step.batches[-1]
             position = int(last["position"]) + int(last["size"])
     except GONE as error:  # a replaced object raises on the first read
         raise ReplacedError(max(reached, piece.share[0])) from error
     if position < piece.end and reached < piece.stop_offset:  # truncated in place while it was read
         raise ReplacedError(max(reached, piece.share[0]))
+    yield from continuity.end()
 
 
-def _judged(piece: SegmentPiece, step: WalkedEntries | Gap) -> tuple[list[Damage], np.ndarray]:
+def _judged(
+    piece: SegmentPiece, step: WalkedEntries | Gap, file: File, continuity: Continuity
+) -> tuple[list[Damage], np.ndarray]:
     """Returns the damage in a step, and the good batches whose offsets can be in this segment."""
     if isinstance(step, Gap):
-        kind, reason = FRAMING, step.why
         if step.at_end and piece.active and piece.end == piece.size:
-            kind, reason = TORN_TAIL, "the last batch is not complete"
-        return [Damage(piece.path, step.position, step.length, kind, reason)], np.empty(0, dtype=layout.BATCH)
+            damage = continuity.torn(file, step)
+        else:
+            damage = Damage(piece.path, step.position, step.length, FRAMING, step.why)
+        return [damage], np.empty(0, dtype=layout.BATCH)
     damage = [damage_at(piece, row, CHECKSUM, "the checksum is wrong") for row in step.batches[~step.valid]]
     good = step.batches[step.valid]
     base, last = good["base_offset"], good["last_offset"]
@@ -204,6 +189,20 @@ def _is_planned(fs: FileSystem, path: Path, piece: SegmentPiece, *, to_the_end: 
     if (status.size, status.modified_ns) == (piece.size, piece.modified_ns):
         return True
     return not to_the_end and piece.active and status.inode == piece.inode and status.size >= piece.end
+
+
+def _changes(fs: FileSystem, path: Path, piece: SegmentPiece, damage: Damage) -> bool:
+    """True if the file is another one by now. Waits a moment for a writer's last batch, which looks like damage."""
+    if not _is_planned(fs, path, piece, to_the_end=True):
+        return True
+    is_end = piece.active and damage.position + damage.size == piece.end == piece.size
+    if not is_end or damage.expected or isinstance(path, RemotePath):
+        return False
+    for pause in _PAUSES_S:
+        time.sleep(pause)
+        if not _is_planned(fs, path, piece, to_the_end=True):
+            return True
+    return False
 
 
 # --- replaced files -------------------------------------------------------------------------------------------
@@ -258,13 +257,16 @@ def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: Rea
             _lost(piece, reached, min(next_base, stop), f"{PurePosixPath(piece.path).name} was removed", options)
             reached = min(next_base, stop)
             continue
+        cut = _was_cut(piece, segment)
         for step in walk_file(fs, _now(fs, piece, segment, reached, next_base), options):
+            if isinstance(step, Damage) and step.kind == MISSING and (cut or (next_base == INT64_MAX > stop)):
+                continue  # reported below
             if isinstance(step, Batches) and len(step.batches):
                 reached = max(reached, int(step.batches["last_offset"][-1]) + 1)
             yield step
             if reached >= stop:
                 return
-        reached, cut = max(reached, name.base_offset), _was_cut(piece, segment)
+        reached = max(reached, name.base_offset)
         if next_base == INT64_MAX and (cut or stop < INT64_MAX):
             _lost(piece, reached, stop, f"the log ends at {reached}: it was truncated", options)
         elif next_base < INT64_MAX:
@@ -340,16 +342,6 @@ def not_shown(batches: np.ndarray, aborted: tuple[tuple[int, int, int], ...]) ->
     return hidden
 
 
-def handle(damage: Damage, options: ReadOptions) -> None:
-    """Handles damage for a reader of records: ignores a torn tail, else raises or logs, by `onCorrupt`."""
-    if damage.kind == TORN_TAIL:
-        return
-    if options.on_corrupt == "fail":
-        raise damage.error()
-    done = "kept" if damage.kind == ORDER else "skipped"
-    _logger.warning("%s %d bytes: %s", done, damage.size, damage.error())
-
-
 def _disorder(piece: SegmentPiece, batches: np.ndarray, reached: int) -> Iterator[Damage]:
     """Yields damage for batches that do not end after their predecessor; before the first one, that is `reached`."""
     last = batches["last_offset"]
@@ -362,9 +354,3 @@ def _wanted(batches: np.ndarray, piece: SegmentPiece) -> np.ndarray:
     begins = np.where(batches["magic"] >= 2, batches["base_offset"], np.int64(0))
     wanted: np.ndarray = (batches["last_offset"] >= piece.first_offset) & (begins < piece.stop_offset)
     return wanted
-
-
-def damage_at(piece: SegmentPiece, row: np.void, kind: str, reason: str) -> Damage:
-    """Returns a whole batch (a row of layout.BATCH) as damage."""
-    base, last = int(row["base_offset"]), int(row["last_offset"])
-    return Damage(piece.path, int(row["position"]), int(row["size"]), kind, reason, base, last)

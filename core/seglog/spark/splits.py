@@ -66,10 +66,14 @@ _CUT_TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets `first` to `stop` (exclusive) of a partition. A `stop` of UNBOUNDED means to the end of the files."""
+    """Offsets `first` to `stop` (exclusive) of a partition. A `stop` of UNBOUNDED means to the end of the files.
+
+    `to_the_end`: everything stable was asked for, so that the end of the files counts even if `stop` comes first.
+    """
 
     first: int
     stop: int
+    to_the_end: bool = False
 
 
 def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
@@ -78,6 +82,7 @@ def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
     Raises ConfigError if the range ends before it begins, and OffsetOutOfRangeError for offsets that the log does not
     hold, unless `failOnDataLoss` is false.
     """
+    _check_present(log, options)
     starting, ending = (_of_partition(rule, log) for rule in (options.starting, options.ending))
     first = _resolved(log, starting, options, starts=True)
     if starting.kind != "earliest":
@@ -87,12 +92,21 @@ def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
         stop = _resolved(log, ending, options, starts=False)
         if stop != UNBOUNDED:
             stop = within(log, stop, "ending offset", options.fail_on_data_loss)
+    to_the_end = options.isolation == Isolation.READ_COMMITTED and stop == UNBOUNDED
     if options.isolation == Isolation.READ_COMMITTED:
         # even if everything is stable now: what a writer appends later may not be
         stop = min(stop, max(log.last_stable_offset, first))
     if stop < first:
         raise ConfigError(f"{log.topic_partition}: the ending offset {stop} is before the starting offset {first}")
-    return OffsetRange(first, stop)
+    return OffsetRange(first, stop, to_the_end)
+
+
+def _check_present(log: PartitionLog, options: ReadOptions) -> None:
+    """Reports the loss of a partition without segments that had acknowledged records."""
+    start, mark = log.log_start_checkpoint, log.high_watermark or 0
+    if not log.names and mark > start:
+        lost = f"offsets {start} to {mark - 1} are missing"
+        options.report_loss(f"{log.directory}: {lost}: the high watermark was {mark}, and no segment is there")
 
 
 def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
@@ -200,8 +214,10 @@ class SegmentPiece:
     `least_offset` and `before` are for a file that has been replaced when it is read: the first offset of this piece's
     share, and the base offset and identity of the preceding segment, into which a cleaner would merge the records of a
     segment that vanished. `version` is an object's ETag; `stored` describes a log that an object stores in another
-    form. `aborted` holds (producer id, first offset, offset of the marker) of the transactions to drop. `indexes` says
-    which index files exist (offset, time, transaction), for the view `segments`.
+    form. `acknowledged` is the partition's checkpointed high watermark, -1 if there is none. `vouched`: a tier's or a
+    commit's own list tells whether a segment is missing. `aborted` holds (producer id, first offset, offset of the
+    marker) of the transactions to drop. `indexes` says which index files exist (offset, time, transaction), for the
+    view `segments`.
     """
 
     topic: str
@@ -223,6 +239,8 @@ class SegmentPiece:
     before: tuple[int, Identity] | None = None
     version: str = ""
     stored: StoredLog | None = None
+    acknowledged: int = -1
+    vouched: bool = False
 
     @property
     def bytes(self) -> int:
@@ -299,6 +317,7 @@ def target_bytes(total: int, options: ReadOptions) -> int:
 def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[SegmentPiece]:
     """Yields a piece for each segment that may hold wanted offsets. Raises FileNotFoundError if a segment is gone."""
     condition = options.where
+    to_the_end = wanted.to_the_end and condition.offset.stop > INT64_MAX and options.view != SEGMENTS
     wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.stop, condition.offset.stop))
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.isolation == Isolation.READ_COMMITTED:
@@ -312,8 +331,23 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
         piece = _piece(log, i, wanted)
         if options.view != SEGMENTS:
             piece = narrowed(log, log.segment(i).files, piece)
-        if piece.bytes > 0 or options.view == SEGMENTS:
+        if piece.bytes > 0 or options.view == SEGMENTS or _may_lack_records(piece):
             yield _with_aborted(piece, aborted, base, min(stop, wanted.stop))
+    if to_the_end and log.chosen:
+        yield from _end_piece(log, wanted)
+
+
+def _end_piece(log: PartitionLog, wanted: OffsetRange) -> Iterator[SegmentPiece]:
+    """Yields the bytes after the last batch as a piece without records, if there are any or batches are missing."""
+    piece, tail = _piece(log, log.chosen[-1], wanted), log.tail
+    if piece.active and (tail.position < piece.size or tail.next_offset < piece.acknowledged):
+        begin = max(tail.next_offset, piece.base_offset)
+        yield replace(piece, start=tail.position, first_offset=INT64_MAX, stop_offset=INT64_MAX, least_offset=begin)
+
+
+def _may_lack_records(piece: SegmentPiece) -> bool:
+    """True for an empty segment that should hold offsets: its reader tells whether a cleaner emptied it."""
+    return piece.size == 0 and not piece.vouched and (not piece.active or piece.acknowledged > piece.base_offset)
 
 
 def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> SegmentPiece:
@@ -340,6 +374,8 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> SegmentPiece:
         before=(log.names[index - 1].base_offset, log.segment(index - 1).identity) if index else None,
         version=segment.version,
         stored=stored,
+        acknowledged=-1 if log.is_vouched or log.high_watermark is None else log.high_watermark,
+        vouched=log.is_vouched,
     )
 
 

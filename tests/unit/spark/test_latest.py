@@ -179,6 +179,7 @@ def test_offsets_that_32_bits_do_not_hold_begin_another_share(tmp_path: Path) ->
     directory.mkdir()
     for first in (0, 2**31 - 100, 2**40, 2**40 + 2**31):
         (directory / f"{first:020}.log").write_bytes(log_files.batch(first, 3))
+    (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {2**41}\n")
     options = options_of(directory)
     plan, work = planned(options)
     assert [len(one.shares) for one in work] == [2]

@@ -22,9 +22,10 @@ from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
 from seglog.spark import partition_log, reading
 from seglog.spark.arrow import decoded, split_batches
+from seglog.spark.damage import Damage, handle
 from seglog.spark.discovery import find_partitions
 from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.reading import Batches, Damage, handle, walk_piece
+from seglog.spark.reading import Batches, walk_piece
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import SegmentPiece, plan_splits
 from seglog.storage.local import LocalFileSystem
