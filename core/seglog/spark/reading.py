@@ -116,22 +116,12 @@ def as_it_is(fs: FileSystem, piece: SegmentPiece) -> SegmentPiece | None:
 
 
 def _walk_opened(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadOptions) -> Iterator[Batches | Damage]:
-    walk = LogWalk(
-        fs,
-        file.path,
-        piece.start,
-        piece.end,
-        offsets=PlausibleOffsets(least=piece.base_offset),
-        chunk_bytes=CHUNK_BYTES,
-        check=options.verify_crc,
-        file=file,
-    )
     reached, position = piece.base_offset - 1, piece.start
     continuity = Continuity(fs, piece)
     if piece.end < piece.size or piece.stop_offset >= piece.next_offset:  # else the walk may end anywhere
         file.advise_wanted(piece.start, piece.end - piece.start)
     try:
-        for step in walk:
+        for step in _walk_of(fs, file, piece, options):
             if reached >= piece.stop_offset:
                 return
             damage, good = _judged(piece, step, file, continuity)
@@ -157,6 +147,19 @@ def _walk_opened(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadO
     if position < piece.end and reached < piece.stop_offset:  # truncated in place while it was read
         raise ReplacedError(max(reached, piece.share[0]))
     yield from continuity.end()
+
+
+def _walk_of(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadOptions) -> LogWalk:
+    return LogWalk(
+        fs,
+        file.path,
+        piece.start,
+        piece.end,
+        offsets=PlausibleOffsets(least=piece.base_offset),
+        chunk_bytes=CHUNK_BYTES,
+        check=options.verify_crc,
+        file=file,
+    )
 
 
 def _judged(
