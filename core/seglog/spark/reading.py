@@ -168,10 +168,10 @@ def _judged(
     """Returns the damage in a step, and the good batches whose offsets can be in this segment."""
     if isinstance(step, Gap):
         if step.at_end and piece.active and piece.end == piece.size:
-            damage = continuity.torn(file, step)
+            end = continuity.torn(file, step)
         else:
-            damage = Damage(piece.path, step.position, step.length, FRAMING, step.why)
-        return [damage], np.empty(0, dtype=layout.BATCH)
+            end = Damage(piece.path, step.position, step.length, FRAMING, step.why)
+        return [end], np.empty(0, dtype=layout.BATCH)
     damage = [damage_at(piece, row, CHECKSUM, "the checksum is wrong") for row in step.batches[~step.valid]]
     good = step.batches[step.valid]
     base, last = good["base_offset"], good["last_offset"]
