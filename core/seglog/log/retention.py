@@ -247,8 +247,7 @@ class _Judge:
         age = self.now_ms - segment.largest_timestamp()
         if self.config.retention_ms < 0 or age <= self.config.retention_ms:
             return ""
-        limit = format_duration(self.config.retention_ms)
-        return f"its newest record is {rough_duration(age)} old, and retention.ms is {limit}"
+        return f"its newest record is {_beside(age, self.config.retention_ms)}"
 
     # --- verdicts
 
@@ -327,4 +326,10 @@ class _Judge:
         if age < 0:
             what = "its newest record" if segment.max_timestamp >= 0 else "its modification time"
             return f"{what} lies {rough_duration(-age)} in the future and holds back everything after it"
-        return f"its newest record is {rough_duration(age)} old, and retention.ms is {format_duration(limit)}"
+        return f"its newest record is {_beside(age, limit)}"
+
+
+def _beside(age: int, limit: int) -> str:
+    """Returns an age beside retention.ms, as exactly as it must be to differ from it."""
+    written, rough = format_duration(limit), rough_duration(age)
+    return f"{format_duration(age) if rough == written else rough} old, and retention.ms is {written}"
