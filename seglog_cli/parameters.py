@@ -94,6 +94,8 @@ def converter(annotation: Any, info: Any) -> Convert:
     """
     if info.parser is not None:
         return _parsed(info.parser)
+    if get_origin(annotation) is list and get_args(annotation)[0] is Path:
+        return _locations
     if get_origin(annotation) is list:
         one = converter(get_args(annotation)[0], info)
         return lambda values: [one(value) for value in values]
@@ -126,6 +128,20 @@ def _location(value: Any) -> Path:
     from seglog.remote.routing import parse_location
 
     return parse_location(_text(value))
+
+
+def _locations(values: Any) -> list[Path]:
+    """Returns the paths, with patterns expanded that the shell has left: those of URLs, and those in quotes."""
+    found: list[Path] = []
+    for value in values:
+        if not any(mark in _text(value) for mark in "*?[{"):
+            found.append(_location(value))
+            continue
+        from seglog.remote.routing import machine_files
+        from seglog.scan.patterns import matching_paths
+
+        found += matching_paths(machine_files(), value)
+    return found
 
 
 def _parsed(parse: Convert) -> Convert:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,22 @@ def test_a_log_that_ends_before_its_high_watermark_is_data_loss(spark: SparkSess
     with pytest.raises(PythonException, match=r"0\.log: position \d+: offsets 10 to 39 are missing"):
         reader.load(str(damaged)).count()
     assert reader.option("failOnDataLoss", "false").load(str(damaged)).count() == RECORDS
+
+
+def test_wrong_options_of_a_stream_are_the_only_error(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
+    with pytest.raises(StreamingQueryException, match="maxOffsetsPerTrigger: '-1' is not positive") as caught:
+        follow(spark, damaged, tmp_path, maxOffsetsPerTrigger="-1")
+    assert "UnboundLocalError" not in str(caught.value)
+
+
+def test_a_thread_writes_after_it_has_made_the_session_active(spark: SparkSession, tmp_path: Path) -> None:
+    def work() -> None:
+        spark.createDataFrame([], "one int")
+        write(spark.range(3).selectExpr("cast(id AS string) AS value").coalesce(1), tmp_path / "logs", topic="t")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+    assert spark.read.format("seglog").load(str(tmp_path / "logs")).count() == 3
 
 
 def test_a_sink_needs_a_value_and_leaves_nothing(spark: SparkSession, damaged: Path, tmp_path: Path) -> None:

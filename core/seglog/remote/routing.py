@@ -8,6 +8,7 @@
 | `file:/a/b` | `/a/b`, percent-decoded; Spark writes a path in SQL like this |
 | `s3://bucket/key`, `gs://…`, `az://container/…` | a `RemotePath`; the key is used as written, as by stores' tools |
 | `http://host/a`, `https://…` | a `RemotePath`; percent-decoded, as in any URL |
+| `s3a://…`, `s3n://…` | the same as `s3://…`, as Hadoop's users write it |
 | any other scheme | an error: seglog does not reach that file system |
 
 A `RemotePath` prints as its URL, and only a `RemotePath` is read from an object store: nothing looks at the text again.
@@ -47,10 +48,13 @@ if TYPE_CHECKING:
     from seglog.remote.traffic import Traffic
 
 
-# `hdfs:/x`, `s3a://bucket/x`; a local path that begins like this must be written `./hdfs:/x`.
+# `hdfs:/x`, `s3://bucket/x`; a local path that begins like this must be written `./hdfs:/x`.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE = "file:"
 _FILE_HOSTS = ("", "localhost")
+_OF_HADOOP = {"s3a": "s3", "s3n": "s3"}
+_AZURE_OF_HADOOP = ("abfs", "abfss", "wasb", "wasbs")
+_CONTAINER_AND_ACCOUNT = re.compile(r"([a-z0-9$-]{3,63})@([a-z0-9]{3,24})(?:\.[a-z0-9.-]+)?")
 _STORE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+\](:[0-9]{1,5})?")
 
 
@@ -87,6 +91,9 @@ def require_local(path: str | os.PathLike[str]) -> None:
 def _path_of_url(scheme: str, rest: str) -> RemotePath:
     """Returns the path of a URL; `rest` is the text after its scheme and first slash."""
     store, slash, key = rest.removeprefix("/").partition("/")
+    scheme = _OF_HADOOP.get(scheme, scheme)
+    if scheme in _AZURE_OF_HADOOP:
+        raise UnsupportedError(_as_azure(scheme, store, key))
     special = r"[?#]" if scheme in WEB_SERVERS else r"\?"  # a key of a store may have a `#`
     shown = f"{scheme}://{re.split(special, store.rpartition('@')[2] + slash + key)[0]}"
     if not _STORE.fullmatch(store.rpartition("@")[2]):
@@ -109,6 +116,16 @@ def _path_of_url(scheme: str, rest: str) -> RemotePath:
     for part in parts:
         require_name(part)
     return remote_path(scheme, store, *parts)
+
+
+def _as_azure(scheme: str, store: str, key: str) -> str:
+    """Returns how to write a URL of Hadoop's Azure file systems, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`."""
+    found = _CONTAINER_AND_ACCOUNT.fullmatch(store)
+    if found is None or "?" in key:
+        return f"{scheme}://…: write az://CONTAINER/KEY, and set AZURE_STORAGE_ACCOUNT_NAME"
+    container, account = found.groups()
+    url = f"az://{container}/{key}".rstrip("/")
+    return f"{scheme}://{store}/{key}: write {url}, and set AZURE_STORAGE_ACCOUNT_NAME={account}"
 
 
 def _path_of_uri(text: str) -> str:

@@ -91,8 +91,8 @@ def record_batches(
     """
     for piece in split.pieces:
         shown = ArrowRows(piece, projection)
-        for records in records_of(fs, piece, options):
-            yield from shown.of(records)
+        for path, records in _placed_records(fs, piece, options):
+            yield from shown.of(records, path)
 
 
 class ArrowRows:
@@ -102,9 +102,13 @@ class ArrowRows:
         self._projection, self._schema = projection, arrow_schema(projection)
         # columns with one value throughout the piece, made once and sliced
         self._topic = _repeated_text(piece.topic)
+        self._path, self._file = piece.path, None if not self._names("file") else _repeated_text(piece.path)
         self._partition = pa.array(np.full(BATCH_ROWS, piece.partition, dtype=np.int32))
 
-    def of(self, records: Records) -> Iterator[pa.RecordBatch]:
+    def of(self, records: Records, path: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Yields the records as batches. `path` is their file, if it is not the piece's."""
+        if path is not None and path != self._path and self._file is not None:
+            self._path, self._file = path, _repeated_text(path)
         for first, stop in cuts(records.rows):
             part = Records(records.arena, records.rows[first:stop], records.batches, records.status)
             arrays = [self._column(field.column, part) for field in self._projection]
@@ -112,6 +116,9 @@ class ArrowRows:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             else:
                 yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
+
+    def _names(self, column: str) -> bool:
+        return any(field.column == column for field in self._projection)
 
     def _column(self, name: str, records: Records) -> pa.Array:
         rows = records.rows
@@ -128,11 +135,24 @@ class ArrowRows:
                 return timestamps(rows["timestamp"])
             case "timestampType":
                 return pa.array(timestamp_types(records.batches)[rows["batch"]])
+            case "sequence":
+                return pa.array(np.ascontiguousarray(rows["sequence"]).astype(np.int32))
+            case "file" if self._file is not None:
+                return self._file.slice(0, len(rows))
+            case "producerId" | "producerEpoch" | "leaderEpoch" | "position":
+                values = np.ascontiguousarray(records.batches[_PLAIN[name]])[rows["batch"]]
+                return pa.array(values.astype(np.int64 if name in ("producerId", "position") else np.int32))
         return headers(records)
 
 
 def records_of(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Records]:
     """Yields the records of a piece that a consumer sees, as columns. Handles damage by the options."""
+    for _, records in _placed_records(fs, piece, options):
+        yield records
+
+
+def _placed_records(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[tuple[str, Records]]:
+    """Yields the file that the records of a piece are read from, which may have replaced its own, and the records."""
     for step in walk_piece(fs, piece, options):
         if isinstance(step, Damage):
             handle(step, options)
@@ -141,7 +161,7 @@ def records_of(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Ite
             if isinstance(part, Damage):
                 handle(part, options)
             elif len(part):
-                yield part
+                yield step.piece.path, part
 
 
 def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:

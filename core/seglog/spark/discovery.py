@@ -7,7 +7,6 @@ may lie in a broker's tiered storage or below a prefix of committed logs (`seglo
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from seglog.model import TopicPartition
 from seglog.remote.routing import RoutingFileSystem, parse_location
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import TargetKind, resolve_path
+from seglog.scan.patterns import matching_paths
 from seglog.scan.view import unfinished_run
 from seglog.spark.files import BrokersTiers, committed_files
 from seglog.spark.options import NO_TIER_NAMES, Offsets, ReadOptions
@@ -27,8 +27,6 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
 from seglog.tiers.view import TierFileSystem
-
-_GLOB = frozenset("*?[")
 
 
 @permitted()
@@ -128,8 +126,8 @@ class Finder:
         """Yields each path, its kind, and the file system to read it through if it lies in a broker's tier."""
         has_tier = False
         for text in self._options.paths:
-            path = parse_location(text).absolute()  # a task has a working directory of its own
-            expanded = expand(self._fs, path)
+            # a task has a working directory of its own
+            expanded = [path.absolute() for path in matching_paths(self._fs, text)]
             count = 0
             for one in expanded:
                 try:
@@ -143,7 +141,7 @@ class Finder:
                 has_tier, count = has_tier or target[2] is not None, count + 1
                 yield target
             if not count:
-                raise NotALogError(path)
+                raise NotALogError(parse_location(text))
         if not has_tier and self._options.tier != NO_TIER_NAMES:
             raise ConfigError(
                 "local, tierKey and remoteMetadata are for paths in tiered storage, and no path is in one"
@@ -253,33 +251,6 @@ class Finder:
             return any(map(is_place_name, self._names_in.pop(directory, []) or self._fs.list(directory)))
         except (FileNotFoundError, NotADirectoryError):
             return False  # listing its segments reports it
-
-
-def expand(fs: FileSystem, path: Path) -> list[Path]:
-    """Expands a glob over any file system; lists each directory once. Raises NotALogError if nothing matches.
-
-    A path that exists is taken literally.
-    """
-    if not _GLOB & set(str(path)) or fs.status(path) is not None:
-        return [path]
-    above = next(one for one in path.parents if not _GLOB & set(str(one)))
-    found = [above]
-    for part in path.parts[len(above.parts) :]:
-        found = list(_matching(fs, found, part))
-    if not found:
-        raise NotALogError(path, "nothing matches")
-    return found
-
-
-def _matching(fs: FileSystem, directories: Iterable[Path], part: str) -> Iterator[Path]:
-    for directory in directories:
-        status = fs.status(directory)
-        if status is None or not status.is_directory:
-            continue
-        for name in fs.list(directory) if _GLOB & set(part) else [part]:
-            hidden = name.startswith(".") and not part.startswith(".")
-            if name == part or (not hidden and fnmatch.fnmatchcase(name, part)):
-                yield directory / name
 
 
 def _checkpoints(fs: FileSystem, directory: Path) -> tuple[Offsets, Offsets]:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,15 +22,17 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import NotALogError, RefusedError
+from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
 from seglog.layout import INT64_MAX
 from seglog.remote.routing import RoutingFileSystem, parse_location
 from seglog.remote_path import RemotePath
+from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.spark.continuity import Continuity
 from seglog.spark.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
 from seglog.spark.options import ReadOptions
-from seglog.spark.partition_log import GONE, Segment, indexed_position, list_segments, look_at, permitted
+from seglog.spark.partition_log import GONE, Segment, SegmentName, indexed_position, list_segments, look_at, permitted
 from seglog.spark.splits import SegmentPiece
 from seglog.storage.filesystem import File, FileSystem
 
@@ -237,11 +240,7 @@ def _walk_replacement(
 
 def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
     directory, stop = parse_location(piece.path).parent, piece.share[1]
-    try:
-        with permitted():
-            names = list_segments(fs, directory)
-    except NotALogError:
-        names = ()
+    names = _segments_now(fs, directory)
     if not names:
         _lost(piece, reached, stop, "the partition is gone", options)
         return
@@ -276,6 +275,34 @@ def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: Rea
             if cut:
                 _lost(piece, reached, min(next_base, stop), f"{name.log.name} was cut", options)
             reached = max(reached, min(next_base, stop))
+
+
+def _segments_now(fs: FileSystem, directory: Path) -> tuple[SegmentName, ...]:
+    """Returns the segments of a partition; none if it was deleted. Raises RefusedError if it may not be seen."""
+    try:
+        with permitted():
+            return list_segments(fs, directory)
+    except NotALogError:
+        _require_seen(fs, directory)
+        return ()
+
+
+def _require_seen(fs: FileSystem, directory: Path) -> None:
+    """Raises RefusedError if a partition's directory is not there and nothing else shows its log directory: then this
+    machine does not see what the driver sees. A partition that was deleted leaves other files of a broker.
+    """
+    if isinstance(directory, RemotePath) or fs.status(directory) is not None:
+        return
+    above = directory.parent
+    status = fs.status(above)
+    names = fs.list(above) if status is not None and status.is_directory else []
+    if not any(
+        name == META_PROPERTIES or name in OFFSET_CHECKPOINTS or parse_partition_directory(name) for name in names
+    ):
+        raise RefusedError(
+            f"{directory}: {socket.gethostname()} sees no such directory, and the driver planned to read it: driver and"
+            " executors need the same files under the same paths (a shared file system, or URLs of an object store)"
+        )
 
 
 def _now(fs: FileSystem, piece: SegmentPiece, segment: Segment, reached: int, next_base: int) -> SegmentPiece:

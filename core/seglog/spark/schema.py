@@ -1,6 +1,7 @@
 """The columns of each view of the source, and the projection that a query asks for.
 
-The view `records` has the columns of Spark's kafka source, in its order. A schema is kept as names and SQL types; only
+The view `records` has the columns of Spark's kafka source, in its order, and others on request. A column may be written
+with underscores (`producer_id`). A schema is kept as names and SQL types; only
 `arrow_schema` needs pyarrow, and nothing here needs pyspark.
 """
 
@@ -26,11 +27,15 @@ _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its SQL type as `DataType.simpleString()` writes it, and whether it is never null."""
+    """A column: its name, its SQL type as `DataType.simpleString()` writes it, and whether it is never null.
+
+    `on_request`: only there if the query names it.
+    """
 
     name: str
     type: str
     required: bool = False
+    on_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,13 @@ VIEWS: dict[str, tuple[Column, ...]] = {
         Column("offset", "bigint", True),
         Column("timestamp", "timestamp"),
         Column("timestampType", "int", True),
-        Column(HEADERS, _HEADERS_TYPE),
+        Column(HEADERS, _HEADERS_TYPE, on_request=True),
+        Column("producerId", "bigint", True, on_request=True),
+        Column("producerEpoch", "int", True, on_request=True),
+        Column("sequence", "int", True, on_request=True),
+        Column("leaderEpoch", "int", True, on_request=True),
+        Column("file", "string", True, on_request=True),
+        Column("position", "bigint", True, on_request=True),
     ),
     BATCHES: (
         *_PLACE,
@@ -120,7 +131,7 @@ def default_projection(view: str, names: Sequence[str] | None, include_headers: 
     if names is not None:
         found = [(name, _column(view, name)) for name in names]
         return tuple(Field(name, column.name, column.type) for name, column in found)
-    chosen = (c for c in columns_of(view) if view != RECORDS or include_headers or c.name != HEADERS)
+    chosen = (c for c in columns_of(view) if not c.on_request or (include_headers and c.name == HEADERS))
     return tuple(Field(c.name, c.name, c.type) for c in chosen)
 
 
@@ -165,7 +176,7 @@ def arrow_schema(projection: Iterable[Field]) -> pa.Schema:
 
 def _column(view: str, name: str) -> Column:
     for column in columns_of(view):
-        if column.name.lower() == name.lower():
+        if column.name.lower() == name.replace("_", "").lower():
             return column
     legal = ", ".join(f"{column.name} {column.type}" for column in columns_of(view))
     raise ConfigError(f"the view '{view}' has no column '{name}'; its columns are {legal}")

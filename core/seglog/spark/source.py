@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from seglog.errors import UnsupportedError
+from seglog.errors import SeglogError, UnsupportedError
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import Field, ddl, default_projection, projection_of
 
@@ -166,7 +166,10 @@ class SeglogDataSource(DataSource):
                 f"a stream needs a later PySpark than {version}, which gives Python sources no read limits"
             )
         from seglog.spark.files import sendable
-        from seglog.spark.stream import SeglogStreamReader
+        from seglog.spark.stream import RefusedStreamReader, SeglogStreamReader
 
-        options = sendable(parse_read_options(self.options, streaming=True))
-        return SeglogStreamReader(options, projection_of(options.view, schema))
+        try:
+            options = sendable(parse_read_options(self.options, streaming=True))
+            return SeglogStreamReader(options, projection_of(options.view, schema))
+        except SeglogError as error:
+            return RefusedStreamReader(error)

@@ -10,7 +10,8 @@ most at the last stable offset.
 3. `partitions(start, end)` returns splits of exactly these offsets. A new partition begins at its log start. If that is
    not 0, Kafka's source calls it data loss; here it is only logged, because a reader of a broker's directory meets such
    partitions after every reassignment.
-4. Offsets that the log no longer holds are data loss: refused, or with `failOnDataLoss` false skipped.
+4. Offsets that the log no longer holds are data loss: refused, or with `failOnDataLoss` false skipped. A log that ends
+   before the offset that was reached then counts as a new topic of that name, and is read from its start.
 
 A trigger lists the partitions once. It does not read what an unfinished write to several partitions has appended
 (`.seglog-append`).
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from seglog.errors import NotALogError
+from seglog.errors import NotALogError, SeglogError
 from seglog.log.staged_journal import open_starts
 from seglog.model import Isolation, TopicPartition
 from seglog.spark.discovery import Finder
@@ -97,6 +98,34 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_split(partition.value, self.projection, self.options)
 
 
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be read as asked: every call raises `error`.
+
+    PySpark 4.3 hides an error that `streamReader` raises behind an UnboundLocalError of its own.
+    """
+
+    def __init__(self, error: SeglogError) -> None:
+        self.error = error
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        raise self.error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self.error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        raise self.error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: ARG002
+        raise self.error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002
+        raise self.error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        raise self.error
+
+
 class FollowedLog:
     """The partitions that a stream follows; remembers how far each file was walked.
 
@@ -139,7 +168,11 @@ class FollowedLog:
         return dict(self.known_ends)
 
     def reached(self, start: Offsets, ends: Offsets) -> Offsets:
-        """Returns the ends, but no partition's before its start: offsets in between are lost."""
+        """Returns the ends, but no partition's before its start: offsets in between are lost.
+
+        Where `failOnDataLoss` is false, a log that ends before its start was made anew: it has its own end, and `begun`
+        and `splits` begin at its log start.
+        """
         found = dict(ends)
         for key, begun in start.items():
             if key not in ends:
@@ -147,14 +180,17 @@ class FollowedLog:
             elif self._written.get(key, begun) < begun:
                 end = self._written[key]
                 self._options.report_loss(
-                    f"{key}: it was read up to offset {begun}, and now ends at {end}: it was truncated"
+                    f"{key}: it was read up to offset {begun}, and now ends at {end}: it was truncated or made anew,"
+                    " and is read from its start"
                 )
+                continue
             found[key] = max(begun, ends.get(key, begun))
         return found
 
     def begun(self, start: Offsets, ends: Offsets) -> Offsets:
-        """Returns the start of every partition in `ends`; a new one begins at its log start."""
-        return {key: start[key] if key in start else self._logs[key].log_start_offset for key in ends}
+        """Returns the start of every partition in `ends`; a new one, or one made anew, begins at its log start."""
+        kept = {key: first for key, first in start.items() if key in ends and first <= ends[key]}
+        return {key: kept[key] if key in kept else min(self._logs[key].log_start_offset, ends[key]) for key in ends}
 
     @permitted()
     def splits(self, start: Offsets, end: Offsets) -> list[Split]:
@@ -168,6 +204,8 @@ class FollowedLog:
             first = start.get(key, stop if log is None else log.log_start_offset)
             if key not in start and log is not None and first > 0:
                 _logger.warning("%s: the new partition begins at offset %d; nothing before it was read", key, first)
+            if first > stop and log is not None:
+                first = log.log_start_offset  # made anew (`reached`)
             if first >= stop:
                 continue
             found: PlannedPartition | None = None
@@ -199,6 +237,10 @@ class FollowedLog:
     def _end(self, log: PartitionLog) -> int:
         self._take_tail(log)
         end = self._written[log.topic_partition] = log.log_end_offset
+        if log.high_watermark is not None and end < log.high_watermark and log.last is not None:
+            place = f"{log.last.log}: position {log.tail.position}"
+            lost = f"offsets {end} to {log.high_watermark - 1} are missing"
+            self._options.report_loss(f"{place}: {lost}: the log ends before its high watermark {log.high_watermark}")
         if log.high_watermark is not None:
             end = min(end, log.high_watermark)
         if self._options.isolation == Isolation.READ_COMMITTED:

@@ -88,7 +88,7 @@ def test_a_file_whose_name_looks_like_a_url_is_a_file() -> None:
     assert parse_location(path) == path
 
 
-ELSEWHERE = ["hdfs://name/logs", "hdfs:/logs", "s3a://bucket/logs", "abfss://c.net/x", "swift://b/x"]
+ELSEWHERE = ["hdfs://name/logs", "hdfs:/logs", "abfss://c.net/x", "swift://b/x"]
 
 
 @pytest.mark.parametrize("text", ELSEWHERE)
@@ -162,3 +162,19 @@ def test_a_configured_directory_that_no_file_can_be_called_names_its_key(
         (tmp_path / "seglog.yaml").write_text(f'{key}: "a\\0b"\n')
         assert run(["config", "show", "--config", str(tmp_path / "seglog.yaml"), str(tmp_path / "orders-0")]) == 2
         assert capsys.readouterr().err == f"error: {said}: 'a\\x00b': a path cannot contain a NUL\n"
+
+
+@pytest.mark.parametrize(
+    "written", ["s3a://bucket/a/b", "s3n://bucket/a/b", "S3A://bucket/a/b", Path("s3a://bucket/a/b")]
+)
+def test_hadoops_spelling_of_s3_is_read(written: str | Path) -> None:
+    assert str(parse_location(written)) == "s3://bucket/a/b"
+
+
+@pytest.mark.parametrize("scheme", ["abfs", "abfss", "wasb", "wasbs"])
+def test_hadoops_spelling_of_azure_is_answered_with_ours(scheme: str) -> None:
+    with pytest.raises(UnsupportedError, match="write az://logs/kafka/t-0, and set AZURE_STORAGE_ACCOUNT_NAME=acct"):
+        parse_location(f"{scheme}://logs@acct.dfs.core.windows.net/kafka/t-0")
+    with pytest.raises(UnsupportedError, match="write az://CONTAINER/KEY") as caught:
+        parse_location(f"{scheme}://logs:se/cret@x")
+    assert "cret" not in str(caught.value)

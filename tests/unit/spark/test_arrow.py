@@ -267,3 +267,19 @@ def test_views_describe_batches_and_segments(tmp_path):
         (20, 30, 10, True),
     ]
     assert set(segments[0]) == {column.name for column in VIEWS["segments"]}
+
+
+def test_where_a_record_comes_from_is_there_on_request(tmp_path):
+    first = batch_v2(0, records(3), producer=(7, 2, 2**31 - 2), leader_epoch=5)
+    directory = partition_of(tmp_path, (0, first + message(3, 1, b"k", b"v", timestamp=9)))
+    assert not {"producerId", "file"} & set(read(directory)[0])
+    names = "offset,producer_id,producerEpoch,sequence,leader_epoch,file,position"
+    path = str(directory / f"{0:020}.log")
+    found = [tuple(row.values()) for row in read(directory, columns=names)]
+    assert found == [
+        (0, 7, 2, 2**31 - 2, 5, path, 0),
+        (1, 7, 2, 2**31 - 1, 5, path, 0),
+        (2, 7, 2, 0, 5, path, 0),
+        (3, -1, -1, -1, -1, path, len(first)),
+    ]
+    assert list(read(directory, columns=names)[0]) == names.split(",")

@@ -422,3 +422,21 @@ def test_what_a_crashed_swap_left_is_not_waited_for(logs: Path) -> None:
     path.write_bytes(b"")
     chosen = options(logs)
     assert read(planned(chosen), chosen) == before
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_machine_that_does_not_see_the_planned_files_says_so(logs: Path, loss: str) -> None:
+    chosen = options(logs, failOnDataLoss=loss)
+    pieces = planned(chosen)
+    shutil.move(logs, logs.parent / "elsewhere")
+    with pytest.raises(RefusedError, match=r"t-0: .* sees no such directory, .* the same files under the same paths"):
+        read(pieces, chosen)
+    logs.mkdir()  # an empty mount point
+    with pytest.raises(RefusedError, match="sees no such directory"):
+        read(pieces, chosen)
+    (logs / "meta.properties").touch()
+    if loss == "true":
+        with pytest.raises(IncompleteError, match="the partition is gone"):
+            read(pieces, chosen)
+    else:
+        assert read(pieces, chosen) == {}

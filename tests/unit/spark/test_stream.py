@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
-from seglog.errors import IncompleteError, UnsupportedError
+from seglog.errors import ConfigError, IncompleteError, UnsupportedError
 from seglog.log.staged_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog.model import TopicPartition
 from seglog.spark import source, stream
@@ -231,3 +231,34 @@ def test_a_read_during_an_unfinished_run_is_refused_unless_fail_on_data_loss_is_
     assert followed.ends() == {key: 10}
     with pytest.raises(IncompleteError, match="a run of seglog was cut short here"):
         plan_splits(routed(_RunThatBegins()), options(tmp_path))
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_start(directory: Path) -> None:
+    (directory / f"{0:020}.log").write_bytes(batch(0))
+    start = {KEYS[0]: 700}
+    with pytest.raises(IncompleteError, match="read up to offset 700, and now ends at 10"):
+        log = followed(directory)
+        log.reached(start, log.ends())
+    log = followed(directory, failOnDataLoss="false")
+    ends = log.reached(start, log.ends())
+    assert ends == {KEYS[0]: 10}
+    assert limited(log.begun(start, ends), ends, 4) == {KEYS[0]: 4}
+    for first, stop, wanted in ((700, 10, (0, 10)), (700, 4, (0, 4)), (4, 10, (4, 10))):
+        (split,) = log.splits({KEYS[0]: first}, {KEYS[0]: stop})
+        assert (split.pieces[0].first_offset, split.pieces[0].stop_offset) == wanted
+
+
+def test_a_log_that_ends_before_its_high_watermark_is_data_loss(directory: Path) -> None:
+    (directory / f"{0:020}.log").write_bytes(batch(0) + batch(10)[:-5])
+    (directory.parent / "replication-offset-checkpoint").write_text("0\n1\nt 0 20\n")
+    with pytest.raises(IncompleteError, match=r"0\.log: position \d+: offsets 10 to 19 are missing"):
+        followed(directory).ends()
+    assert followed(directory, failOnDataLoss="false").ends() == {KEYS[0]: 10}
+
+
+def test_wrong_options_are_said_by_the_first_call(directory: Path) -> None:
+    reader = source.SeglogDataSource({"path": str(directory), "view": "batches"}).streamReader(StructType())
+    for call in (reader.initialOffset, reader.getDefaultReadLimit, reader.prepareForTriggerAvailableNow):
+        with pytest.raises(ConfigError, match="view: a stream only has records"):
+            call()
+    reader.stop()
