@@ -56,7 +56,8 @@ def run(
     tries that recovery in memory to find what it would cost.
 
     Rows are grouped by code and counted, the gravest first. The first three of each code are shown; --all shows every
-    row. The exit code is 1 if there is a blocker or a danger. -q prints nothing: only the exit code tells.
+    row. The exit code is 1 if there is a blocker or a danger, else 3 if this user could not read everything. -q prints
+    nothing: only the exit code tells.
 
     Examples:
       seglog doctor /var/lib/kafka/data
@@ -82,7 +83,8 @@ def run(
             if row.command and row.command not in mends:
                 mends[row.command] = f"{row.gravity.value} {row.code}"
     summary = doctor.summary
-    code = ExitCode.FOUND if summary.blockers or summary.dangers else tiers.code(ExitCode.DONE, ExitCode.FOUND)
+    unread = ExitCode.INCOMPLETE if summary.not_examined else ExitCode.DONE
+    code = ExitCode.FOUND if summary.blockers or summary.dangers else tiers.code(unread, ExitCode.FOUND)
     show_doctor_summary(session.console, summary, int(code))
     session.console.next_steps(list(mends.items())[:_STEPS_SHOWN])
     return code

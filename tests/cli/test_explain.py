@@ -15,7 +15,8 @@ from seglog.log.append import ProducerIdentity
 from seglog.model import Compression, Record, TopicPartition
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.compacted_directories import broker_directory, opened
-from tests.support.log_files import files_of
+from tests.support.log_files import files_of, write_segment
+from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import START_MS
 
 NOW = str(START_MS + 3_600_000)
@@ -367,3 +368,48 @@ def test_each_code_is_said_of_what_it_names(names: str, tmp_path: Path) -> None:
     said = {code for kind in found["codes"].values() for code in kind}
     said |= {segment[key] for segment in found["segments"] for key in ("cleaning_code", "deletion_code")}
     assert set(names.split()) <= said
+
+
+def rewritable(directory: Path, *, first_ms: int, keys: range) -> Path:
+    """Three batches in three segments; the second one has some of the first one's keys, or none."""
+    for base, numbers, at in ((0, range(5), first_ms), (5, keys, first_ms), (10, range(20, 25), START_MS)):
+        records = [NaiveRecord(i, 0, b"k%d" % number, b"v") for i, number in enumerate(numbers)]
+        write_segment(directory / "t-0", base, batch_v2(base, records, base_timestamp=at))
+    (directory / ".kafka_cleanshutdown").touch()
+    return directory / "t-0"
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "keys", "fails"),
+    [(-5000, range(3, 8), True), (-2, range(3, 8), True), (-5000, range(5, 10), False), (-1, range(3, 8), False)],
+    ids=["rewritten", "just below", "copied whole", "no timestamp"],
+)
+def test_a_brokers_cleaner_fails_where_it_rewrites_a_batch_with_a_negative_timestamp_and_seglogs_does_not(
+    tmp_path: Path, first_ms: int, keys: range, fails: bool
+) -> None:
+    found = explained(*COMPACT, rewritable(tmp_path, first_ms=first_ms, keys=keys))
+    assert found["codes"]["cleaning"][:2] == (
+        ["CLEANING_FAILS", "SEGLOG_CLEANS"] if fails else ["ELIGIBLE", "UNCLEANABLE"]
+    )
+    assert found["eligible"] is not fails
+    assert any("seglog clean " in sentence for sentence in found["advice"]) == (not fails or keys.start == 3)
+
+
+def test_a_flipped_byte_in_a_value_is_laundered_by_a_brokers_cleaner_and_refused_by_seglogs(tmp_path: Path) -> None:
+    partition = rewritable(tmp_path, first_ms=START_MS, keys=range(3, 8))
+    log = partition / f"{5:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[-2] ^= 1  # the value: the record ends with its number of headers
+    log.write_bytes(data)
+    found = explained(*COMPACT, partition)
+    assert found["codes"]["cleaning"][0] == "CLEANING_LAUNDERS"
+    assert "takes it now, and gives damage a valid checksum" in found["cleaning"][0]
+    assert any("verify" in sentence and "--repair" in sentence for sentence in found["advice"])
+
+
+def test_nothing_is_cleanable_where_the_log_starts_above_the_active_segments_base(tmp_path: Path) -> None:
+    partition = rewritable(tmp_path, first_ms=START_MS, keys=range(5))
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 12\n")
+    assert explained(*COMPACT, partition)["codes"]["cleaning"][0] == "NOT_ELIGIBLE"
+    done = run("clean", "--dry-run", *COMPACT, partition)
+    assert "nothing to clean: everything before the active segment lies below the log start offset 12" in done.stdout

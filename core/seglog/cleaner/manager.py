@@ -36,7 +36,7 @@ class LogToClean:
 
     A partly clean segment counts in both `clean_bytes` and `cleanable_bytes`, as in Kafka. `delay_ms` is the excess
     over max.compaction.lag.ms, or 0. `limit_reason` says why the dirty section ends where it does. `closed_bytes` is
-    the size of the segments before the active one, whose base is `active_base_offset`.
+    the size of the segments before the active one, whose base is `active_base_offset`. `log_start_offset` is the log's.
     """
 
     topic_partition: TopicPartition
@@ -50,6 +50,7 @@ class LogToClean:
     limit_reason: str
     closed_bytes: int
     active_base_offset: int
+    log_start_offset: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -72,6 +73,8 @@ class LogToClean:
         ratio = f"{100 * self.cleanable_ratio:.1f}% of its bytes are dirty"
         if not self.closed_bytes:
             return "it holds nothing outside the active segment"
+        if self.log_start_offset >= self.active_base_offset:
+            return f"nothing is cleanable: {self.limit_reason}"
         if self.first_dirty_offset >= self.active_base_offset:
             return "nothing is cleanable: everything outside the active segment is clean"
         if not self.cleanable_bytes:
@@ -113,6 +116,7 @@ def log_to_clean(log: Log, checkpoint: int | None, now_ms: int, *, rolled: bool 
         limit_reason=found.reason,
         closed_bytes=sum(segment.size for segment in segments if segment is not segments.active),
         active_base_offset=segments.active.base_offset,
+        log_start_offset=log.log_start_offset,
     )
 
 

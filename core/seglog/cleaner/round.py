@@ -351,7 +351,9 @@ def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int 
     if options.first_uncleanable_offset is not None:
         limit = options.first_uncleanable_offset
     upper = round_down(segments, max(first, limit))
-    sources = segments.between(0, upper) if upper > 0 else ()
+    # if the log start lies above every closed segment, retention deletes them, and a broker never cleans them
+    is_gone = options.first_dirty_offset is None and log.log_start_offset >= upper
+    sources = segments.between(0, upper) if upper > 0 and not is_gone else ()
     before = segments.between(0, first) if first > 0 else ()
     bases = tuple(segment.base_offset for segment in segments)
     numbers = {base: number for number, base in enumerate(bases)}
@@ -440,6 +442,8 @@ def cleanable_offsets(log: Log, segments: LogSegments, checkpoint: int | None, n
             limits.append((segment.base_offset, "younger than min.compaction.lag.ms"))
             break
     end, reason = min(limits)
+    if active <= log.log_start_offset and end == active and active > segments.first.base_offset:
+        reason = f"everything before the active segment lies below the log start offset {log.log_start_offset}"
     return CleanableOffsets(first, max(first, end), reset, reason)
 
 

@@ -78,7 +78,7 @@ def read_committed_offsets(
     """Returns the greatest committed offset of each partition, from the group topics in a log directory.
 
     `topic_of` returns the name of a topic id, because share groups store only the id. Records that cannot be decoded
-    are skipped. Raises OSError.
+    are skipped, and partitions that this user may not read. Raises OSError.
     """
     found: dict[TopicPartition, Committed] = {}
     for key, committed in _all_committed(fs, log_directory, topic_of):
@@ -96,8 +96,11 @@ def _all_committed(
             continue
         is_share = directory.topic_partition.topic == SHARE_TOPIC
         replay = ShareReplay() if is_share else CoordinatorReplay()
-        with PartitionView(fs, directory.path) as view:
-            replay.take_view(view)
+        try:
+            with PartitionView(fs, directory.path) as view:
+                replay.take_view(view)
+        except PermissionError:  # of this user; who looks at the partition itself reports it
+            continue
         if isinstance(replay, ShareReplay):
             for state in share_states(replay):
                 topic = topic_of(state.topic_id) if isinstance(state, ShareState) else None

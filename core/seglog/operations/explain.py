@@ -29,7 +29,8 @@ from seglog.log.segment import LogSegment
 from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, policy_problem, unknown_policy
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
 from seglog.operations.workspace import Sources, Workspace
-from seglog.scan.listing import Target, TargetKind
+from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards
+from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.units import count_text, format_duration, format_time, rough_duration
 
 
@@ -111,8 +112,9 @@ _UNCONFIGURED = frozenset({"txn"})
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The facts on the partition. `failure` is the error that ends a round. `options` (configuration) and `metadata`
-    (the directory with the cluster's metadata) are the user's."""
+    """The facts on the partition. `failure` is the error that ends a round of seglog's cleaner, `hazards` what a
+    broker's meets. `options` (configuration) and `metadata` (the directory with the cluster's metadata) are the user's.
+    """
 
     directory: LogDirectory
     log: Log
@@ -123,13 +125,35 @@ class _Facts:
     plan: RetentionPlan
     problem: str
     failure: str
+    hazards: tuple[Hazard, ...]
     transactions: tuple[OpenTransaction, ...]
     options: Sequence[str]
     metadata: Path | None
 
     @property
     def eligible(self) -> bool:
-        return self.state.eligible and self.resolved.cleaner.enable and not self.problem and not self.failure
+        succeeds = not self.failure or self._launders is not None
+        taken = self.state.eligible and self.resolved.cleaner.enable and not self.problem
+        return taken and succeeds and self._fails is None
+
+    @property
+    def broker_fate(self) -> Reason | None:
+        """What a broker's cleaner does that it should not, with what it meets; None if it does its work."""
+        if self._fails is None and self._launders is not None:
+            taken = "takes it now, and gives" if self.state.eligible else "would give"
+            what = f"{taken} damage a valid checksum: {_placed(self._launders)}"
+            return Reason("CLEANING_LAUNDERS", f"a broker's cleaner {what}")
+        reason = self.failure if self._fails is None else _placed(self._fails)
+        taken = "takes it now, fails, and then leaves it alone" if self.state.eligible else "would fail on it"
+        return Reason("CLEANING_FAILS", f"a broker's cleaner {taken}: {reason}") if reason else None
+
+    @property
+    def _fails(self) -> Hazard | None:
+        return next((one for one in self.hazards if one.code == FAILS), None)
+
+    @property
+    def _launders(self) -> Hazard | None:
+        return next((one for one in self.hazards if one.code == LAUNDERS), None)
 
     def command(self, verb: str, *arguments: str, after: Sequence[str] = ()) -> str:
         """Returns a command line for this partition, with those of the user's options that the command takes."""
@@ -201,6 +225,7 @@ def explain(
     transactions, plan = tuple(_open_transactions(log)), plan_retention(log, now_ms, watermark)
     tried = trial() if trial is not None and not problem else None
     failure = str(tried.error) if isinstance(tried, CleaningFailure) else ""
+    brokers = () if tried is None else tuple(_cleaner_hazards(log, state, tried))
     facts = _Facts(
         directory,
         log,
@@ -211,6 +236,7 @@ def explain(
         plan,
         problem,
         failure,
+        brokers,
         transactions,
         workspace.given_options(),
         sources.metadata_directory,
@@ -251,9 +277,10 @@ def _cleaning(facts: _Facts) -> Iterator[Reason]:
     if not facts.resolved.cleaner.enable:
         origin = facts.resolved.settings["log.cleaner.enable"].origin
         yield Reason("CLEANER_DISABLED", f"a broker cleans nothing: log.cleaner.enable is false ({origin})")
-    elif facts.failure:
-        taken = "takes it now, fails, and then leaves it alone" if state.eligible else "would fail on it"
-        yield Reason("CLEANING_FAILS", f"a broker's cleaner {taken}: {facts.failure}")
+    elif facts.broker_fate is not None:
+        yield facts.broker_fate
+        if not facts.failure:
+            yield Reason("SEGLOG_CLEANS", "seglog's cleaner does the round all the same: the data is whole")
     else:
         code = "ELIGIBLE" if state.eligible else "NOT_ELIGIBLE"
         takes = "takes" if state.eligible else "does not take"
@@ -271,6 +298,21 @@ def _cleaning(facts: _Facts) -> Iterator[Reason]:
     if young is not None and young > now_ms:
         until = f"ends for the next segment at {format_time(young)}"
         yield Reason("COMPACTION_LAG", f"min.compaction.lag.ms ({format_duration(lag)}) {until}")
+
+
+def _cleaner_hazards(log: Log, state: LogToClean, tried: Outcome) -> Iterator[Hazard]:
+    """Yields what a broker's cleaner meets in the segments that it would rewrite. A negative timestamp is in its way
+    only where it rewrites a batch, which the dry run of seglog's round tells.
+    """
+    rewrites = not isinstance(tried, Cleaned) or tried.result.stats.reasons()["batches_rebuilt"] > 0
+    listing = list_partition(log.fs, log.directory)
+    for found in cleaner_hazards(log.fs, listing.segments):
+        if found.segment.base_offset < state.first_uncleanable_offset and (rewrites or not found.by_timestamp):
+            yield found
+
+
+def _placed(found: Hazard) -> str:
+    return f"{found.segment.log.name} position {found.position}: {found.message}"
 
 
 def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
@@ -364,6 +406,8 @@ def _segments(facts: _Facts) -> Iterator[SegmentExplanation]:
 def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: LogToClean) -> Reason:
     if segment is log.segments.active:
         return Reason("ACTIVE", "active: not cleaned before it is rolled")
+    if verdict.next_offset <= log.log_start_offset:
+        return Reason("BELOW_LOG_START", f"not cleaned: it ends below the log start offset {log.log_start_offset}")
     if segment.base_offset >= state.first_uncleanable_offset:
         return Reason("UNCLEANABLE", f"not yet: {state.limit_reason}")
     if verdict.next_offset <= state.first_dirty_offset:

@@ -237,15 +237,19 @@ def view_transactions(
 def read_coordinators(fs: FileSystem, log_directory: Path) -> dict[int, Coordinated] | None:
     """Reads the last record of each transactional id in the `__transaction_state` partitions of a log directory.
 
-    Returns None if there are no such partitions. Records that cannot be decoded are skipped. Raises OSError.
+    Returns None if there are no such partitions, or if this user may not read all of them. Records that cannot be
+    decoded are skipped. Raises OSError.
     """
     found: dict[str, Coordinated] = {}
     live = [p for p in list_log_directory(fs, log_directory).live if p.topic_partition.topic == TRANSACTION_TOPIC]
     for partition in live:
-        with PartitionView(fs, partition.path) as view:
-            for _, step in walk_view(view):
-                if isinstance(step, WalkedEntries):
-                    _take_coordinated(step, found)
+        try:
+            with PartitionView(fs, partition.path) as view:
+                for _, step in walk_view(view):
+                    if isinstance(step, WalkedEntries):
+                        _take_coordinated(step, found)
+        except PermissionError:
+            return None
     return {one.producer_id: one for one in found.values()} if live else None
 
 

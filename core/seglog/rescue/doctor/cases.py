@@ -111,6 +111,12 @@ _CASES = (
     Case("DIRECTORY_LOCKED", _B, "Refuses to start while another process holds the lock.", "stop that process"),
     Case("DIRECTORY_UNREADABLE", _B, "Takes the log directory offline, and stops if it is its last one.", offline=True),
     Case(
+        "NOT_EXAMINED",
+        _N,
+        "Unknown: this user cannot read it, and nothing shows that the broker's user cannot.",
+        "run the doctor again as the broker's user, or as root",
+    ),
+    Case(
         "ACCESS_DENIED",
         _B,
         "Cannot open it (AccessDeniedException): refuses to start, or takes the log directory offline.",

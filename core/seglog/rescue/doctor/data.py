@@ -10,16 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from seglog import layout
-from seglog.format.columns import STATUS_REASONS, Records
+from seglog.escaping import command_line
 from seglog.format.filenames import parse_file_name
-from seglog.model import NO_TIMESTAMP
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
+from seglog.rescue.doctor.hazards import cleaner_hazards
 from seglog.rescue.doctor.partition_facts import PartitionFacts
-from seglog.scan.listing import SegmentFiles
-from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
+from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.verification.batches import Level
 from seglog.verification.findings import CODES, Finding, Severity
 from seglog.verification.losses import LOSSES, losses_of, quick_extent
@@ -120,6 +116,9 @@ def of_transactions(facts: PartitionFacts) -> Iterator[Diagnosis]:
             message += "; only the producer snapshot names it, the log has no record of it"
         # age alone proves nothing: a coordinator whose log is not here may still end the transaction
         hanging = one.hanging is True and (one.coordinator != "" or one.source == "snapshot")
+        if not one.coordinator and facts.coordinators.know_all(facts.metadata, facts.around.node_id):
+            hanging = True
+            message += "; no coordinator knows the producer, so nothing ends it"
         code = "TRANSACTION_HANGING" if hanging else "TRANSACTION_OPEN"
         yield facts.diagnosis(code, one.file, message, position=one.position, first_offset=one.first_offset)
     if facts.clean and not facts.listing.snapshots and (seen or _has_producers(facts)):
@@ -140,70 +139,10 @@ def _has_producers(facts: PartitionFacts) -> bool:
 # --- the cleaner ------------------------------------------------------------------------------------------
 
 
-def cleaner_hazards(facts: PartitionFacts) -> Iterator[Diagnosis]:
+def of_cleaner(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields what makes Kafka's cleaner fail on this partition, or hide damage."""
-    for segment in facts.listing.segments:
-        hazards = _Hazards(facts, segment, closed=segment is not facts.listing.segments[-1])
-        yield from hazards.rows()
-
-
-class _Hazards:
-    """The hazards in one segment: the first of each kind, with a count."""
-
-    def __init__(self, facts: PartitionFacts, segment: SegmentFiles, closed: bool) -> None:
-        self._facts, self._segment, self._closed = facts, segment, closed
-        self._found: dict[str, Diagnosis] = {}
-        self._keyless_end: np.void | None = None
-
-    def rows(self) -> Iterator[Diagnosis]:
-        for step in LogWalk(self._facts.fs, self._segment.log):
-            if isinstance(step, Gap):
-                if not step.at_end or self._closed:
-                    message = f"{step.length} bytes are not a batch"
-                    self._note("CLEANER_FAILS", step.position, step.length, message)
-                continue
-            for row in step.batches[~step.valid]:
-                message = "the checksum of the batch is wrong, and the cleaner does not check it"
-                self._batch("CLEANER_LAUNDERS", row, message)
-            good = step.batches[step.valid & (step.batches["magic"] > 0)]
-            for row in good[good["max_timestamp"] < NO_TIMESTAMP]:
-                self._batch("CLEANER_FAILS", row, f"the batch's max timestamp {int(row['max_timestamp'])} is negative")
-            self._records(step)
-        if self._closed and self._keyless_end is not None:
-            message = "the segment ends with magic 0 or 1 messages without keys, on which Kafka's cleaner fails"
-            self._batch("CLEANER_FAILS", self._keyless_end, message)
-        yield from self._found.values()
-
-    def _records(self, piece: WalkedEntries) -> None:
-        for records in piece.records(piece.batches[piece.valid]):
-            for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
-                self._batch("CLEANER_FAILS", records.batches[i], STATUS_REASONS[int(records.status[i])])
-            stamps = records.batches["magic"][records.rows["batch"]] > 0
-            for i in np.flatnonzero(stamps & (records.rows["timestamp"] < NO_TIMESTAMP)).tolist():
-                row = records.batches[int(records.rows["batch"][i])]
-                if row["max_timestamp"] >= NO_TIMESTAMP:
-                    message = f"a record's timestamp {int(records.rows['timestamp'][i])} is negative"
-                    self._batch("CLEANER_FAILS", row, message)
-            self._note_end(records)
-
-    def _note_end(self, records: Records) -> None:
-        rows, batches = records.rows, records.batches
-        if len(batches) == 0 or (records.rows_before and self._keyless_end is None):
-            return  # nothing, or a later part of a batch that has a key
-        last = batches[-1]
-        own = rows["key_size"][rows["batch"] == len(batches) - 1]
-        legacy = int(last["magic"]) < 2 and not int(last["attributes"]) & layout.CONTROL_MASK
-        self._keyless_end = last if legacy and len(own) and bool((own < 0).all()) else None
-
-    def _batch(self, code: str, row: np.void, message: str) -> None:
-        self._note(code, int(row["position"]), int(row["size"]), message, int(row["base_offset"]))
-
-    def _note(self, code: str, position: int, length: int, message: str, first_offset: int | None = None) -> None:
-        if not self._facts.survives(self._segment.base_offset, position):
-            return
-        known = self._found.get(code)
-        if known is not None:
-            self._found[code] = replace(known, count=known.count + 1)
-            return
-        where = {"position": position, "length": length, "first_offset": first_offset}
-        self._found[code] = self._facts.diagnosis(code, self._segment.log, message, **where)
+    for found in cleaner_hazards(facts.fs, facts.listing.segments, facts.survives):
+        fields = {name: getattr(found, name) for name in ("position", "length", "first_offset", "count")}
+        if found.by_timestamp:  # nothing is damaged: seglog's cleaner does the round
+            fields["command"] = command_line("seglog", "clean", facts.listing.directory)
+        yield facts.diagnosis(found.code, found.segment.log, found.message, **fields)

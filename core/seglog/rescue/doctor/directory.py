@@ -47,11 +47,15 @@ _UNIDENTIFIED = "Takes the log directory offline, and continues with the others.
 
 @dataclass(slots=True)
 class DirectoryFacts:
-    """A log directory: its listing, its checkpoints and identity, and the process that holds it."""
+    """A log directory: its listing, its checkpoints and identity, and the process that holds it.
+
+    `denied` are the partition directories' names in which the broker's user cannot open something.
+    """
 
     listing: LogDirectoryListing
     around: Surroundings
     holder: Holder | None
+    denied: frozenset[str] = frozenset()
 
     @property
     def live(self) -> bool:
@@ -86,6 +90,7 @@ def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[
     for found in denied(fs, directory.listing):
         row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
         rows.append(replace(row, partition=found.partition))
+    directory.denied = frozenset(row.partition for row in rows if row.partition)
     rows += [*_names(directory), *_checkpoints(directory), *_states(directory)]
     return directory, rows
 

@@ -11,7 +11,7 @@ Kafka: LogManager.loadLogs, LogLoader, LogCleaner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
 from seglog.rescue.doctor.cases import CASES, Case, Diagnosis, Gravity
+from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.copies import Copy, examine_copies
 from seglog.rescue.doctor.directory import (
     DirectoryFacts,
@@ -42,7 +43,6 @@ from seglog.storage.filesystem import FileSystem
 from seglog.verification.files import contradicted_offsets
 from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.second_look import look_until_settled
-from seglog.verification.transactions import Coordinated, read_coordinators
 
 __all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
 
@@ -51,12 +51,13 @@ SettingsOf = Callable[[Path], DirectorySettings]
 
 @dataclass(frozen=True, slots=True)
 class DoctorSummary:
-    """Diagnoses by gravity, and the number of partitions examined."""
+    """Diagnoses by gravity, the number of partitions examined, and of those that this user could not read."""
 
     partitions: int = 0
     blockers: int = 0
     dangers: int = 0
     notes: int = 0
+    not_examined: int = 0
 
     @property
     def loads(self) -> bool:
@@ -116,6 +117,8 @@ class Doctor:
     def _counted(self, row: Diagnosis) -> Diagnosis:
         name = f"{row.gravity.value}s"
         self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1})
+        if row.code == "NOT_EXAMINED":
+            self._summary = replace(self._summary, not_examined=self._summary.not_examined + 1)
         return row
 
     def _examined(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
@@ -137,7 +140,8 @@ class Doctor:
         settings = self._settings_of(path)
         for problem in settings.problems:
             yield directory.diagnosis("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
-        visit = _Visit(directory, settings, metadata, _Coordinators(self._fs, path, self._deep, directory.live))
+        coordinators = Coordinators(self._fs, self._paths, self._deep, directory.live)
+        visit = _Visit(directory, settings, metadata, coordinators, directory.denied)
         loaded = [p for p in directory.listing.partitions if not p.is_cluster_metadata]
         for number, partition in enumerate(loaded):
             yield from self._partition(visit, partition)
@@ -178,6 +182,9 @@ class Doctor:
     def _look(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
         try:
             view = PartitionView(self._fs, partition.path, live=visit.directory.live, clock=self._clock)
+        except PermissionError as error:
+            yield from visit.unread(partition.path, partition, error)
+            return
         except (OSError, NotALogError) as error:
             if not visit.directory.live or self._fs.status(partition.path) is not None:
                 yield visit.directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, str(error))
@@ -187,6 +194,8 @@ class Doctor:
             try:
                 rows = examine_partition(facts, self._deep and partition.state.is_served)
                 yield from rows if partition.state.is_served else (r for r in rows if r.gravity is Gravity.BLOCKER)
+            except PermissionError as error:
+                yield from visit.unread(Path(error.filename or partition.path), partition, error)
             except OSError as error:
                 name = Path(error.filename).name if isinstance(error.filename, str) else ""
                 yield facts.diagnosis("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
@@ -224,21 +233,6 @@ class _Metadata:
         return _Metadata([read_directory(fs, directory.listing.path) for directory in self._directories])
 
 
-class _Coordinators:
-    """Reads the transaction coordinators' logs: once, or beside a running broker on each call."""
-
-    def __init__(self, fs: FileSystem, path: Path, deep: bool, live: bool) -> None:
-        self._fs, self._path, self._deep, self._live = fs, path, deep, live
-        self._known: tuple[Mapping[int, Coordinated] | None] | None = None
-
-    def __call__(self) -> Mapping[int, Coordinated] | None:
-        if not self._deep:
-            return None
-        if self._known is None or self._live:
-            self._known = (read_coordinators(self._fs, self._path),)
-        return self._known[0]
-
-
 @dataclass(slots=True)
 class _Visit:
     """The examination of one log directory's partitions: the facts common to all, and what was found."""
@@ -246,7 +240,8 @@ class _Visit:
     directory: DirectoryFacts
     settings: DirectorySettings
     metadata: _Metadata
-    coordinators: _Coordinators
+    coordinators: Coordinators
+    denied: frozenset[str]
     extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     rows: list[Diagnosis] = field(default_factory=list)
@@ -258,6 +253,12 @@ class _Visit:
             self.extents[key] = facts.listing.segments[0].base_offset, plan.log_end_offset
         ends = plan.log_start_offset, plan.log_end_offset
         self.copies.append(Copy(partition.path, key, partition.state, facts.topic_id, own, *ends))
+
+    def unread(self, path: Path, partition: PartitionDirectory, error: OSError) -> Iterator[Diagnosis]:
+        """Yields that this user cannot read a file or directory; nothing if the broker's user cannot either."""
+        if partition.path.name not in self.denied:
+            row = self.directory.diagnosis("NOT_EXAMINED", path, error.strerror or str(error))
+            yield replace(row, partition=partition.path.name)
 
     def refresh(self, fs: FileSystem) -> None:
         """Reads again what a broker may have changed."""

@@ -19,7 +19,7 @@ from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.swap import ReplacedLog, settle_leftovers
 from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis
-from seglog.rescue.doctor.data import cleaner_hazards, of_findings, of_losses, of_transactions
+from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_transactions
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.placement import placement
 from seglog.rescue.doctor.segment_end import kafka_end
@@ -50,7 +50,7 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     yield from of_findings(facts)
     yield from of_transactions(facts)
     if facts.compacted:
-        yield from cleaner_hazards(facts)
+        yield from of_cleaner(facts)
 
 
 # --- names and small files --------------------------------------------------------------------------------

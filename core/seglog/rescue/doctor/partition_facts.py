@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import RecoveryReport
 from seglog.rescue.doctor.cases import Diagnosis, diagnosis
+from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.segment_end import KafkaEnd
 from seglog.scan.listing import PartitionListing
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.surroundings import Surroundings
-from seglog.verification.transactions import Coordinated
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class PartitionFacts:
 
     `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
     `compacted`: its policy or the cleaner's checkpoint says so. `metadata` is the cluster's, None unless all of it is
-    known. `coordinators` reads the transaction coordinators' logs; it returns None if they are not read.
+    known. `coordinators` reads the transaction coordinators' logs.
     `topic_id`, `plan` and `ends` are filled during the examination: the id in `partition.metadata`, the planned
     recovery, and by base offset where a broker sees the end of a segment.
     """
@@ -40,7 +39,7 @@ class PartitionFacts:
     log_start_offset: int
     compacted: bool
     metadata: ClusterMetadata | None
-    coordinators: Callable[[], Mapping[int, Coordinated] | None]
+    coordinators: Coordinators
     topic_id: str | None = None
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,27 @@ def test_where_access_lists_say_who_may_the_mode_is_not_believed(logs: Path) -> 
     except OSError:
         pytest.skip("the file system of the temporary directory has no access lists")
     assert denials(logs) == []
+
+
+@needs_root
+@pytest.mark.parametrize("hidden", ["clicks-0", "__consumer_offsets-0", "__transaction_state-0", "orders-none-0"])
+@pytest.mark.parametrize("own", [True, False], ids=["the broker's user looks", "another user looks"])
+def test_a_partition_that_this_user_cannot_read_costs_only_its_own_diagnoses(hidden: str, own: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="seglog-") as directory:
+        Path(directory).chmod(0o755)
+        logs = given_to(fixture_copy("4.3.0/clean", Path(directory)))
+        (logs / hidden).chmod(0 if own else 0o700)
+        os.seteuid(OTHER if own else ANOTHER)
+        try:
+            doctor = Doctor(FS, [logs], FixedClock(fixture_now_ms("4.3.0/clean")), settings_of)
+            rows = [row for row in doctor if row.partition]
+        finally:
+            os.seteuid(0)
+    expected = "ACCESS_DENIED" if own else "NOT_EXAMINED"
+    assert [(row.code, row.partition) for row in rows] == [(expected, hidden)]
+    assert (doctor.summary.partitions, doctor.summary.not_examined) == (16, 0 if own else 1)
+
+
+def settings_of(path: Path) -> DirectorySettings:
+    given = load_settings(FS, overrides=[], environment={}, config=None, working_directory=path)
+    return DirectorySettings(FS, path, given)

@@ -438,3 +438,27 @@ def test_a_time_index_that_the_recovery_rebuilds_is_no_danger(tmp_path: Path) ->
     for base in (4, 8):
         (partition / f"{base:020d}.timeindex").write_bytes(bytes(1200))
     assert codes(tmp_path) == set()
+
+
+@pytest.mark.parametrize("lost", [[], ["0"], ["0", "1"]], ids=["no log knows it", "one is missing", "all are missing"])
+def test_a_transaction_without_a_coordinator_anywhere_hangs(tmp_path: Path, lost: list[str]) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    segment = list_partition(FS, logs / "payments-0").segments[-1]
+    end = kafka_end(FS, segment).next_offset
+    now_ms = fixture_now_ms("4.3.0/clean")
+    segment.log.write_bytes(segment.log.read_bytes() + transactional(end, 77, 0, timestamp=now_ms - 1000))
+    for number in lost:
+        shutil.rmtree(logs / f"__transaction_state-{number}")
+    rows = diagnose(logs, now_ms=now_ms)
+    (row,) = [row for row in rows if row.code.startswith("TRANSACTION")]
+    assert (row.code, row.gravity, row.first_offset) == ("TRANSACTION_HANGING", Gravity.DANGER, end)
+    shutil.rmtree(logs / "__cluster_metadata-0")  # then another broker may have its state
+    (row,) = [row for row in diagnose(logs, now_ms=now_ms) if row.code.startswith("TRANSACTION")]
+    assert (row.code, row.gravity) == ("TRANSACTION_OPEN", Gravity.NOTE)
+
+
+def test_a_negative_timestamp_is_mended_by_cleaning(logs: Path) -> None:
+    write_segment(logs / "customers-0", 0, batch(0, 3, timestamp=-90))
+    write_segment(logs / "customers-0", 3, batch(3))
+    (row,) = [row for row in diagnose(logs, settings={"cleanup.policy": "compact"}) if row.code == "CLEANER_FAILS"]
+    assert row.command == f"seglog clean {logs / 'customers-0'}"

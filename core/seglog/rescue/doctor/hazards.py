@@ -1,0 +1,135 @@
+"""What makes Kafka's cleaner fail on a compacted log, or give damage a valid checksum.
+
+Kafka's cleaner reads headers and records and never compares a checksum. It copies a batch whose records all stay, and
+builds every other batch anew: there a negative timestamp (KIP-228 lets producers write them) is an
+IllegalArgumentException, and what it cannot decompress or parse a CorruptRecordException or worse. The partition is
+then uncleanable until a restart. seglog's cleaner checks checksums, and keeps negative timestamps.
+
+Kafka: Cleaner.cleanInto, MemoryRecords.filterTo, MemoryRecordsBuilder.appendWithOffset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seglog import layout
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.model import NO_TIMESTAMP
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
+from seglog.storage.filesystem import FileSystem
+
+FAILS, LAUNDERS = "CLEANER_FAILS", "CLEANER_LAUNDERS"
+
+_REWRITTEN = ", and the cleaner cannot rewrite such a batch"
+
+Survives = Callable[[int, int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """The first of `count` hazards of one kind in a segment. `code` is FAILS or LAUNDERS.
+
+    `by_timestamp`: a negative timestamp is the reason, so the data is whole and `seglog clean` can do the round.
+    """
+
+    code: str
+    segment: SegmentFiles
+    position: int
+    length: int
+    message: str
+    first_offset: int | None
+    by_timestamp: bool
+    count: int = 1
+
+
+def cleaner_hazards(
+    fs: FileSystem, segments: Sequence[SegmentFiles], survives: Survives | None = None
+) -> Iterator[Hazard]:
+    """Yields the hazards in a log's segments, the last of which is the active one. `survives` tells of a byte of a
+    segment (base offset, position) whether it is still there after the start; None: all are. Raises OSError.
+    """
+    for segment in segments:
+        yield from _Segment(fs, segment, segment is not segments[-1], survives).hazards()
+
+
+class _Segment:
+    """The hazards in one segment: the first of each kind, with a count."""
+
+    def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, survives: Survives | None) -> None:
+        self._fs, self._segment, self._closed, self._survives = fs, segment, closed, survives
+        self._found: dict[tuple[str, bool], Hazard] = {}
+        self._keyless_end: np.void | None = None
+
+    def hazards(self) -> Iterator[Hazard]:
+        for step in LogWalk(self._fs, self._segment.log):
+            if isinstance(step, Gap):
+                if not step.at_end or self._closed:
+                    self._note(FAILS, step.position, step.length, f"{step.length} bytes are not a batch")
+                continue
+            self._damaged(step)
+            good = step.batches[step.valid & (step.batches["magic"] > 0)]
+            for row in good[good["max_timestamp"] < NO_TIMESTAMP]:
+                message = f"the batch's max timestamp {int(row['max_timestamp'])} is negative{_REWRITTEN}"
+                self._batch(FAILS, row, message, by_timestamp=True)
+            self._records(step)
+        if self._closed and self._keyless_end is not None:
+            message = "the segment ends with magic 0 or 1 messages without keys, on which Kafka's cleaner fails"
+            self._batch(FAILS, self._keyless_end, message)
+        yield from self._found.values()
+
+    def _damaged(self, piece: WalkedEntries) -> None:
+        """Notes batches with a wrong checksum: one that can still be parsed gets a right one."""
+        if piece.valid.all():
+            return
+        for records in piece.records(piece.batches[~piece.valid]):
+            for i in range(len(records.batches)) if not records.rows_after else ():
+                status = int(records.status[i])
+                message = "the checksum of the batch is wrong, and "
+                message += STATUS_REASONS[status] if status else "the cleaner does not check it"
+                self._batch(FAILS if status else LAUNDERS, records.batches[i], message)
+
+    def _records(self, piece: WalkedEntries) -> None:
+        for records in piece.records(piece.batches[piece.valid]):
+            for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
+                self._batch(FAILS, records.batches[i], STATUS_REASONS[int(records.status[i])])
+            stamps = records.batches["magic"][records.rows["batch"]] > 0
+            for i in np.flatnonzero(stamps & (records.rows["timestamp"] < NO_TIMESTAMP)).tolist():
+                row = records.batches[int(records.rows["batch"][i])]
+                if row["max_timestamp"] >= NO_TIMESTAMP:
+                    message = f"a record's timestamp {int(records.rows['timestamp'][i])} is negative{_REWRITTEN}"
+                    self._batch(FAILS, row, message, by_timestamp=True)
+            self._note_end(records)
+
+    def _note_end(self, records: Records) -> None:
+        rows, batches = records.rows, records.batches
+        if len(batches) == 0 or (records.rows_before and self._keyless_end is None):
+            return  # nothing, or a later part of a batch that has a key
+        last = batches[-1]
+        own = rows["key_size"][rows["batch"] == len(batches) - 1]
+        legacy = int(last["magic"]) < 2 and not int(last["attributes"]) & layout.CONTROL_MASK
+        self._keyless_end = last if legacy and len(own) and bool((own < 0).all()) else None
+
+    def _batch(self, code: str, row: np.void, message: str, *, by_timestamp: bool = False) -> None:
+        where = int(row["position"]), int(row["size"])
+        self._note(code, *where, message, int(row["base_offset"]), by_timestamp=by_timestamp)
+
+    def _note(
+        self,
+        code: str,
+        position: int,
+        length: int,
+        message: str,
+        first_offset: int | None = None,
+        *,
+        by_timestamp: bool = False,
+    ) -> None:
+        if self._survives is not None and not self._survives(self._segment.base_offset, position):
+            return
+        known = self._found.get((code, by_timestamp))
+        if known is None:
+            known = Hazard(code, self._segment, position, length, message, first_offset, by_timestamp, 0)
+        self._found[code, by_timestamp] = replace(known, count=known.count + 1)
