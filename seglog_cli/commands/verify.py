@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.exit_codes import ExitCode
@@ -126,7 +125,7 @@ def run(
     code = tiers.code(code, ExitCode.FOUND)
     show_summary(session.console, summary, int(code))
     if summary.damaged and not session.as_json:
-        session.console.next_steps(_next_steps(paths, targets))
+        session.console.next_steps(_next_steps(targets))
     return code
 
 
@@ -152,16 +151,18 @@ def verdict(summary: VerifySummary) -> ExitCode:
     return ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
 
 
-def _next_steps(paths: Sequence[Path], targets: Sequence[Target]) -> list[tuple[str, str]]:
-    """Returns the suggested commands for damage at these paths."""
+def _next_steps(targets: Sequence[Target]) -> list[tuple[str, str]]:
+    """Returns the suggested commands for damage in these targets. `explain` takes one partition."""
+    from seglog.escaping import command_line
     from seglog.scan.listing import TargetKind
 
-    named = shlex.join(map(str, paths))
-    whole = all(target.kind is TargetKind.LOG_DIRECTORY for target in targets)
+    directories = list(dict.fromkeys(target.directory for target in targets))
+    partitions = [target.directory for target in targets if target.kind is not TargetKind.LOG_DIRECTORY]
+    repair = command_line("seglog", "repair", "--dry-run", *directories)
     return [
-        (f"seglog repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
-        (f"seglog doctor {named}", "shows what a broker would do with this data")
-        if whole
-        else (f"seglog explain {named}", "shows how far it can be cleaned, deleted and read"),
+        (repair, "shows what a repair would do, and changes nothing"),
+        (command_line("seglog", "explain", partitions[0]), "shows how far it can be cleaned, deleted and read")
+        if partitions
+        else (command_line("seglog", "doctor", *directories), "shows what a broker would do with this data"),
         ("seglog explain CODE", "explains what a code means"),
     ]

@@ -292,11 +292,14 @@ def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResu
 
 
 def unreadable_end(view: LogView) -> Unreadable | None:
-    """Returns the bytes after the log end in the last file; None for a log that was closed or is open for writing."""
+    """Returns the bytes after the log end in the last file; None for a log that was closed or is open for writing, and
+    for preallocated zeros.
+    """
     if not view.trailing_bytes:
         return None
     end = view.active_size + view.trailing_bytes
-    return unreadable_at(view.segments[-1], view.active_size, end, view.log_end_offset)
+    found = unreadable_at(view.segments[-1], view.active_size, end, view.log_end_offset)
+    return None if found is None or found.gap.preallocated else found
 
 
 def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position: int) -> Ranges:

@@ -8,7 +8,6 @@ would help; it includes a command that cleans or deletes only if its dry run cha
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +20,7 @@ from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import SeglogError
+from seglog.escaping import command_line
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
@@ -160,7 +160,7 @@ class _Facts:
         options = [] if verb in _UNCONFIGURED else [*self.options]
         if verb in _BY_METADATA and self.metadata is not None:
             options += ["--metadata-dir", str(self.metadata)]
-        return shlex.join(["seglog", *verb.split(), *options, *arguments, str(self.log.directory), *after])
+        return command_line("seglog", *verb.split(), *options, *arguments, self.log.directory, *after)
 
 
 def explain_partition(

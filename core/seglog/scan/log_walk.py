@@ -41,6 +41,7 @@ from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import File, FileSystem
 
 _LEAST_ROWS = 1024
+_ROUND_SIZES = 4096, 1000  # one of them divides every usual segment.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,14 @@ class Gap:
     size: int
     zeros: bool
     at_end: bool
+
+    @property
+    def preallocated(self) -> bool:
+        """True for zeros up to the end of a file of a round size: a broker with `preallocate` gives a new `.log` the
+        size of `segment.bytes`. A power cut leaves zeros up to the end of a write, at any size.
+        """
+        end = self.position + self.length
+        return self.zeros and self.at_end and any(end % unit == 0 for unit in _ROUND_SIZES)
 
     @property
     def why(self) -> str:

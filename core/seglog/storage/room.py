@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from seglog.errors import RefusedError
+from seglog.escaping import command_line
 from seglog.storage.filesystem import FileSystem
 
-_SPARE_PERCENT = 5
+SPARE_PERCENT = 5
 _INDEX_SHARE = 64  # indexes take at most 1/64 of their log
 _INDEX_LEAST_BYTES = 64 << 10
 
@@ -20,7 +20,7 @@ def check_space(
 
     `log_directory` is a log directory on the same disk that could give up segments; `way_out` is other advice.
     """
-    wanted = needed + needed * _SPARE_PERCENT // 100
+    wanted = needed + needed * SPARE_PERCENT // 100
     free = fs.free_bytes(directory)
     if free < wanted:
         hints = "" if log_directory is None else f"; nothing was changed. {freeing(log_directory, wanted)}"
@@ -30,13 +30,13 @@ def check_space(
 
 def freeing(log_directory: Path, size: int) -> str:
     """Advises an operator how to free `size` bytes on the disk of a log directory."""
-    command = shlex.join(["seglog", "retain", "--free", str(size), str(log_directory)])
+    command = command_line("seglog", "retain", "--free", str(size), log_directory)
     return f"`{command}` deletes the oldest closed segments to make room, and needs none itself"
 
 
 def salvaging(directory: Path) -> str:
     """Advises an operator where retention finds nothing to delete: it leaves damaged logs alone."""
-    command = shlex.join(["seglog", "salvage", str(directory), "--output"])
+    command = command_line("seglog", "salvage", directory, "--output")
     return f"If only damaged logs are left, `{command} DIR` copies their good batches to another disk"
 
 

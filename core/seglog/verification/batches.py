@@ -26,7 +26,7 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import File, FileSystem
-from seglog.verification.damage import RowRules, batch_finding, record_findings, with_damage
+from seglog.verification.damage import Preallocated, RowRules, batch_finding, record_findings, with_damage
 from seglog.verification.findings import Finding, place_of
 
 # half of a processor's second-level cache: a chunk is checksummed while it is still there
@@ -253,8 +253,8 @@ def _clean_records(piece: WalkedEntries, account: Account) -> int:
 class SegmentVerifier:
     """Reads one `.log` in order and reports everything. `totals` grow; `last_offset` is that of the log so far.
 
-    A `growing` log may end within a batch, because a broker may be writing it. The bytes before `start` (the beginning
-    of an entry) are known to be right.
+    A `growing` log may end within a batch, because a broker may be writing it; `preallocated` is as in `with_damage`.
+    The bytes before `start` (the beginning of an entry) are known to be right.
     """
 
     def __init__(
@@ -268,10 +268,12 @@ class SegmentVerifier:
         last_offset: int,
         leader_epoch: int,
         growing: bool,
+        preallocated: Preallocated,
         start: int,
     ) -> None:
         self.fs, self.path, self.base_offset, self.offsets = fs, path, base_offset, offsets
         self.level, self.growing, self.start = level, growing, start
+        self._preallocated = preallocated
         self.totals = Totals()
         self._state = new_state(last_offset, leader_epoch)
         self._place = place_of(path)
@@ -291,7 +293,7 @@ class SegmentVerifier:
         check = self.level >= Level.CRC
         walk = LogWalk(self.fs, self.path, self.start, offsets=self.offsets, chunk_bytes=_CHUNK_BYTES, check=check)
         least = self.last_offset + 1 if self.start else self.base_offset
-        for step in with_damage(walk, self.path, least, growing=self.growing):
+        for step in with_damage(walk, self.path, least, growing=self.growing, preallocated=self._preallocated):
             if isinstance(step, Finding):
                 self._count_damage(step)
                 yield step

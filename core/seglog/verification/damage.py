@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,16 +20,24 @@ from seglog.scan.segment_scan import EndReason
 from seglog.units import count_text
 from seglog.verification.findings import Finding, finding, place_of
 
+Preallocated = Literal["passed over", "reported", "damage"]
+
 _UNKNOWN_OFFSET = -(2**63)  # as last offset of the batch before: any offset may follow
 
 
 def with_damage(
-    walk: Iterable[WalkedEntries | Gap], path: Path, base_offset: int, *, growing: bool = False
+    walk: Iterable[WalkedEntries | Gap],
+    path: Path,
+    base_offset: int,
+    *,
+    growing: bool = False,
+    preallocated: Preallocated = "passed over",
 ) -> Iterator[WalkedEntries | Finding]:
     """Yields the pieces of a walk over `path`, each followed by the findings on its damaged batches and on gaps.
 
     `base_offset` is the segment's; offsets below it cannot be lost there. A `growing` file may end within a batch, or
-    with zeros that a broker allocated for the next batches.
+    with zeros that a broker allocated for the next batches. `preallocated` is how the zeros of a preallocated file are
+    taken that no broker writes any more: passed over, reported as such, or as damage.
     """
     last_offset = base_offset - 1
     waiting: Gap | None = None
@@ -47,8 +55,14 @@ def with_damage(
             yield from _checksum_findings(step, path, last_offset)
         if len(good):
             last_offset = max(last_offset, int(good["last_offset"].max()))
-    if waiting is not None and not (growing and (waiting.zeros or waiting.reason is EndReason.TRAILING)):
+    if waiting is None or (growing and (waiting.zeros or waiting.reason is EndReason.TRAILING)):
+        return
+    if not waiting.preallocated or preallocated == "damage":
         yield gap_finding(waiting, path, last_offset, None)
+    elif preallocated == "reported":
+        message = f"{waiting.length} preallocated zero bytes follow the last batch; no record is in them"
+        where: dict[str, Any] = {"position": waiting.position, "length": waiting.length}
+        yield finding("LOG_PREALLOCATED", *place_of(path), message, **where)
 
 
 def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None) -> Finding:

@@ -260,6 +260,14 @@ _REGISTRY = (
         "reindex",
     ),
     FindingCode(
+        "LOG_PREALLOCATED",
+        _I,
+        "The last log ends with preallocated zeros (`preallocate`): the broker was killed, or the file is a copy of a"
+        " running broker's.",
+        "At an unclean start, cuts the zeros off; no record is in them.",
+        Notice.UNCLEAN_START,
+    ),
+    FindingCode(
         "INDEX_PREALLOCATED",
         _I,
         "An index still has its preallocated zeros: the broker was killed, or the file was copied from a running"

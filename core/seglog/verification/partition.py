@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -33,6 +33,7 @@ from seglog.verification.surroundings import Surroundings
 
 _RANGE_BYTES = 32 << 20
 _SAMPLE_BYTES = 4 << 20
+_SMALL_BYTES = 4 << 20
 _ROUND_PARTS = 8  # requests per range: ranges begin where requests to an object store begin
 _HASH_STEP = 0x9E3779B97F4A7C15
 
@@ -121,11 +122,29 @@ class PartitionLook:
         semantic = None
         if self.options.level >= Level.SEMANTIC and self.whole:
             semantic = SemanticObserver(self.view.fs, self.listing, self._log_start(), live=self.view.live)
-        pool = ThreadPoolExecutor(self.threads, "seglog-verify")
-        with pool, closing(_Ahead(self, pool)) as ahead:
+        small = self.threads == 1 and self.listing.size <= _SMALL_BYTES
+        with nullcontext() if small else ThreadPoolExecutor(self.threads, "seglog-verify") as pool:
+            complete = yield from self._looked_at(deep, pool, extent, semantic)
+        if not complete:
+            return
+        if semantic is not None and self.listing.segments:
+            yield from semantic.finish_partition(self.end_offset or 0)
+        if deep and self.whole:
+            yield from self._losses(extent)
+        if deep and self._is_alone:
+            indexes = " and ".join(path.name for segment in self.listing.segments for path in segment.files[1:])
+            seen = f"beside the log only {indexes}" if indexes else "no indexes, snapshots or other segments"
+            message = f"the directory cannot be listed: {seen} could be read"
+            yield finding("NEIGHBOURS_UNSEEN", name_of(self.listing.directory), self.options.file or "", message)
+
+    def _looked_at(
+        self, deep: bool, pool: ThreadPoolExecutor | None, extent: ExtentObserver, semantic: SemanticObserver | None
+    ) -> Generator[Finding, None, bool]:
+        """Verifies the segments one after the other; returns False if time was up before the end."""
+        with closing(_Ahead(self, pool)) as ahead:
             for work in self.works():
                 if self.options.is_late():
-                    return
+                    return False
                 ahead.ask()
                 observers: list[Observer] = []
                 if deep:
@@ -137,15 +156,7 @@ class PartitionLook:
                     yield from semantic.begin(work.segment)
                     observers.append(semantic)
                 yield from self._segment(work, ahead, observers)
-        if semantic is not None and self.listing.segments:
-            yield from semantic.finish_partition(self.end_offset or 0)
-        if deep and self.whole:
-            yield from self._losses(extent)
-        if deep and self._is_alone:
-            indexes = " and ".join(path.name for segment in self.listing.segments for path in segment.files[1:])
-            seen = f"beside the log only {indexes}" if indexes else "no indexes, snapshots or other segments"
-            message = f"the directory cannot be listed: {seen} could be read"
-            yield finding("NEIGHBOURS_UNSEEN", name_of(self.listing.directory), self.options.file or "", message)
+        return True
 
     def _segment(self, work: _Work, ahead: _Ahead, observers: Sequence[Observer]) -> Iterator[Finding]:
         """Verifies range after range, and in detail from the first range with anything wrong."""
@@ -207,11 +218,18 @@ class PartitionLook:
             last_offset=self.last_offset,
             leader_epoch=self.leader_epoch,
             growing=self.view.is_written(work.segment),
+            preallocated="reported" if self._may_end_with_zeros(work) else "damage",
             start=start,
         )
         yield from verifier.findings(observers)
         self.totals.add(verifier.totals)
         self.last_offset, self.leader_epoch = verifier.last_offset, verifier.leader_epoch
+
+    def _may_end_with_zeros(self, work: _Work) -> bool:
+        """True for the last log, unless the broker was stopped in order: it then cuts zeros off, and fails to start on
+        them.
+        """
+        return work.is_last and (self.around is None or not self.around.clean)
 
     def ranges(self, work: _Work) -> Iterator[tuple[int, int]]:
         """Yields the ranges of a segment, each from the beginning of one entry to that of another, lazily."""
@@ -306,9 +324,12 @@ class _Asked:
 
 
 class _Ahead:
-    """Verifies the ranges of a look's segments in threads, a few ahead of the consumer."""
+    """Verifies the ranges of a look's segments in threads, a few ahead of the consumer; without a pool at their turn.
 
-    def __init__(self, look: PartitionLook, pool: ThreadPoolExecutor) -> None:
+    A small partition takes less time than starting a thread for it, and a broker has thousands.
+    """
+
+    def __init__(self, look: PartitionLook, pool: ThreadPoolExecutor | None) -> None:
         self._look, self._pool = look, pool
         self._budget = MemoryBudget(bytes_in_flight(look.threads))
         self._ranges = self._all_ranges()
@@ -325,6 +346,12 @@ class _Ahead:
                 yield each.end, each.opened(self._look.view.fs, work.segment.log)
             if reached < work.segment.size:
                 yield work.segment.size, self.clean(work, reached, work.segment.size)
+            return
+        if self._pool is None:
+            for start, end in self._look.ranges(work):
+                if self._given_up == work:
+                    return
+                yield end, self.clean(work, start, end)
             return
         self.ask()
         while self._asked and self._asked[0].work == work:
@@ -365,6 +392,8 @@ class _Ahead:
 
     def ask(self) -> None:
         """Submits the next ranges to the threads, and announces the files beside their segments."""
+        if self._pool is None:
+            return
         most = self._look.threads + self._look.options.jobs
         for work, start, end in islice(self._ranges, max(0, most - len(self._asked))):
             account = self._budget.account()

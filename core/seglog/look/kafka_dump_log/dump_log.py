@@ -114,7 +114,7 @@ class _LogText(LogRenderer):
         end = min(size, self.options.max_bytes)
         name = parse_file_name(self.path.name)
         base = 0 if name is None or name.kind is not FileKind.LOG else name.offset
-        steps = with_damage(LogWalk(self.fs, self.path, 0, end, fresh=True), self.path, base)
+        steps = with_damage(LogWalk(self.fs, self.path, 0, end, fresh=True), self.path, base, preallocated="damage")
         small = size <= SMALL_FILE_BYTES or self.options.jobs < 2
         # Offsets are compared in the log's order, which threads do not keep.
         steps = self._noting_gaps(steps) if self.options.is_deep else steps

@@ -122,8 +122,12 @@ def _denied_in(fs: FileSystem, directory: Path, user: _User, *, is_partition: bo
         ]
     except FileNotFoundError:  # a running broker deletes topics
         return []
-    except PermissionError:
-        pass  # of this user; what the directory itself grants the broker's user is known
+    except PermissionError:  # of this user; what the directory itself grants the broker's user is known
+        return _not_granted(entries, user)
+    return _not_granted(entries, user)
+
+
+def _not_granted(entries: Sequence[tuple[Path, FileStatus, int]], user: _User) -> list[tuple[Path, FileStatus]]:
     return [
         (path, status) for path, status, needed in entries if not user.may(status, needed) and not has_access_list(path)
     ]

@@ -206,6 +206,11 @@ _CASES = (
         "The controller cannot replay its log beyond that position.",
         "copy the metadata log from another voter",
     ),
+    Case(
+        "NO_ROOM",
+        _B,
+        "Fails in the recovery, when it writes an index (InternalError) or a snapshot (No space left on device).",
+    ),
     # --- names in a partition
     Case("STRANGE_SEGMENT_NAME", _B, "Refuses to start: the file's name has no offset.", _SET_ASIDE),
     Case("SHORT_SEGMENT_NAME", _D, "Opens an empty segment beside the file, and does not read the file.", _SET_ASIDE),
@@ -238,6 +243,7 @@ _CASES = (
     Case("LOG_END_WRONG", _D, "Ends the log too early, and gives the offsets after that to other records.", _REINDEX),
     Case("TAIL_STAYS", _D, "Keeps these bytes. What it appends after them cannot be read.", _REPAIR),
     Case("RECOVERY_CUTS", _D, "Cuts the segment there. Everything after that position is lost.", _REPAIR),
+    Case("RECOVERY_CUTS_ZEROS", _N, "Cuts preallocated zeros off. No record is in them."),
     Case("RECOVERY_DROPS_SEGMENTS", _D, "Deletes every segment after the damage, including good ones.", _REPAIR),
     Case("LOG_DROPPED", _D, "Deletes the whole log, because it ends below its checkpointed start.", _CHECKPOINTS),
     Case("SEGMENT_HOLE", _D, "Cuts this one segment and keeps later ones: the offsets have a hole.", _REPAIR),

@@ -18,13 +18,16 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
+from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
+from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
+from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import CASES, Case, Diagnosis, Gravity
 from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.copies import Copy, examine_copies
@@ -40,6 +43,7 @@ from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.room import SPARE_PERCENT
 from seglog.verification.files import contradicted_offsets
 from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.second_look import look_until_settled
@@ -149,6 +153,7 @@ class Doctor:
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
         copies += visit.copies
+        yield from visit.lacking_room(self._fs)
         if directory.failed or any(row.offline for row in visit.rows):
             for row in visit.rows:
                 if row.code == "STRAY_PARTITION":
@@ -201,6 +206,8 @@ class Doctor:
                 yield facts.diagnosis("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
             except (CorruptRecordError, CorruptIndexError) as error:
                 yield facts.diagnosis("LOAD_FAILS", "", str(error))
+            if facts.plan is not None and not facts.clean:
+                visit.room += 0 if facts.plan.room is None else facts.plan.room.written
             if facts.plan is not None and view.listing.segments:
                 visit.note(partition, facts, facts.plan)
 
@@ -243,6 +250,8 @@ class _Visit:
     coordinators: Coordinators
     denied: frozenset[str]
     extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    room: int = 0  # bytes that the recovery of all partitions writes
+    configs: dict[str, LogConfig] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     rows: list[Diagnosis] = field(default_factory=list)
 
@@ -253,6 +262,18 @@ class _Visit:
             self.extents[key] = facts.listing.segments[0].base_offset, plan.log_end_offset
         ends = plan.log_start_offset, plan.log_end_offset
         self.copies.append(Copy(partition.path, key, partition.state, facts.topic_id, own, *ends))
+
+    def lacking_room(self, fs: FileSystem) -> Iterator[Diagnosis]:
+        """Yields that the recovery has no room on the disk."""
+        path = self.directory.listing.path
+        if not self.room or self.directory.live or isinstance(path, RemotePath):
+            return
+        free = fs.free_bytes(path)
+        if free < self.room:
+            wanted = self.room + self.room * SPARE_PERCENT // 100
+            message = f"recovery writes {self.room} bytes of indexes and snapshots, and {free} are free"
+            command = command_line("seglog", "retain", "--free", str(wanted), path)
+            yield self.directory.diagnosis("NO_ROOM", path, message, command=command)
 
     def unread(self, path: Path, partition: PartitionDirectory, error: OSError) -> Iterator[Diagnosis]:
         """Yields that this user cannot read a file or directory; nothing if the broker's user cannot either."""
@@ -267,7 +288,9 @@ class _Visit:
     def facts(self, view: PartitionView, clock: Clock, partition: PartitionDirectory) -> PartitionFacts:
         """Returns the facts of a partition in the directory. A broker loads a deleted one without recovery."""
         directory, key = self.directory, partition.topic_partition
-        config = self.settings(key.topic)
+        config = self.configs.get(key.topic)
+        if config is None:
+            config = self.configs[key.topic] = self.settings(key.topic)
         clean = directory.around.clean and not directory.live
         return PartitionFacts(
             view=view,

@@ -1,0 +1,57 @@
+"""What doctor says of the recovery to come: preallocated zeros, and a disk without room for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.configuration.settings import DirectorySettings, load_settings
+from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
+from tests.support.log_files import FS, batch, write_segment
+from tests.support.small_disk import SmallDisk
+from tests.unit.rescue.doctor.test_doctor import NOW_MS, codes
+
+
+@pytest.mark.parametrize(("records", "code"), [(4, "RECOVERY_CUTS_ZEROS"), (0, "RECOVERY_CUTS_ZEROS")])
+def test_the_zeros_of_a_preallocated_log_are_cut_without_a_loss(tmp_path: Path, records: int, code: str) -> None:
+    write_segment(tmp_path / "t-0", 0, batch(0, 4))
+    write_segment(tmp_path / "t-0", 4, *([batch(4, records)] if records else []))
+    log = tmp_path / "t-0" / f"{4:020d}.log"
+    log.write_bytes(log.read_bytes().ljust(65536, b"\0"))
+    assert codes(tmp_path) == {code}
+    (tmp_path / ".kafka_cleanshutdown").touch()  # a broker trims the file when it stops in order
+    assert "LOG_END_UNREADABLE" in codes(tmp_path)
+
+
+def test_zeros_in_a_closed_segment_or_at_any_other_size_are_damage(tmp_path: Path) -> None:
+    for base in (0, 4, 8):
+        write_segment(tmp_path / "t-0", base, batch(base, 4))
+    closed, last = tmp_path / "t-0" / f"{4:020d}.log", tmp_path / "t-0" / f"{8:020d}.log"
+    whole = last.read_bytes()
+    last.write_bytes(whole + bytes(1001))
+    assert codes(tmp_path) == {"RECOVERY_CUTS"}
+    last.write_bytes(whole)
+    closed.write_bytes(closed.read_bytes().ljust(65536, b"\0"))
+    assert codes(tmp_path) == {"RECOVERY_CUTS", "RECOVERY_DROPS_SEGMENTS"}
+
+
+def test_a_recovery_that_has_no_room_on_the_disk_is_a_blocker_that_names_the_bytes(tmp_path: Path) -> None:
+    logs = tmp_path
+    write_segment(logs / "t-0", 0, batch(0, 4), batch(4, 4))
+    (index := logs / "t-0" / f"{0:020d}.timeindex").unlink()
+    given = load_settings(FS, environment={}, working_directory=logs)
+
+    def rows(free: int) -> list[Diagnosis]:
+        disk = SmallDisk(logs, free)
+        doctor = Doctor(disk, [logs], FixedClock(NOW_MS), lambda path: DirectorySettings(FS, path, given))
+        return [row for row in doctor if row.code == "NO_ROOM"]
+
+    (row,) = rows(0)
+    needed = int(row.message.split()[2])
+    assert row.gravity is Gravity.BLOCKER and 4096 <= needed < 100_000
+    assert row.command == f"seglog retain --free {needed + needed * 5 // 100} {logs}"
+    assert not rows(needed) and len(rows(needed - 1)) == 1
+    (logs / ".kafka_cleanshutdown").touch()
+    assert not index.exists() and not rows(0)  # nothing is recovered
