@@ -30,6 +30,7 @@ _PAST = {
     "excise": "excised",
     "reorder": "reordered",
     "gather": "gathered",
+    "split": "split",
     "rebuild": "rebuilt",
     "remove": "removed",
     "move": "renamed",

@@ -99,6 +99,11 @@ class SegmentRepair:
         return prefix and self.source == self.name and not self.patches and not self.came
 
     @property
+    def is_split_off(self) -> bool:
+        """True if the segment is new: its batches come from one whose name cannot hold their offsets."""
+        return self.came > 0 and self.size_before == 0
+
+    @property
     def loses_its_end(self) -> bool:
         """True if a removed range reaches the end of the file."""
         return any(each.position + each.length == self.size_before for each in self.removed)
@@ -196,7 +201,10 @@ def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
         if segment.moved:
             reason = f"{segment.moved} batches are out of order and return to their place"
             yield {**_row("reorder", name, segment.name, reason), "count": segment.moved}
-        if segment.came:
+        if segment.is_split_off:
+            reason = f"{segment.came} batches move here: the name of {segment.kept[0].file} cannot hold their offsets"
+            yield {**_row("split", name, segment.name, reason), "count": segment.came}
+        elif segment.came:
             reason = f"{segment.came} batches return from other segments' files"
             yield {**_row("gather", name, segment.name, reason), "count": segment.came}
         for each in segment.removed:

@@ -21,12 +21,14 @@ from seglog.errors import CorruptIndexError, CorruptionError, RefusedError, Segm
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name
 from seglog.format.repair_note import Gap
+from seglog.layout import INT64_MAX
 from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.log.segment import LogSegment
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
 from seglog.repairs.misnamed import settle_names
+from seglog.repairs.overflow import split_at_overflows
 from seglog.repairs.plan import FileRepair, PartitionPlan, Policy, RepairOptions, RepairPart, SegmentRepair
 from seglog.repairs.strays import gather, may_have_strays, names_within_batches
 from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
@@ -168,11 +170,38 @@ class _Planner:
         for offset in self._moved_logs():
             self._draft.replay(offset)
 
+    def _split(self, listing: PartitionListing) -> set[str]:
+        """Plans the splits of segments whose offsets overflow; returns the names of the logs that it settles."""
+        settled = set()
+        for i, segment in enumerate(listing.segments):
+            if not self._suspects(segment.log.name):
+                continue
+            following = listing.segments[i + 1].base_offset if i + 1 < len(listing.segments) else INT64_MAX
+            parts = split_at_overflows(self._surveyor, segment, following - 1)
+            if parts is None:
+                continue
+            settled.add(segment.log.name)
+            ends = [*(base for base, _ in parts[1:]), following]
+            for (base, survey), end in zip(parts, ends, strict=True):
+                if not survey.kept:  # no batch fits the segment's own name
+                    self._remove_segment(segment.files, "its name can hold none of its offsets")
+                    continue
+                log = self._directory / segment_file_name(base, FileKind.LOG)
+                if base != segment.base_offset:
+                    self._overlay.open(log, "create").close()
+                limit = min(PlausibleOffsets.of_segment(base).most, end - 1)
+                files = segment if base == segment.base_offset else replace(segment, base_offset=base, log=log)
+                self._add_segment(
+                    files, survey, PlausibleOffsets(base, limit), survey.batches if files.log != segment.log else 0
+                )
+        return settled
+
     def _plan_surveys(self, listing: PartitionListing) -> None:
+        settled = self._split(listing)
         surveys = {
             segment.log.name: self._surveyor.survey(segment.log, _bounds(listing.segments, i))
             for i, segment in enumerate(listing.segments)
-            if self._suspects(segment.log.name)
+            if self._suspects(segment.log.name) and segment.log.name not in settled
         }
         if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
             kept = {name: survey.kept for name, survey in surveys.items()}

@@ -104,7 +104,8 @@ class PartitionBuilder:
             return
         source, staged = directory / segment.source, self._staged(name)
         crc = self._copy_ranges(source, staged, segment)
-        self._fs.copy_attributes(source, staged)
+        model = source if self._fs.status(source) is not None else directory / segment.kept[0].file
+        self._fs.copy_attributes(model, staged)
         if segment.source != name:
             moved = self._changes.pop(name)
             self._add("remove", segment.source, moved.after, None, moved.reason)

@@ -14,18 +14,23 @@ checksums contradict each other. Steps:
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 import numpy as np
 
 from seglog.layout import INT64_MAX
 
 
-def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Returns a bool per batch: True if it belongs to the longest ascending chain. Offsets are int64, in file order."""
+def ascending_chain(first: np.ndarray, last: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Returns a bool per batch: True if it belongs to the longest ascending chain, or to the heaviest one by `weights`.
+
+    Offsets are int64, in file order.
+    """
     count = len(first)
     if count == 0 or bool((first[1:] > last[:-1]).all()):
         return np.ones(count, dtype=bool)
+    if weights is not None:
+        return _heaviest_chain(first, last, weights)
     ends: list[int] = []  # the least last offset of a chain of each length
     heads: list[int] = []  # the batch that such a chain ends with
     before = np.full(count, -1, dtype=np.int64)
@@ -46,6 +51,30 @@ def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
     return chosen
 
 
+def _heaviest_chain(first: np.ndarray, last: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    ends: list[int] = []  # last offsets of chains, ascending, each heavier than those before
+    heads: list[tuple[int, int]] = []  # (weight, the batch that such a chain ends with)
+    before = np.full(len(first), -1, dtype=np.int64)
+    for i, (low, high, weight) in enumerate(zip(first.tolist(), last.tolist(), weights.tolist(), strict=True)):
+        at = bisect_left(ends, low) - 1
+        if at >= 0:
+            weight, before[i] = weight + heads[at][0], heads[at][1]
+        at = bisect_right(ends, high)
+        if at and heads[at - 1][0] >= weight:
+            continue
+        beyond = at
+        while beyond < len(ends) and heads[beyond][0] <= weight:
+            beyond += 1
+        at -= bool(at and ends[at - 1] == high)
+        ends[at:beyond], heads[at:beyond] = [high], [(weight, i)]
+    chosen = np.zeros(len(first), dtype=bool)
+    i = heads[-1][1]
+    while i >= 0:
+        chosen[i] = True
+        i = int(before[i])
+    return chosen
+
+
 def arrange(
     first: np.ndarray,
     last: np.ndarray,
@@ -61,7 +90,23 @@ def arrange(
     """
     times = np.zeros(len(first), dtype=np.int64) if times is None else times
     spine = _with_sound_offsets(np.flatnonzero(ascending_chain(first, last)), first, last, bounds[0])
-    return _Arrangement(first, last, embedded, spine, bounds, times).arranged() if reorder else spine
+    order = _Arrangement(first, last, embedded, spine, bounds, times).arranged() if reorder else spine
+    heavier = np.flatnonzero(ascending_chain(first, last, last - first + 1))
+    return heavier if _loses_less(heavier, order, first, last) else order
+
+
+def _loses_less(chain: np.ndarray, order: np.ndarray, first: np.ndarray, last: np.ndarray) -> bool:
+    """True if `chain`, which is in file order, keeps more offsets than `order` does, and nothing speaks against it.
+
+    An order that moves batches shows that some lie elsewhere. A batch that does not continue its predecessor may have a
+    broken offset: it replaces no others, however many offsets it has.
+    """
+    kept, others = (int((last[each] - first[each] + 1).sum()) for each in (chain, order))
+    if kept <= others or (np.diff(order) < 0).any():
+        return False
+    new = np.setdiff1d(chain, order, assume_unique=True)
+    at = np.searchsorted(chain, new)
+    return bool((at > 0).all()) and bool((first[new] == last[chain[at - 1]] + 1).all())
 
 
 def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray, least: int) -> np.ndarray:

@@ -96,3 +96,34 @@ def test_in_a_cleaned_log_the_time_says_that_an_offset_is_broken(*, jumps: bool)
     embedded = np.ones(5, dtype=bool)
     order = arrange(first, first + 2, embedded, reorder=True, times=times)
     assert order.tolist() == ([0, 1, 3, 4, 2] if jumps else [0, 1, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "lost"),
+    [
+        ([(0, 9), (10, 14), (10, 16), (17, 21)], {(10, 14)}),  # KAFKA-7866
+        ([(0, 9), (10, 16), (10, 14), (17, 21)], {(10, 14)}),
+        ([(0, 9), (10, 12), (13, 14), (10, 16), (17, 21)], {(10, 12), (13, 14)}),
+        ([(0, 9), (10, 14), (10, 16), (15, 21), (22, 23)], {(10, 16)}),
+    ],
+)
+@pytest.mark.parametrize("reorder", [True, False])
+def test_of_batches_that_share_offsets_those_go_that_cost_the_fewest(
+    offsets: list[tuple[int, int]], lost: set[tuple[int, int]], reorder: bool
+) -> None:
+    assert set(offsets) - set(arranged(*offsets, reorder=reorder)) == lost
+
+
+def test_the_heaviest_chain_is_that_of_all_subsets() -> None:
+    dice = np.random.default_rng(5)
+    for _ in range(300):
+        first = dice.integers(0, 12, 8)
+        last = first + dice.integers(0, 5, 8)
+        chain = np.flatnonzero(ascending_chain(first, last, last - first + 1))
+        assert (first[chain][1:] > last[chain][:-1]).all()
+        best = 0
+        for bits in range(256):
+            some = [i for i in range(8) if bits >> i & 1]
+            if all(first[b] > last[a] for a, b in pairwise(some)):
+                best = max(best, sum(int(last[i] - first[i] + 1) for i in some))
+        assert int((last[chain] - first[chain] + 1).sum()) == best

@@ -1,0 +1,61 @@
+"""A segment that an old cleaner merged too far is split as a broker splits it, and loses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.log.loader import LoadOptions, load_log
+from seglog.model import Compression, Record
+from seglog.repairs.repair import examination, repair
+from seglog.repairs.undo.apply import undo_run
+from tests.support.log_files import FS, batch, facts
+from tests.support.message_sets import encode_message_set
+from tests.support.open_logs import START_MS
+
+CLOCK = FixedClock(START_MS)
+STEP = 2**31
+LAYOUTS = {
+    "the second batch": [0, STEP],
+    "several segments": [0, 3, STEP, STEP + 3, 2 * STEP + 6, 5 * STEP],
+    "all but the name": [STEP + 7, STEP + 10],
+    "the first offset that does not fit": [0, STEP - 3, STEP],
+}
+
+
+def written(directory: Path, bases: list[int], magic: int) -> list[bytes]:
+    directory.mkdir(parents=True)
+    batches = [batch(base, 3) if magic == 2 else encode_message_set([Record(b"v", timestamp=1000)] * 3, base, 1, Compression.GZIP) for base in bases]
+    (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+    (directory.parent / ".kafka_cleanshutdown").touch()
+    return batches
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_segment_whose_offsets_overflow_is_split_as_by_a_recovery(tmp_path: Path, name: str, magic: int) -> None:
+    partition, other = tmp_path / "logs" / "t-0", tmp_path / "other" / "t-0"
+    batches = written(partition, LAYOUTS[name], magic)
+    written(other, LAYOUTS[name], magic)
+    load_log(FS, other, CLOCK, LoadOptions(clean_shutdown=False, recovery_point=0)).segments.close()
+    before = facts(partition)
+    found = examination(FS, CLOCK, partition.parent, [partition])
+    outcome = repair(FS, CLOCK, partition.parent, [partition], found.findings)
+    assert outcome.complete and outcome.run is not None
+    assert {path.name: path.read_bytes() for path in partition.glob("*.log")} == {
+        path.name: path.read_bytes() for path in other.glob("*.log")
+    }
+    assert b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) == b"".join(batches)
+    assert not examination(FS, CLOCK, partition.parent, [partition]).damaged
+    undo_run(FS, outcome.run)
+    assert facts(partition) == before
+
+
+def test_a_last_batch_whose_offset_is_one_bit_off_is_no_overflow(tmp_path: Path) -> None:
+    partition = tmp_path / "logs" / "t-0"
+    batches = written(partition, [0, 3, 6 | 1 << 40], 2)
+    found = examination(FS, CLOCK, partition.parent, [partition])
+    assert repair(FS, CLOCK, partition.parent, [partition], found.findings).complete
+    assert [path.read_bytes() for path in partition.glob("*.log")] == [b"".join(batches[:2])]
