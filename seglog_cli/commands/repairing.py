@@ -179,9 +179,27 @@ def show_outcome(
         console.json({"type": "summary", "exit_code": int(code), "run": run, **counts, "remaining": left})
     elif run is not None:
         rest = "everything is repaired" if not left else f"{count_text(left, 'finding')} left"
+        assert outcome.run is not None
+        for sentence in _what_left(outcome.plan, outcome.run):
+            console.line(sentence)
         console.line(f"{console.styled(rest, 'warning' if left else 'good')}; seglog undo {run} takes it back")
     elif not before.damaged:
         console.line(console.styled("nothing wrong", "good"))
+
+
+def _what_left(plan: RepairPlan, run: RunRecord) -> Iterator[str]:
+    """Yields a sentence for each log that lost bytes: how many, which offsets, and where they are kept."""
+    for partition in plan.partitions:
+        if not partition.removed_bytes:
+            continue
+        known = [each for segment in partition.segments for each in segment.removed if each.first_offset is not None]
+        first = min((each.first_offset for each in known if each.first_offset is not None), default=None)
+        last = max((each.last_offset for each in known if each.last_offset is not None), default=first)
+        between = "" if first is None else f", which claim offsets between {first} and {last},"
+        yield (
+            f"{bytes_text(partition.removed_bytes)}{between} are no longer in {partition.directory.name}, and are kept"
+            f" in {run.folder}"
+        )
 
 
 def _step_text(console: Console, action: str, row: dict[str, Any]) -> str:

@@ -23,6 +23,9 @@ def show_recovery(session: Session, report: RecoveryReport, dry_run: bool, verb:
         return
     did = f"would {verb}" if dry_run else f"{verb}ed"
     what = lost_text(report) if report.truncated_bytes else "nothing lost"
+    if report.gone is not None:
+        first, last = report.gone
+        what = f"offsets {first} to {last} are gone: there was no .log file (seglog restore finds what was set aside)"
     name = console.styled(report.directory.name, "strong")
     offsets = f"offsets {report.log_start_offset} to {report.log_end_offset}"
     console.line(f"{did} {name}: {count_text(len(report.recovered), 'segment')} read, {offsets}, {what}{kept}")
@@ -90,6 +93,7 @@ def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
             }
             for one in report.replaced
         ],
+        "gone": report.gone,
         "removed_files": [path.name for path in report.removed_files],
         "renamed_files": [[before.name, after.name] for before, after in report.renamed_files],
         "events": list(report.events),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, write_atomically
 
 
@@ -97,8 +98,8 @@ def is_gauges_file(fs: FileSystem, path: Path) -> bool:
 
 
 def write_prometheus(fs: FileSystem, path: Path, all_gauges: Iterable[CleanerGauges]) -> None:
-    """Replaces the text file at `path`. Raises OSError if it cannot be written."""
-    write_atomically(fs, path, prometheus_text(all_gauges).encode("utf-8", "replace"))
+    """Replaces the text file at `path`, or the one that a link there names. Raises OSError if it cannot be written."""
+    write_atomically(fs, links.resolve(path), prometheus_text(all_gauges).encode("utf-8", "replace"))
 
 
 def _label(value: str) -> str:

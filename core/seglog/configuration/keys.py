@@ -183,6 +183,25 @@ class BrokerConfig:
         return cls(**_read_mapping(cls, values, warnings))
 
 
+_UNUSED = frozenset(
+    {
+        "preallocate",
+        "local_retention_ms",
+        "local_retention_bytes",
+        "remote_log_copy_disable",
+        "unclean_leader_election_enable",
+        "min_insync_replicas",
+        "io_buffer_size",
+        "retention_check_interval_ms",
+        "initial_task_delay_ms",
+        "flush_offset_checkpoint_interval_ms",
+        "flush_start_offset_checkpoint_interval_ms",
+        "high_watermark_checkpoint_interval_ms",
+        "recovery_threads_per_data_dir",
+        "producer_id_expiration_check_interval_ms",
+        "transaction_partition_verification_enable",
+    }
+)
 _CODECS: dict[str, Compression | None] = {
     "producer": None,
     "uncompressed": Compression.NONE,
@@ -212,6 +231,11 @@ class Key:
     def topic_level(self) -> bool:
         """True if a topic can have its own value."""
         return self.owner is LogConfig
+
+    @property
+    def is_used(self) -> bool:
+        """False for a key that seglog reads and shows but that changes nothing that it does."""
+        return self.field not in _UNUSED
 
     @property
     def names(self) -> tuple[str, ...]:

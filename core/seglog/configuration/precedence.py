@@ -172,12 +172,14 @@ def resolve_layers(
     found = {key.name: _first(stack if key.topic_level else brokers_stack, key) for key in KEYS}
     log = LogConfig(**_fields(found, LogConfig))
     objections = filter(None, (one.key.warning(one.value) for one in found.values()))
+    unused = dict.fromkeys(name for layer in layers.given for name, one in layer.items() if not one.key.is_used)
+    ignored = [f"seglog does not use {', '.join(unused)}: only brokers do"] if unused else []
     return ResolvedConfig(
         log=log,
         cleaner=CleanerConfig(**_fields(found, CleanerConfig)),
         broker=BrokerConfig(**_fields(found, BrokerConfig)),
         settings=found,
-        warnings=(*warnings, *objections, *log.contradictions),
+        warnings=(*warnings, *ignored, *objections, *log.contradictions),
         contradictions=_contradictions(layers.given, (*stated, inferred), log),
         override_policy=override_policy,
     )

@@ -266,6 +266,11 @@ class DirectorySettings:
     def __call__(self, topic: str) -> LogConfig:
         return self.resolve(topic).log
 
+    @property
+    def producer_expiration_ms(self) -> int:
+        """How long a producer may be silent before brokers forget it."""
+        return self.resolve(None).broker.producer_id_expiration_ms
+
     def _listed(self, topic: str | None) -> str:
         """Returns the name of the metadata that lists the topic; "" also if part of the metadata is missing."""
         metadata = self.metadata

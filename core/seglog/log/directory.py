@@ -32,6 +32,7 @@ from typing import Self
 from seglog.arguments import acting_as, flag, instance
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import RefusedError
 from seglog.format import filenames
 from seglog.log.before_images import BeforeImages, restored_at_loss
@@ -92,7 +93,7 @@ class LogDirectory:
         config_of: ConfigOf,
         writable: bool,
         lock: DirectoryLock | None = None,
-        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        producer_expiration_ms: int | None = None,
         before_loss: BeforeLoss | None = None,
     ) -> None:
         # A file that a broker's user cannot open keeps the broker from starting: new files inherit their owner.
@@ -101,6 +102,10 @@ class LogDirectory:
         self.path, self.clock, self.writable = path, clock, writable
         # a topic may have thousands of partitions, and each asks several times
         self._config_of = cache(config_of)
+        if producer_expiration_ms is None:
+            producer_expiration_ms = DEFAULT_EXPIRATION_MS
+            if isinstance(config_of, DirectorySettings):
+                producer_expiration_ms = config_of.producer_expiration_ms
         self._lock, self._expiration_ms = lock, producer_expiration_ms
         self._before_loss = before_loss
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
@@ -128,7 +133,7 @@ class LogDirectory:
         writable: bool = False,
         take_lock: bool = True,
         settle: bool = True,
-        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        producer_expiration_ms: int | None = None,
         before_loss: BeforeLoss | None = None,
     ) -> Self:
         """Opens the directory, not yet its logs. `config_of` returns a topic's configuration (default: Kafka's

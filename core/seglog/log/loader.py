@@ -102,7 +102,8 @@ class RecoveryReport:
 
     `recovered` lists every recovered segment, also those that lost nothing; `deleted_segments` the base offsets of the
     deleted segments, `deleted_bytes` their size; `replaced` the logs replaced by `.swap` files that do not hold all of
-    their data. `run` is the folder with the lost data, if it was kept. `events` are sentences for an operator;
+    their data. `gone` are the first and last offset that the partition once had, if it had no `.log` file (only after
+    `recover`). `run` is the folder with the lost data, if it was kept. `events` are sentences for an operator;
     `obstacles` name what still stops a broker (`log.checkpoints`; only after `recover`). `room` is the disk space that
     the writes would take, for plans and trials.
     """
@@ -120,6 +121,7 @@ class RecoveryReport:
     log_start_offset: int = 0
     log_end_offset: int = 0
     recovery_point: int = 0
+    gone: tuple[int, int] | None = None
     run: Path | None = None
     room: RoomTaken | None = field(default=None, compare=False)
 

@@ -24,7 +24,7 @@ from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_
 from seglog.log.opening import has_ample_room
 from seglog.model import TopicPartition
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
-from seglog.scan.listing import Target, TargetKind, is_07, refuse_file
+from seglog.scan.listing import Target, TargetKind, is_07, list_partition, refuse_file
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
@@ -93,7 +93,7 @@ def _recover_one(
     """Recovers a partition, or plans it. Raises IncompleteError for a file that this user may not open."""
     partition = owner.path / str(topic_partition)
     try:
-        obstacles = list(partition_obstacles(owner.fs, partition))
+        obstacles, gone = list(partition_obstacles(owner.fs, partition)), _gone(owner, topic_partition)
         work = _plan if options.dry_run else _carry_out
         report = work(owner, topic_partition, start, options)
     except SeglogError:
@@ -104,8 +104,20 @@ def _recover_one(
         raise IncompleteError(
             f"{place}: {error.strerror or error}; a broker could not open the log either{unclean}"
         ) from error
-    report.obstacles = obstacles
+    report.obstacles, report.gone = obstacles, gone
     return report
+
+
+def _gone(owner: LogDirectory, topic_partition: TopicPartition) -> tuple[int, int] | None:
+    """Returns the offsets that a partition without any `.log` file once had, as checkpoints and file names show."""
+    directory = owner.path / str(topic_partition)
+    if owner.fs.status(directory) is None or (listing := list_partition(owner.fs, directory)).segments:
+        return None
+    checkpoints = (owner.recovery_points, owner.high_watermarks)
+    witnesses = [offsets.get(topic_partition, 0) for offsets in checkpoints]
+    witnesses += [snapshot.offset for snapshot in listing.snapshots]
+    start = owner.log_start_offsets.get(topic_partition, 0)
+    return (start, max(witnesses) - 1) if max(witnesses) > start else None
 
 
 def _plan(owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions) -> RecoveryReport:

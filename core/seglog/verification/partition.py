@@ -24,9 +24,9 @@ from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.links import name_of
 from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
 from seglog.verification.files import verify_07, verify_names
-from seglog.verification.findings import Finding, finding
+from seglog.verification.findings import Finding, Severity, finding
 from seglog.verification.indexes import IndexObserver
-from seglog.verification.losses import ExtentObserver, losses_of
+from seglog.verification.losses import LOG_END_MISSING, ExtentObserver, Loss, losses_of
 from seglog.verification.parts import KnownParts, KnownRange, boundary, known_ranges, offsets_of
 from seglog.verification.semantics import SemanticObserver
 from seglog.verification.surroundings import Surroundings
@@ -73,6 +73,7 @@ class PartitionLook:
     leader_epoch: int = -1
     end_offset: int | None = None
     damaged: bool = False
+    _counted: list[tuple[int, int]] = field(default_factory=list)  # offsets that the damage of one segment has cost
 
     @property
     def listing(self) -> PartitionListing:
@@ -200,7 +201,16 @@ class PartitionLook:
             lost = 0
             if loss.first_offset is not None and loss.last_offset is not None:
                 lost = max(0, loss.last_offset + 1 - loss.first_offset)
+            if loss.severity is Severity.ERROR:
+                self.totals.lost_offsets += max(0, lost - self._counted_in(loss))
             yield finding(loss.code, name, loss.file, loss.message, severity=loss.severity, offsets_lost=lost, **where)
+
+    def _counted_in(self, loss: Loss) -> int:
+        """Returns how many offsets of a loss at the log's end were counted with the damage before it."""
+        if loss.code != LOG_END_MISSING or loss.first_offset is None or loss.last_offset is None:
+            return 0
+        spans = ((max(first, loss.first_offset), min(last, loss.last_offset)) for first, last in self._counted)
+        return sum(last + 1 - first for first, last in spans if first <= last)
 
     def _log_start(self) -> int | None:
         key = self.listing.topic_partition
@@ -221,7 +231,11 @@ class PartitionLook:
             preallocated="reported" if self._may_end_with_zeros(work) else "damage",
             start=start,
         )
-        yield from verifier.findings(observers)
+        self._counted = []
+        for each in verifier.findings(observers):
+            if each.offsets_lost and each.first_offset is not None and each.last_offset is not None:
+                self._counted.append((each.first_offset, each.last_offset))
+            yield each
         self.totals.add(verifier.totals)
         self.last_offset, self.leader_epoch = verifier.last_offset, verifier.leader_epoch
 

@@ -27,7 +27,12 @@ LAYOUTS = {
 
 def written(directory: Path, bases: list[int], magic: int) -> list[bytes]:
     directory.mkdir(parents=True)
-    batches = [batch(base, 3) if magic == 2 else encode_message_set([Record(b"v", timestamp=1000)] * 3, base, 1, Compression.GZIP) for base in bases]
+    batches = [
+        batch(base, 3)
+        if magic == 2
+        else encode_message_set([Record(b"v", timestamp=1000)] * 3, base, 1, Compression.GZIP)
+        for base in bases
+    ]
     (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
     (directory.parent / ".kafka_cleanshutdown").touch()
     return batches

@@ -111,7 +111,7 @@ def read_source(
 ) -> SourceLog:
     """Reads the partition in `directory`; creates, locks and changes nothing. `partition` is its name there.
 
-    Raises CorruptRecordError for damage, RefusedError if it cannot be taken over.
+    Raises RefusedError for damage, and if it cannot be taken over.
     """
     require_batches(fs, directory)
     overlay = OverlayFileSystem(fs)
@@ -271,7 +271,5 @@ def _front(piece: WalkedEntries, count: int) -> WalkedEntries:
     return replace(piece, data=piece.data[:end], batches=rows, valid=piece.valid[:count])
 
 
-def _refused(damage: CorruptRecordError) -> CorruptRecordError:
-    return CorruptRecordError(
-        damage.path, f"{damage.reason}; {MENDING}", damage.position, damage.first_offset, damage.last_offset
-    )
+def _refused(damage: CorruptRecordError) -> RefusedError:
+    return RefusedError(f"{damage}; {MENDING}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.errors import CorruptRecordError, RefusedError, SeglogError
+from seglog.errors import RefusedError, SeglogError
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.rescue.transplant.source import Checkpoints, SourceLog, log_files, read_source, require_unchanged
 from seglog.storage.local import LocalFileSystem
@@ -66,7 +66,7 @@ def test_damage_before_the_last_segment_is_refused_with_what_mends_it(
 ) -> None:
     directory = segments(tmp_path)
     damage(sorted(directory.glob("*.log"))[-2])
-    with pytest.raises(CorruptRecordError, match=r"copy the directory, mend the copy \(seglog verify --repair\)"):
+    with pytest.raises(RefusedError, match=r"copy the directory, mend the copy \(seglog verify --repair\)"):
         source_of(directory)
 
 
@@ -78,14 +78,14 @@ def test_a_damaged_batch_with_good_ones_after_it_is_refused(tmp_path: Path) -> N
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptRecordError, match=r"position \d+: CRC_MISMATCH.*\(offset 1\)"):
+    with pytest.raises(RefusedError, match=r"position \d+: CRC_MISMATCH.*\(offset 1\)"):
         source_of(tmp_path / "t-0")
 
 
 def test_records_that_nobody_can_read_are_refused_under_a_right_checksum_too(tmp_path: Path) -> None:
     broken = batch_v2(4, [NaiveRecord(0, 0, b"k", b"v")], payload=b"\xff\xff\xff")
     write_segment(tmp_path / "t-0", 0, batch(0, 4), broken)
-    with pytest.raises(CorruptRecordError, match=r"RECORDS_INVALID.*\(offset 4\)"):  # no crash tears a record so
+    with pytest.raises(RefusedError, match=r"RECORDS_INVALID.*\(offset 4\)"):  # no crash tears a record so
         source_of(tmp_path / "t-0")
 
 
@@ -93,7 +93,7 @@ def test_a_wrong_checksum_at_the_end_is_no_crash_where_the_broker_was_stopped_in
     directory = segments(tmp_path)
     flip_last(max(directory.glob("*.log")))
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b"{}")
-    with pytest.raises(CorruptRecordError, match="CRC_MISMATCH"):
+    with pytest.raises(RefusedError, match="CRC_MISMATCH"):
         source_of(directory)
 
 
@@ -101,7 +101,7 @@ def test_offsets_that_go_back_are_refused(tmp_path: Path) -> None:
     directory = segments(tmp_path)
     first = min(directory.glob("*.log"))
     first.write_bytes(first.read_bytes() * 2)
-    with pytest.raises(CorruptRecordError, match="not above those before it"):
+    with pytest.raises(RefusedError, match="not above those before it"):
         source_of(directory)
 
 
@@ -110,7 +110,7 @@ def test_a_segment_named_within_anothers_offsets_is_refused(tmp_path: Path) -> N
     second = sorted(directory.glob("*.log"))[1]
     for path in directory.glob(f"{second.stem}.*"):  # a broker would look for the first segment's offsets in it
         path.rename(directory / f"{1:020d}{path.suffix}")
-    with pytest.raises(CorruptRecordError, match="OFFSET_OUT_OF_SEGMENT"):
+    with pytest.raises(RefusedError, match="OFFSET_OUT_OF_SEGMENT"):
         source_of(directory)
 
 
