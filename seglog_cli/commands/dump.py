@@ -37,6 +37,9 @@ def run(
     Damage is reported where it is, and the dump goes on after it; the exit code is then 1. Records of a batch whose
     checksum is wrong are shown only with --untrusted, and are marked.
 
+    With offsets or times only that part of the log is read, as the indexes show it; damage elsewhere is not seen, and
+    --until ends after half a MiB of later records.
+
     --limit counts records, or batches if no records are shown. --isolation read_committed leaves out batches of aborted
     and open transactions, and everything after the first open one, as for a consumer.
 

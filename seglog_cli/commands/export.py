@@ -60,6 +60,9 @@ def run(
     Records of aborted transactions are written too, unless --isolation is read_committed; transaction markers are not.
     Damage is reported on standard error and skipped; the exit code is then 1.
 
+    With offsets or times only that part of the log is read, as the indexes show it; damage elsewhere is not seen, and
+    --until ends after half a MiB of later records.
+
     --decode writes records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders show them;
     in JSON lines, keys and values are then objects.
 
@@ -99,7 +102,7 @@ def run(
         session.console.warning(finding_text(session.console, found))
 
     with looking.reading("export", [target.path for target in targets]) as reading:
-        partitions = exported_partitions(reading.fs, targets, committed=options.selection.is_committed)
+        partitions = exported_partitions(reading.fs, targets, options.selection, limited=limit is not None)
         require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
         with nullcontext(_StandardOutput(session)) if to_stdout else FileSink(session.fs, output, replace) as sink:
             count = export(partitions, sink, options, tell)

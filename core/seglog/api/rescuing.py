@@ -251,6 +251,6 @@ def export(
         optional_integer("limit", limit, 0),
     )
     targets = resolve_paths(work.fs, [shown])
-    partitions = exported_partitions(work.fs, targets, committed=selection.is_committed)
+    partitions = exported_partitions(work.fs, targets, selection, limited=options.limit is not None)
     with FileSink(workspace_of({}).fs, target, flag("replace", replace)) as sink:
         return export_records(partitions, sink, options, lambda found: warn(f"{found.file}: {found.message}"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from seglog.errors import UnsupportedError
 from seglog.format.filenames import topic_partition_of
+from seglog.look.dump.selection import Selection
 from seglog.model import TopicPartition
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.scan.view import SingleFile
@@ -15,14 +16,20 @@ from seglog.verification.readable_files import Source, sources
 Exported = tuple[TopicPartition, Iterator[Source]]
 
 
-def exported_partitions(fs: FileSystem, targets: Sequence[Target], *, committed: bool) -> list[Exported]:
+def exported_partitions(
+    fs: FileSystem, targets: Sequence[Target], selection: Selection, *, limited: bool
+) -> list[Exported]:
     """Returns the partitions that the targets name, and the logs of each, which are opened when their turn comes.
 
-    Raises ValueError for a log directory, UnsupportedError for a log of Kafka 0.7.
+    Of these only what the selection may need is read; `limited`: its first records. Raises ValueError for a log
+    directory, UnsupportedError for a log of Kafka 0.7.
     """
 
+    extent = selection.extent(limited=limited)
+
     def logs_of(target: Target) -> Iterator[Source]:
-        return (found for found in sources(fs, target, committed=committed) if isinstance(found, Source))
+        found = sources(fs, target, committed=selection.is_committed, extent=extent)
+        return (each for each in found if isinstance(each, Source))
 
     partitions = []
     for target in targets:

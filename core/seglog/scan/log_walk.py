@@ -101,7 +101,7 @@ class LogWalk:
 
     With `fresh` each piece has a buffer of its own, for consumers in threads; otherwise a piece is valid until the next
     step. `check` false skips the checksums of record batches: all count as valid. A given `file` is read instead of
-    opening `path`, and stays open.
+    opening `path`, and stays open. `expected` is where the consumer will probably stop: a hint for reading ahead.
     """
 
     def __init__(
@@ -117,7 +117,9 @@ class LogWalk:
         fresh: bool = False,
         check: bool = True,
         file: File | None = None,
+        expected: int | None = None,
     ) -> None:
+        self._expected = expected
         self._fs, self._path, self._start, self._end = fs, path, start, end
         self._offsets = self._likely = PlausibleOffsets() if offsets is None else offsets
         self._chunk_bytes, self._held_bytes = max(chunk_bytes, 64), held_bytes
@@ -128,6 +130,8 @@ class LogWalk:
             yield from self._walk_file(self._file)
             return
         with self._fs.open(self._path, "r") as file:
+            if self._expected is not None:
+                file.advise_wanted(self._start, self._expected - self._start)
             yield from self._walk_file(file)
 
     def _walk_file(self, file: File) -> Iterator[WalkedEntries | Gap]:

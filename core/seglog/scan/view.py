@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -99,6 +100,12 @@ class PartitionView:
     def is_written(self, segment: SegmentFiles) -> bool:
         """True if a broker may be appending to that segment now, so that its end may be an incomplete batch."""
         return self.live and segment.base_offset == self.listing.segments[-1].base_offset
+
+    def following(self, segment: SegmentFiles) -> int | None:
+        """Returns the base offset of the segment after this one, None if it is the last."""
+        segments = self.listing.segments
+        i = bisect_right(segments, segment.base_offset, key=lambda each: each.base_offset)
+        return segments[i].base_offset if i < len(segments) else None
 
     def end_at(self, log: Path, size: int) -> None:
         """Shows only the first `size` bytes of a log from now on."""

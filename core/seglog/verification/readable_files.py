@@ -6,7 +6,7 @@ is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,17 +14,20 @@ import numpy as np
 
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.scan.listing import Target, TargetKind, list_log_directory
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.findings import Finding, finding
+from seglog.verification.stretches import Extent, Reading, Stretch, stretch_of
 from seglog.verification.transactions import Unsettled, unsettled
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file to read through `fs`. For a `.log`, `least_offset` is the first requested offset, and a `growing` file may
-    end within a batch. `unsettled` is set if only committed records were requested.
+    end within a batch. `unsettled` is set if only committed records were requested, `stretch` if only a part of the
+    file is read.
     """
 
     fs: FileSystem
@@ -32,6 +35,20 @@ class Source:
     least_offset: int = 0
     growing: bool = False
     unsettled: Unsettled | None = None
+    stretch: Stretch | None = None
+
+    def walk(self, *, fresh: bool = False) -> Iterable[WalkedEntries | Gap]:
+        """Walks the requested part of a `.log`."""
+        return (
+            LogWalk(self.fs, self.path, fresh=fresh)
+            if self.stretch is None
+            else self.stretch.walk(self.fs, self.path, fresh=fresh)
+        )
+
+    def first_offset(self, base_offset: int) -> int:
+        """Returns the first offset that the walk meets, at the start of the file `base_offset`."""
+        found = None if self.stretch is None else self.stretch.first_offset
+        return base_offset if found is None else found
 
     def committed(self, batches: np.ndarray) -> np.ndarray | bool:
         """Returns which of its batches were requested: all, or those of no aborted or open transaction."""
@@ -45,19 +62,21 @@ def sources(
     *,
     committed: bool = False,
     known_unsettled: dict[Path, Unsettled] | None = None,
+    extent: Extent | None = None,
 ) -> Iterator[Source | Finding]:
     """Yields the logs that a target names, in order; with `every_file` also all other Kafka files. A source is valid
     until the next step. Raises NotALogError and OSError for a partition that is the target itself.
 
     With `committed` each source knows which batches a read_committed consumer gets. For a single file, the neighbouring
     segments show how its transactions ended. `known_unsettled` caches that by log, for callers with several targets.
+    With an `extent`, logs are read only where their indexes say that it lies.
     """
     if target.kind is TargetKind.FILE:
         single = SingleFile(fs, target.path)
         left_out = _unsettled_in(fs, single, {} if known_unsettled is None else known_unsettled) if committed else None
-        yield Source(fs, target.path, growing=single.grows, unsettled=left_out)
+        yield Source(fs, target.path, 0, single.grows, left_out, _stretch_of_file(single, extent))
     elif target.kind is TargetKind.PARTITION:
-        yield from _of_partition(PartitionView(fs, target.path), every_file, committed)
+        yield from _of_partition(PartitionView(fs, target.path), every_file, committed, extent)
     else:
         listing = list_log_directory(fs, target.path)
         for partition in listing.partitions:
@@ -67,7 +86,7 @@ def sources(
                 if fs.status(partition.path, follow=False) is not None:
                     yield unreadable(partition.path, error)
                 continue
-            yield from _of_partition(view, every_file, committed)
+            yield from _of_partition(view, every_file, committed, extent)
         if every_file:
             files = (*listing.checkpoints.values(), listing.meta_properties)
             yield from (Source(fs, path) for path in files if path is not None)
@@ -101,14 +120,30 @@ def _require_neighbours(single: SingleFile) -> None:
         )
 
 
-def _of_partition(view: PartitionView, every_file: bool, committed: bool) -> Iterator[Source]:
+def _stretch_of_file(single: SingleFile, extent: Extent | None) -> Stretch | None:
+    """Returns the requested part of a segment; None for a file that is none."""
+    if extent is None:
+        return None
+    segments = single.listing.segments if single.listing.format == "kafka" else ()
+    bases = [segment.base_offset for segment in segments]
+    for segment, following in zip(segments, [*bases[1:], None], strict=False):
+        if segment.log == single.path:
+            return stretch_of(single.fs, segment, following, Reading(extent))
+    return None
+
+
+def _of_partition(view: PartitionView, every_file: bool, committed: bool, extent: Extent | None) -> Iterator[Source]:
+    reading = None if extent is None else Reading(extent)
     with view:
         is_kafka = view.listing.format == "kafka"
         left_out = unsettled(view.fs, view.listing) if committed and is_kafka else None
         for span in view.segments():
             segment = span.segment
             least = span.least_offset if span.least_offset > segment.base_offset else 0
-            yield Source(view.fs, segment.log, least, view.is_written(segment), left_out)
+            stretch = None
+            if reading is not None and is_kafka:
+                stretch = stretch_of(view.fs, segment, view.following(segment), reading)
+            yield Source(view.fs, segment.log, least, view.is_written(segment), left_out, stretch)
             if every_file:
                 indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
                 yield from (Source(view.fs, path) for path in indexes if path is not None)

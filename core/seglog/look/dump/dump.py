@@ -30,7 +30,7 @@ from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Ren
 from seglog.look.dump.selection import EVERYTHING, Chosen, Selection
 from seglog.ordered_pool import Account
 from seglog.scan.listing import Target
-from seglog.scan.log_walk import LogWalk, WalkedEntries
+from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.damage import record_findings, with_damage
@@ -70,7 +70,10 @@ def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Ite
     remaining = options.limit
     committed, beside = options.selection.is_committed, dict[Path, Unsettled]()
     for target in targets:
-        for source in sources(fs, target, options.every_file, committed=committed, known_unsettled=beside):
+        extent = options.selection.extent(limited=options.limit is not None)
+        for source in sources(
+            fs, target, options.every_file, committed=committed, known_unsettled=beside, extent=extent
+        ):
             if remaining is not None and remaining <= 0:
                 return
             if isinstance(source, Finding):
@@ -109,7 +112,7 @@ class _LogDump(LogRenderer):
     def __init__(self, source: Source, options: DumpOptions, limit: int | None) -> None:
         name = parse_file_name(source.path.name)
         self.fs, self.path, self.options, self.limit = source.fs, source.path, options, limit
-        self._committed = source.committed
+        self._source, self._committed = source, source.committed
         self._growing, self._selection = source.growing, options.selection.starting_at(source.least_offset)
         self.base_offset = 0 if name is None else name.offset
         self.shown = 0
@@ -131,8 +134,8 @@ class _LogDump(LogRenderer):
         size = 0 if status is None else status.size
         if not self.options.json:
             yield memoryview(text_line("file", {"path": str(self.path), "size": size}))
-        walk = LogWalk(self.fs, self.path, fresh=True)
-        steps = with_damage(walk, self.path, self.base_offset, growing=self._growing)
+        walk, first = self._source.walk(fresh=True), self._source.first_offset(self.base_offset)
+        steps = with_damage(walk, self.path, first, growing=self._growing)
         if self.limit is not None or self.options.jobs < 2 or size <= SMALL_FILE_BYTES:
             yield from self.in_sequence(steps)
         else:

@@ -10,6 +10,7 @@ import numpy as np
 from seglog.format.columns import Records
 from seglog.kernels.row_keys import match_keys
 from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation
+from seglog.verification.stretches import Extent
 
 
 class Chosen(NamedTuple):
@@ -49,6 +50,14 @@ class Selection:
     def everything(self) -> bool:
         """True if there is no condition besides `isolation`."""
         return replace(self, isolation=Isolation.READ_UNCOMMITTED) == EVERYTHING
+
+    def extent(self, *, limited: bool) -> Extent | None:
+        """Returns the range in which selected batches lie, for reading no more than that; None if it is everything.
+
+        `limited`: only the first ones are wanted.
+        """
+        found = Extent(self.first_offset, self.end_offset, self.first_timestamp, self.end_timestamp, limited)
+        return None if found == Extent() else found
 
     def reaches(self, first_offset: int, last_offset: int | None) -> bool:
         """True if a range of offsets (a last one of None: no end) overlaps the selected range."""

@@ -167,7 +167,7 @@ class _Reader:
         """Yields the records of one log; call it for each log in order."""
         self._sources.append(source)
         path = source.path
-        for step in with_damage(LogWalk(source.fs, path), path, 0, growing=source.growing):
+        for step in with_damage(source.walk(), path, source.first_offset(0), growing=source.growing):
             if isinstance(step, Finding):
                 self._on_damage(step)
             else:
