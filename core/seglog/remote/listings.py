@@ -4,6 +4,9 @@ A listing without delimiter costs one request per thousand keys, and shows all d
 delimiter shows a single directory, whatever is below it. A log directory is flat and wide, but a bucket may be deep. So
 the first page decides: if all its keys are in the directory or one level below, the listing continues; otherwise a
 listing of that directory alone replaces it.
+
+When listings are no longer fresh, one directory is listed alone, for readers that follow one partition. At the second
+one, what had shown both is listed again: so a walk through many partitions costs a request per thousand keys a minute.
 """
 
 from __future__ import annotations
@@ -29,12 +32,14 @@ class Listings:
         self._since: dict[str, float] = {}
         self._single: dict[str, tuple[float, ObjectStatus | None]] = {}
         self._asked: dict[str, set[str]] = {}
+        self._shown_by: dict[str, str] = {}  # directory → the one whose wide listing showed it
+        self._renewed_below: dict[str, str] = {}  # the latter → the first of the former that was listed again alone
         self._guard = threading.RLock()
 
     def entries(self, directory: str) -> Mapping[str, Found] | None:
         """Returns the contents of a directory by name, None if there is nothing."""
         with self._guard:
-            known = self._known(directory)
+            known = self._current(directory)
             if known is None:
                 known = self._named_before(directory)
             if known is None:
@@ -71,7 +76,7 @@ class Listings:
         with self._guard:
             if not key or self._known(key):
                 return True, None
-            around = self._known(directory)
+            around = self._current(directory)
             if around is not None:
                 return name in around, around.get(name)
             moment, found = self._single.get(key, (0.0, None))
@@ -136,6 +141,8 @@ class Listings:
         with self._guard:
             for known in (self._directories, self._since, self._single, self._asked):
                 known.clear()
+            self._shown_by.clear()
+            self._renewed_below.clear()
 
     def forget(self, key: str) -> None:
         """Forgets the object at `key`, which has changed, and its directory."""
@@ -148,6 +155,22 @@ class Listings:
         if directory in self._directories and self._is_fresh(self._since[directory]):
             return self._directories[directory]
         return None
+
+    def _current(self, directory: str) -> dict[str, Found] | None:
+        """Returns the fresh contents of a directory, after listing it again if they were known before."""
+        known = self._known(directory)
+        if known is not None or directory not in self._directories:
+            return known
+        above = self._shown_by.get(directory)
+        if above is not None and self._renewed_below.setdefault(above, directory) != directory:
+            for each in [each for each, by in self._shown_by.items() if by == above]:
+                self._directories.pop(each, None)
+            self._look(above)
+            known = self._known(directory)
+        if known is None:
+            self._look(directory)
+            known = self._known(directory)
+        return known
 
     def _is_fresh(self, moment: float) -> bool:
         return self._clock.monotonic() - moment < self._kept_s
@@ -162,7 +185,10 @@ class Listings:
                 self._note({directory: named})
                 return
             found += page
-        self._note(self._by_directory(directory, found))
+        known = self._by_directory(directory, found)
+        self._note(known)
+        self._shown_by.update((each, directory) for each in known if each != directory)
+        self._renewed_below.pop(directory, None)
 
     def _is_shallow(self, directory: str, page: Sequence[ObjectStatus]) -> bool:
         """True if the listing of all keys should continue after this first page; also if the page is the only one."""

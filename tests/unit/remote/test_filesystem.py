@@ -105,6 +105,38 @@ def test_what_was_listed_long_ago_is_asked_again(server: ObjectServer) -> None:
     assert fs.list(LOG.parent) == ["00.log", "99.log", "empty"]
 
 
+def test_a_long_walk_through_partitions_lists_all_of_them_again_not_each(server: ObjectServer) -> None:
+    """The listings expire on the way: one partition is listed alone, and with the second one all are listed again."""
+    server.objects.update({f"bkt/logs/t-{i:03}/{name}": b"x" for i in range(500) for name in ("00.log", "00.index")})
+    clock = ManualClock(1000)
+    fs, logs = files(server, clock=clock), parse_location("s3://bkt/logs")
+    names = fs.list(logs)
+    before = len(server.asked)
+    for number, name in enumerate(names):
+        if number == 100:
+            clock.sleep(LIMITS.listing_s)
+            server.objects["bkt/logs/t-400/99.log"] = b"new"
+            del server.objects["bkt/logs/t-401/00.log"]
+        found = [each for each, _ in fs.entries(logs / name)]
+        assert found == {"t-400": ["00.index", "00.log", "99.log"], "t-401": ["00.index"]}.get(
+            name, ["00.index", "00.log"]
+        )
+        assert all(fs.status(logs / name / each) is not None for each in found)
+    assert len(server.asked) - before <= 3, server.asked[before:]
+
+
+def test_a_reader_that_follows_one_partition_lists_it_alone(server: ObjectServer) -> None:
+    server.objects.update({f"bkt/logs/t-{i:03}/00.log": b"x" for i in range(500)})
+    clock = ManualClock(1000)
+    fs, logs = files(server, clock=clock), parse_location("s3://bkt/logs")
+    assert len(fs.list(logs)) == 500
+    for _ in range(3):
+        clock.sleep(LIMITS.listing_s)
+        assert fs.status(logs / "t-007" / "00.log") is not None
+    assert [each for each in server.asked if "t-007" not in each] == server.asked[:1]
+    assert len(server.asked) == 4, server.asked
+
+
 def test_a_wide_directory_is_listed_by_the_thousand_and_a_deep_one_by_its_level(server: ObjectServer) -> None:
     server.objects.update({f"bkt/wide/t-{i}/{j:02}.log": b"x" for i in range(700) for j in range(3)})
     server.objects.update({f"bkt/deep/a/b/{i}/{j}": b"x" for i in range(300) for j in range(5)})
