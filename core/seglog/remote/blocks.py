@@ -55,6 +55,8 @@ class Blocks:
         self._coming: dict[_Key, _Run] = {}
         self._guard = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
+        # readers ask for themselves, too: with the threads they would be more than may ask at once
+        self._asking = threading.BoundedSemaphore(limits.requests_at_once)
 
     @property
     def held(self) -> int:
@@ -157,7 +159,9 @@ class Blocks:
         start, blocks = run.first * size, [(source.identity, number) for number in range(run.first, run.last + 1)]
         try:
             try:
-                data = memoryview(source.fetch(start, min((run.last + 1) * size, source.size) - start)).cast("B")
+                with self._asking:
+                    fetched = source.fetch(start, min((run.last + 1) * size, source.size) - start)
+                data = memoryview(fetched).cast("B")
                 with self._guard:
                     self._held[blocks[0]] = blocks
                     self._begin.update(dict.fromkeys(blocks, blocks[0]))

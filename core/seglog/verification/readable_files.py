@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
 from seglog.errors import NotALogError, UnsupportedError
+from seglog.scan.announcing import announced, logs, small_files
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.view import PartitionView, SingleFile
@@ -79,7 +81,7 @@ def sources(
         yield from _of_partition(PartitionView(fs, target.path), every_file, committed, extent)
     else:
         listing = list_log_directory(fs, target.path)
-        for partition in listing.partitions:
+        for partition in announced(fs, listing.partitions, attrgetter("path"), small_files if every_file else logs):
             try:
                 view = PartitionView(fs, partition.path)
             except (NotALogError, OSError) as error:

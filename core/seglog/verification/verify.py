@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -26,6 +27,7 @@ from seglog.errors import NotALogError
 from seglog.format.filenames import PartitionState, parse_file_name
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
+from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import (
     LogDirectoryListing,
     Target,
@@ -195,7 +197,7 @@ class Verification:
         for target in self._targets:
             jobs += self._jobs(target, directories)
         self._total = sum(job.size for job in jobs)
-        for job in jobs:
+        for job in announced(self._fs, jobs, attrgetter("path"), small_files):
             for found in self._job(job, directories.get(job.target.path)):
                 self._count(found)
                 yield found

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
 from seglog.errors import NotALogError
 from seglog.format.filenames import PartitionState
+from seglog.scan.announcing import announced, ends
 from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import (
     PartitionListing,
@@ -93,7 +95,8 @@ def overview(fs: FileSystem, targets: Sequence[Target]) -> Iterator[PartitionOve
         if target.kind is not TargetKind.LOG_DIRECTORY:
             yield _overview_of(fs, target.directory, PartitionState.LIVE)
             continue
-        for found in list_log_directory(fs, target.path).partitions:
+        partitions = list_log_directory(fs, target.path).partitions
+        for found in announced(fs, partitions, attrgetter("path"), ends):
             one = _overview_of(fs, found.path, found.state)
             if isinstance(one, PartitionOverview) or fs.status(found.path, follow=False) is not None:
                 yield one

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -40,6 +41,7 @@ from seglog.rescue.doctor.directory import (
 )
 from seglog.rescue.doctor.partition import examine_partition
 from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
@@ -147,7 +149,7 @@ class Doctor:
         coordinators = Coordinators(self._fs, self._paths, self._deep, directory.live)
         visit = _Visit(directory, settings, metadata, coordinators, directory.denied)
         loaded = [p for p in directory.listing.partitions if not p.is_cluster_metadata]
-        for number, partition in enumerate(loaded):
+        for number, partition in enumerate(announced(self._fs, loaded, attrgetter("path"), small_files)):
             yield from self._partition(visit, partition)
             self._summary = replace(self._summary, partitions=self._summary.partitions + partition.state.is_served)
             if self._progress is not None:
