@@ -1,4 +1,8 @@
-"""Fixtures and rules for all tests.
+"""Fixtures and rules for all tests, and their two tiers.
+
+Without an option pytest runs the first tier: what takes minutes. Tests against Kafka's classes run on its recorded
+answers there (`tests.support.kafka.recorded`); one smoke test of a broker and one of Spark (`smoke`) run live.
+`--whole` runs everything. Effort is in `tests.support.effort`.
 
 Tests marked `kafka` or `spark` need Java: without it they skip with the reason, or fail under
 SEGLOG_REQUIRE_JAVA=1.
@@ -7,13 +11,14 @@ Under pytest-xdist's `--dist loadgroup` each of the two kinds runs in one worker
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import native_library
+from tests.support.kafka.recorded import RecordingKafka, ReplayedKafka, recorded_tests
 from tests.support.requirements import require_java, require_kafka
 
 if TYPE_CHECKING:
@@ -24,6 +29,14 @@ settings.register_profile("seglog", deadline=None, suppress_health_check=[Health
 settings.load_profile("seglog")
 
 JVM_MARKERS = ("kafka", "spark")
+SECOND_TIER = (*JVM_MARKERS, "slow")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("seglog")
+    group.addoption("--whole", action="store_true", help="run the second tier too: live Kafka, Spark, long searches")
+    group.addoption("--second", action="store_true", help="run only what --whole adds to the first tier")
+    group.addoption("--record-kafka", action="store_true", help="ask real Kafka, and keep its answers in fixtures/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,9 +51,28 @@ def pytest_report_header() -> str:
     return f"kernels: {MODE.name} ({MODE.detail})"
 
 
+def _is_recorded(item: pytest.Item) -> bool:
+    return item.get_closest_marker("kafka") is not None and item.name in recorded_tests(item.path.stem)
+
+
+def _is_first_tier(item: pytest.Item) -> bool:
+    later = any(item.get_closest_marker(marker) for marker in SECOND_TIER)
+    return not later or item.get_closest_marker("smoke") is not None or _is_recorded(item)
+
+
+def _is_live(config: pytest.Config) -> bool:
+    """Whether `kafka` is the real one; recorded tests run live in the second tier as well."""
+    return bool(config.getoption("whole") or config.getoption("second") or config.getoption("record_kafka"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.hasplugin("xdist"):
+    if not config.getoption("whole") and not config.getoption("record_kafka"):
+        second = config.getoption("second")
+        wanted = [i for i in items if (not _is_first_tier(i) or _is_recorded(i) if second else _is_first_tier(i))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in {*wanted}])
+        items[:] = wanted
+    if not config.pluginmanager.hasplugin("xdist") or not _is_live(config):
         return
     for item in items:
         for marker in JVM_MARKERS:
@@ -51,8 +83,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("spark"):
         require_java()
-    if item.get_closest_marker("kafka"):
+    if item.get_closest_marker("kafka") and (_is_live(item.config) or not _is_recorded(item)):
         require_kafka()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.passed and _kafka is not None and isinstance(_kafka, RecordingKafka):
+        _kafka.passed(item.path.stem, item.name)
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,14 +103,29 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+_kafka: KafkaHarness | None = None
+
+
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[KafkaHarness]:
-    """Kafka 4.3.0's own classes in one JVM for the whole run; only for tests marked `kafka`."""
-    require_kafka()
+def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaHarness]:
+    """Kafka 4.3.0's own classes in one JVM for the whole run, or their recorded answers; for tests marked `kafka`."""
+    global _kafka
     from tests.support.kafka import KafkaHarness
 
-    with KafkaHarness() as harness:
-        yield harness
+    if request.config.getoption("record_kafka"):
+        _kafka = RecordingKafka()
+    else:
+        _kafka = KafkaHarness() if _is_live(request.config) else ReplayedKafka()
+    with _kafka:
+        yield _kafka
+    _kafka = None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def asked_by(request: pytest.FixtureRequest) -> None:
+    """Recorded answers belong to a module; fixtures of the module ask too."""
+    if request.config.getoption("record_kafka") or not _is_live(request.config):
+        ReplayedKafka.module = RecordingKafka.module = request.path.stem
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,8 @@ from tests.support.naive import varint
 from tests.support.object_server import object_server
 from tests.support.s3_server import BUCKET
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Eight threads by turns hold 32 MiB and give them back; small pieces, as large ones go back to the system anyway.

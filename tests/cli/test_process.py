@@ -20,13 +20,13 @@ import pytest
 
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
-from tests.support import command_line
+from tests.support import command_line, effort
 from tests.support.command_line import ROOT, clean_logs, environment, json_lines, run
 
 INTERRUPTING = ROOT / "tests" / "support" / "interrupting"
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 PARTITIONS = ("both-0", "orders-none-0", "customers-0")
-MOMENTS = int(os.environ.get("SEGLOG_SIGNAL_MOMENTS", "2"))  # of each command; more by night
+MOMENTS = effort.tries(2)  # of each command; more by night
 
 
 def shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -20,6 +20,8 @@ from tests.crash import test_repair, test_transplant
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.target_directories import CONFIG, request, transplanted
 
+pytestmark = pytest.mark.slow
+
 Cut = Callable[[CrashFileSystem], RunRecord]
 
 

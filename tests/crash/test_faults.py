@@ -27,6 +27,8 @@ from tests.support.log_files import files_of
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
+pytestmark = pytest.mark.slow
+
 FS = LocalFileSystem()
 HOUR_MS = 3_600_000
 DELETE = frozenset({"delete"})

@@ -1,11 +1,10 @@
 """Retention and recovery with the power cut at every change: no moment shows a log with a hole in it.
 
-`SEGLOG_CHANCES=8` tries so many of the states that each cut can leave.
+`SEGLOG_EFFORT=8` tries so many of the states that each cut can leave.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,13 +22,14 @@ from seglog.scan.listing import list_partition, resolve_paths
 from seglog.scan.log_walk import is_whole
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from tests.support import effort
 from tests.support.compacted_directories import Topics
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import batch, write_segment
 
 CLOCK = FixedClock(50_000)
 SEGMENTS = 4
-CHANCES = int(os.environ.get("SEGLOG_CHANCES", "1"))
+CHANCES = effort.tries(1)
 TOPICS = Topics(cleanup_policy="delete", retention_bytes=400)
 Work = Callable[[FileSystem, Path], object]
 

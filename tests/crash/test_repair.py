@@ -100,6 +100,7 @@ def logs(fs: CrashFileSystem) -> dict[str, bytes]:
     return {name: data for name, data in fs.contents(LOG_DIRECTORY).items() if not name.startswith(passed_over)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "kind"), [*((each, CrashFileSystem) for each in DAMAGE), (at_the_end, MountedCrashFileSystem)]
 )
@@ -111,6 +112,7 @@ def test_a_repair_cut_anywhere_is_finished_or_was_never_begun(damage: Damage, ki
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_an_undo_cut_anywhere_is_completed(damage: Damage) -> None:
     whole = damaged(damage)

@@ -96,6 +96,7 @@ def test_a_replay_has_its_map_from_the_beginning_or_none(source: Path, tmp_path:
     assert len(cluster.records[SOURCE]) == len(OFFSETS)
 
 
+@pytest.mark.slow
 def test_groups_are_translated_after_a_save_that_failed_once(source: Path, tmp_path: Path) -> None:
     """The error of one save ends the run; the last save of that run must not count what the first could not write."""
     calls = calls_of(lambda fs: replayed(fs, source, MemoryCluster({"t": 1}), emptied(tmp_path / "place")))

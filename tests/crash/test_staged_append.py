@@ -1,7 +1,7 @@
 """A power cut at every change of the file system while a job or a stream appends to two partitions at once.
 
 Whoever writes next, and however often the stream brings its batch again: what was acknowledged is there once, and
-what was not is there whole or not at all. With SEGLOG_EVERY_CUT=1 every scenario meets every cut; else each meets some.
+what was not is there whole or not at all. With SEGLOG_EFFORT=10 every scenario meets every cut; else each meets some.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from seglog.log.staged_journal import StreamBatch
 from seglog.log.staged_settling import discard_staged
 from seglog.model import Record, TopicPartition
 from seglog.storage.filesystem import FileSystem
+from tests.support import effort
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.manual_clock import ManualClock
 from tests.support.staged_rows import stage
@@ -33,7 +34,7 @@ PARTITIONS = ("t-0", "t-1", "t-2")  # the last one is made by the append
 BEFORE = [b"before %d" % i for i in range(3)]
 ROWS = [b"row %d" % i for i in range(7)]
 BATCH = StreamBatch("q", 3, "offsets")
-EVERY_CUT = os.environ.get("SEGLOG_EVERY_CUT") == "1"
+EVERY_CUT = effort.EVERY
 
 
 def opened(fs: FileSystem, *, settle: bool = True) -> LogDirectory:

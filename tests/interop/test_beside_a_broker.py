@@ -1,14 +1,13 @@
 """Beside a busy broker every reading command gives a verdict that one can act on: no false alarm, no vanished file.
 
-A short run by default; `SEGLOG_BESIDE_SECONDS` makes it as long as wanted (the broker's starts do not count),
-`SEGLOG_BESIDE_SEED` another one. The broker compacts, deletes, rolls, moves replicas, makes and deletes topics, is
+A short run by default; `SEGLOG_EFFORT` makes it as long as wanted (the broker's starts do not count),
+`SEGLOG_SEED` another one. The broker compacts, deletes, rolls, moves replicas, makes and deletes topics, is
 killed and started again.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -18,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from tests.support import effort
 from tests.support.busy_broker import BusyBroker
 from tests.support.command_line import run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-SECONDS = float(os.environ.get("SEGLOG_BESIDE_SECONDS", "15"))
-SEED = int(os.environ.get("SEGLOG_BESIDE_SEED", "1"))
+SECONDS = effort.tries(15)
+SEED = effort.first_seed(1)
 LIFE_S = 60.0  # after which the broker is killed or stopped, and started again
 LEVELS = ("header", "crc", "record", "index", "semantic")
 GONE = 10  # the exit code for a partition that was deleted before the command came to it

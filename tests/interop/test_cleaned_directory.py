@@ -63,7 +63,7 @@ def without_tombstones(seen: Seen) -> Seen:
     return {key: found for key, found in seen.items() if found[1] is not None}
 
 
-@pytest.mark.parametrize("fixture", ["4.3.0/clean", "4.3.0/killed"])
+@pytest.mark.parametrize("fixture", [pytest.param("4.3.0/clean", marks=pytest.mark.smoke), "4.3.0/killed"])
 def test_a_consumer_reads_the_newest_record_of_every_key(fixture: str, tmp_path: Path) -> None:
     path = fixture_copy(fixture, tmp_path)
     before = {name: newest(path, name) for name in COMPACTED}

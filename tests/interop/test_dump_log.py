@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import struct
@@ -16,6 +15,7 @@ from seglog.format import message_tables
 from seglog.format.checksum import crc32c
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.wire import Field, Message, encode_message
+from tests.support import effort
 from tests.support.command_line import Ended, ended
 from tests.support.fixtures import fixture_copy, manifest
 from tests.support.kafka import KafkaHarness
@@ -24,9 +24,9 @@ from tests.support.naive import NaiveRecord, batch_v2
 
 pytestmark = pytest.mark.kafka
 
-SEED = int(os.environ.get("SEGLOG_SEED", "1"))
-RECORDS = int(os.environ.get("SEGLOG_DUMP_LOG_RECORDS", "400"))  # of each kind
-EVERY_FILE = os.environ.get("SEGLOG_DUMP_LOG_EVERY_FILE") == "1"
+SEED = effort.first_seed(1)
+RECORDS = effort.tries(400)  # of each kind
+EVERY_FILE = effort.EVERY
 
 OPTIONS = (
     [],

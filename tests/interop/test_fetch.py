@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit
 from seglog.tiers.segments import Keys
 from seglog.tiers.view import see_tiers
+from tests.support import effort
 from tests.support.command_line import environment
 from tests.support.kafka import KafkaHarness
 from tests.support.log_files import FS, files_of
@@ -31,8 +31,8 @@ from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven
 
 pytestmark = pytest.mark.kafka
 
-KILLS = int(os.environ.get("SEGLOG_FETCH_KILLS", "4"))
-SEED = int(os.environ.get("SEGLOG_FETCH_SEED", "1"))
+KILLS = effort.tries(4)
+SEED = effort.first_seed(1)
 PLACE = "bkt/kafka/"
 
 

@@ -1,13 +1,12 @@
 """Kill, damage, predict, start: what doctor foretells of damaged log directories is what a real broker does with them.
 
-Two rounds by default; `SEGLOG_ROUNDS` makes them as many as wanted, `SEGLOG_ROUNDS_SEED` others. The directories come
+Two rounds by default; `SEGLOG_EFFORT` makes them as many as wanted, `SEGLOG_SEED` others. The directories come
 from a busy broker that was killed, or stopped in order, and get one to four wounds of `tests.support.wounds`; the first
 round takes the second directory offline.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import time
@@ -16,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import effort
 from tests.support.busy_broker import SETTINGS, BusyBroker
 from tests.support.prognoses import differences, foretell, try_start
 from tests.support.wounds import WOUNDS, partitions
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-ROUNDS = int(os.environ.get("SEGLOG_ROUNDS", "2"))
-SEED = int(os.environ.get("SEGLOG_ROUNDS_SEED", "1"))
+ROUNDS = effort.tries(2)
+SEED = effort.first_seed(1)
 LIVES = min(8, ROUNDS)  # of the broker whose directories are damaged; every third one ends in order
 LIFE_S = 4.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import random
 import shutil
 import signal
@@ -18,6 +17,7 @@ import pytest
 from seglog.model import Isolation, Record
 from seglog.serve.replay.state import ReplayState
 from seglog.storage.local import LocalFileSystem
+from tests.support import effort
 from tests.support.command_line import clean_logs, environment, json_lines, run
 from tests.support.consumers import librdkafka_rows
 from tests.support.kafka import Broker
@@ -25,7 +25,7 @@ from tests.support.open_logs import opened_log
 
 pytestmark = pytest.mark.kafka
 
-RECORDS = int(os.environ.get("SEGLOG_REPLAYED_RECORDS", "60000"))
+RECORDS = effort.tries(60000)
 KILLS = 5
 
 

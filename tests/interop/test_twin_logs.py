@@ -1,13 +1,12 @@
 """Random sequences of operations, with good and hostile bytes, done by seglog's `Log` and Kafka's `UnifiedLog` at once.
 
 Offsets, epochs, producers, segments and refusals are compared after each step, every file after each orderly close
-(`tests/support/twin_logs`). The default is a sample; `SEGLOG_TWINS=20000` runs that many sequences, of
-`SEGLOG_TWIN_SEED` on, and says the seed of one that parts: `SEGLOG_TWIN_SEED=n SEGLOG_TWINS=1` runs it again.
+(`tests/support/twin_logs`). The default is a sample; `SEGLOG_EFFORT` makes it larger, from
+`SEGLOG_SEED` on, and says the seed of one that parts: `SEGLOG_SEED=n SEGLOG_EFFORT=0.01` runs it again.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from pathlib import Path
@@ -16,15 +15,16 @@ from typing import Any
 import pytest
 
 from seglog.errors import SeglogError
+from tests.support import effort
 from tests.support.kafka import KafkaHarness
 from tests.support.twin_logs import LostTwin, Parted, TwinLogs
 from tests.support.twin_steps import Chance, Step
 
 pytestmark = pytest.mark.kafka
 
-SEQUENCES = int(os.environ.get("SEGLOG_TWINS", "60"))
+SEQUENCES = effort.tries(60)
 FAILURES = (Parted, SeglogError, AssertionError, ValueError, ArithmeticError, LookupError, TypeError)
-FIRST_SEED = int(os.environ.get("SEGLOG_TWIN_SEED", "1"))
+FIRST_SEED = effort.first_seed(1)
 
 
 def run(kafka: KafkaHarness, root: Path, seed: int) -> str:

@@ -1,7 +1,7 @@
 """No kernel leaves its arrays: ten thousand hostile logs with every array of every call beside a page nobody may touch.
 
 The inputs run in a process of their own, which a kernel that goes too far ends with SIGSEGV; the journal that it left
-says which input, which way through the engine and which kernel it was. SEGLOG_GUARDED_INPUTS=1000000 runs a million
+says which input, which way through the engine and which kernel it was. SEGLOG_EFFORT=100 runs a million
 (an hour and more). To see one again: `python -m tests.support.kernel_drives FIRST LAST 1 DIRECTORY JOURNAL`.
 """
 
@@ -19,13 +19,14 @@ import numpy as np
 import pytest
 
 from seglog.kernels._mode import MODE, NATIVE
+from tests.support import effort
 from tests.support.guarded_kernels import DisagreementError, Guard, GuardedKernel, kernel_names
 from tests.support.guarded_memory import GuardedMemory, Side, extent_of
 from tests.support.hostile_logs import hostile_log, seeds
 from tests.support.kernel_drives import DRIVES
 
 ROOT = Path(__file__).resolve().parents[2]
-INPUTS = int(os.environ.get("SEGLOG_GUARDED_INPUTS", "10000"))
+INPUTS = effort.tries(10000)
 # One batch's checksum: `format.checksum` asks the library crc32c instead wherever the kernel is not ready at once, as
 # importing that library is faster than compiling the kernel or interpreting it.
 NATIVE_ONLY = {"crc32c.crc32c"}
@@ -58,6 +59,7 @@ def guarded(first: int, last: int, directory: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_no_kernel_leaves_its_arrays_and_interpreted_ones_do_the_same(tmp_path: Path) -> None:
     told = guarded(0, INPUTS, tmp_path)
     reached = set(told["callable"]) - (set() if MODE.name == NATIVE else NATIVE_ONLY)

@@ -17,6 +17,8 @@ from seglog.kernels import arrays
 from seglog.kernels._mode import MODE, NATIVE
 from seglog_cli.app import VERSION
 
+pytestmark = pytest.mark.slow
+
 CORE = Path(__file__).resolve().parents[2] / "core"
 
 HERE = platforms.this_platform()

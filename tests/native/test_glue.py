@@ -129,6 +129,7 @@ def test_a_number_beyond_64_bits_is_an_overflow(number: int) -> None:
         varint.varint_size(number)
 
 
+@pytest.mark.slow
 def test_a_mixture_of_right_and_wrong_never_reaches_a_kernel() -> None:
     chance = random.Random(3)
     for _ in range(3000):

@@ -1,7 +1,7 @@
 """Whatever the command line, its files and its environment say, the end is the contract's: never an internal error.
 
 Random command lines over the real tree of commands, in a directory of logs, odd names and places that are no files.
-SEGLOG_COMMAND_LINES sets how many are tried, SEGLOG_SEED which.
+SEGLOG_EFFORT sets how many are tried, SEGLOG_SEED which.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ import typer
 
 from seglog_cli.app import build
 from seglog_cli.exit_codes import ExitCode
+from tests.support import effort
 from tests.support.command_line import Ended, clean_logs, ended
 
-SEED = int(os.environ.get("SEGLOG_SEED", "1"))
-TRIES = int(os.environ.get("SEGLOG_COMMAND_LINES", "150"))
+pytestmark = pytest.mark.slow
+
+SEED = effort.first_seed(1)
+TRIES = effort.tries(150)
 
 PARTITIONS = ("both-0", "customers-0", "payments-0")
 # A session for each command line is too slow here; an endpoint serves until it is stopped; a cluster is waited for.

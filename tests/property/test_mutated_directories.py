@@ -1,6 +1,6 @@
 """Every command on log directories that are wrong in some way: a contract's end, bounds, and nothing outside touched.
 
-A few dozen pairs of a directory and a command here; `SEGLOG_TRIALS=20000` runs that many.
+A few dozen pairs of a directory and a command here; `SEGLOG_EFFORT=300` runs 18,000.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import effort
 from tests.support.trials import Bench
 
-TRIALS = int(os.environ.get("SEGLOG_TRIALS", "60"))
-FIRST_SEED = int(os.environ.get("SEGLOG_FIRST_SEED", "0"))
+pytestmark = pytest.mark.slow
+
+TRIALS = effort.tries(60)
+FIRST_SEED = effort.first_seed(0)
 _EACH = 4
 
 

@@ -1,6 +1,6 @@
 """Every command with options, files, environments and input that nobody means: wrong usage at most, never a failure.
 
-A few dozen command lines here; `SEGLOG_TRIALS=20000` runs that many.
+A few dozen command lines here; `SEGLOG_EFFORT=300` runs 18,000.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import effort
 from tests.support.trials import Bench
 
-TRIALS = int(os.environ.get("SEGLOG_TRIALS", "60"))
-FIRST_SEED = int(os.environ.get("SEGLOG_FIRST_SEED", "0"))
+TRIALS = effort.tries(60)
+FIRST_SEED = effort.first_seed(0)
 
 
 def test_no_command_fails_on_any_option_file_environment_or_input(

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from tests.support.log_files import write_segment
 from tests.support.manual_clock import ManualClock
 from tests.support.naive import message
 from tests.support.open_logs import START_MS
+
+pytestmark = pytest.mark.slow
 
 DAY_MS = 86_400_000
 PARTITION = "t-0"

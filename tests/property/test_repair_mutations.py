@@ -1,11 +1,10 @@
 """Thousands of damaged logs, each repaired: nothing good is lost, the result is whole, undo gives the damage back.
 
-`SEGLOG_MUTATIONS=10000` runs that many; the default is a sample that fits a test run.
+`SEGLOG_EFFORT=40` runs about 10,000; the default is a sample that fits a test run.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from functools import cache
 
@@ -15,11 +14,12 @@ from seglog.clock import FixedClock
 from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.apply import undo_run
 from seglog.verification.findings import Severity
+from tests.support import effort
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.damage import batches_of, damage_derived, damage_log
 from tests.support.fixtures import KAFKA, fixture_now_ms
 
-CASES = int(os.environ.get("SEGLOG_MUTATIONS", "240"))
+CASES = effort.tries(240)
 PIECES = 12
 LOGS = (
     ("4.3.0/generated", "mixed-0"),

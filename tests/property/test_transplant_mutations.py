@@ -13,14 +13,17 @@ from pathlib import Path
 import pytest
 
 from seglog.storage.local import LocalFileSystem
+from tests.support import effort
 from tests.support.command_line import Ended, ended
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.mutated_directories import mutate
 from tests.support.target_directories import everything, target_directory
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("4.3.0/generated", "4.3.0/killed")
-TRIALS = int(os.environ.get("SEGLOG_TRANSPLANTS", "10"))
-FIRST = int(os.environ.get("SEGLOG_FIRST_SEED", "0"))
+TRIALS = effort.tries(10)
+FIRST = effort.first_seed(0)
 REFUSALS = {1, 3, 10, 12, 13, 74}
 PARTITIONS = ("mixed-0", "ledger-0", "upgraded-0", "payments-0", "customers-0", "__consumer_offsets-0")
 FS = LocalFileSystem()

@@ -74,6 +74,7 @@ def test_the_option_where_keeps_what_the_dataframes_own_filter_keeps(read, tmp_p
     assert read(logs, where="timestamp < '2026-11-02'").count() > 700
 
 
+@pytest.mark.smoke
 def test_rows_are_those_that_kafka_lists(read, logs):
     rows = read(logs, subscribePattern="orders-(none|zstd)|customers", includeHeaders=True, maxPartitionBytes=30000)
     found = sorted(

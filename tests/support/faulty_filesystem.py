@@ -11,6 +11,7 @@ from typing import Any
 
 from seglog.storage.filesystem import Access, File, FileStatus, FileSystem, OpenMode, PassingFile, PassingFileSystem
 from seglog.storage.local import LocalFileSystem
+from tests.support import effort
 
 FAULTS = ("error", "full", "killed", "read only")
 
@@ -127,8 +128,8 @@ def calls_of(work: Callable[[FileSystem], object]) -> int:
 
 
 def moments(calls: int, kind: str) -> range:
-    """Which calls to let fail: each, if SEGLOG_EVERY_FAULT is set, else about eight, others for each kind."""
-    step = 1 if os.environ.get("SEGLOG_EVERY_FAULT") else max(1, calls // 8)
+    """Which calls to let fail: each, with SEGLOG_EFFORT=10, else about eight, others for each kind."""
+    step = 1 if effort.EVERY else max(1, calls // 8)
     return range(FAULTS.index(kind) * step // len(FAULTS), calls, step)
 
 

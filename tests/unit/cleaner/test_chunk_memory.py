@@ -13,6 +13,8 @@ from tests.support.cleaning import append, clean, compacted_log, many, transacti
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
 
+pytestmark = pytest.mark.slow
+
 
 def filled(directory: Path, codecs: tuple[Compression | None, ...], with_transactions: bool) -> Log:
     log = compacted_log(directory, segment_bytes=3000, delete_retention_ms=1000)

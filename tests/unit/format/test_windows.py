@@ -61,11 +61,13 @@ def whole_and_in_parts(numbers: range) -> Iterator[tuple[int, Decoded, Decoded]]
         yield number, whole, summary(decode_records(array, batches, 0, arena_bytes=1))
 
 
+@pytest.mark.slow
 def test_hostile_batches_give_the_same_in_parts_and_at_once(small_windows: None) -> None:
     for number, whole, parts in whole_and_in_parts(range(HOSTILE)):
         assert parts == whole, number
 
 
+@pytest.mark.slow
 def test_hostile_uncompressed_batches_give_the_same_in_parts_and_at_once(
     small_windows: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

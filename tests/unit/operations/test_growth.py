@@ -18,6 +18,8 @@ import pytest
 import seglog
 from tests.support.manual_clock import ManualClock
 
+pytestmark = pytest.mark.slow
+
 SEGMENTS = 40
 NOW_MS = 1_800_000_000_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import socket
@@ -21,6 +20,7 @@ from seglog.model import Isolation, Record
 from seglog.serve import dispatch, protocol, server
 from seglog.serve.endpoint import Limits
 from seglog.serve.protocol import VERSIONS, ErrorCode
+from tests.support import effort
 from tests.support.consumers import librdkafka_rows
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient, request_frame
@@ -319,12 +319,12 @@ def test_a_stop_that_cuts_an_answer_off_is_no_error(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
-FUZZED = int(os.environ.get("SEGLOG_FUZZ", "800"))
+FUZZED = effort.tries(800)
 FUZZED_MEMORY = 48 << 20  # beyond what the first requests took: the libraries', and what the limits below allow
 
 
 def test_mutated_requests_neither_crash_nor_hang_nor_stay_nor_take_memory(directory: Path) -> None:
-    """SEGLOG_FUZZ=100000 runs that many: requests that were answered, or for which the connection was closed."""
+    """SEGLOG_EFFORT=100 runs 80,000: requests that were answered, or for which the connection was closed."""
     chance = random.Random(FUZZED)
     partition = {"partition": 0, "fetch_offset": 4, "partition_max_bytes": 1 << 20}
     partition |= {"partition_index": 0, "timestamp": 9}

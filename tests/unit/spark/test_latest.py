@@ -27,6 +27,8 @@ from tests.support.compacted_directories import broker_directory, opened
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
+pytestmark = pytest.mark.slow
+
 FS = LocalFileSystem()
 SEEDS = os.urandom(8 * SEED_WORDS)
 

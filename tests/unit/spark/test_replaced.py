@@ -33,6 +33,8 @@ from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.watched_files import ChangingFileSystem
 
+pytestmark = pytest.mark.slow
+
 FS = LocalFileSystem()
 NAME = TopicPartition("t", 0)
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=64)

@@ -232,6 +232,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_copied(source: P
     }
 
 
+@pytest.mark.slow
 def test_what_came_before_an_unreadable_place_is_copied(tmp_path: Path) -> None:
     """Of a file that is read in several steps."""
     batches = [batch(i, value=bytes(1 << 20)) for i in range(24)]

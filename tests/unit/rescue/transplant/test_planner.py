@@ -60,7 +60,9 @@ def known(*states: tuple[int, int, str] | int, changed_ms: int = LATER_MS) -> di
         )
         named = [{"topic": topic, "partitionIds": [0]}] if topic else None
         value = {"producerId": 7, "producerEpoch": epoch, "transactionStatus": state, "transactionPartitions": named}
-        found = Coordinated.read("billing", {**value, "transactionLastUpdateTimestampMs": changed_ms}, found)
+        times = {"transactionTimeoutMs": 60_000, "transactionStartTimestampMs": -1}
+        value |= {"transactionLastUpdateTimestampMs": changed_ms, **times}
+        found = Coordinated.read("billing", value, found)
     assert found is not None
     return {7: found}
 
