@@ -342,7 +342,7 @@ class _Reading:
         return self._ends[partition]
 
     def _end_of(self, path: Path) -> Iterator[int]:
-        for one in overview(self._fs, [Target(path, TargetKind.PARTITION)]):
+        for one in overview(self._fs, [Target(path, TargetKind.PARTITION)], log_starts=False):
             if not isinstance(one, PartitionOverview):
                 self._problem(path, str(one.error))
             elif one.end_offset is not None:

@@ -6,15 +6,17 @@ segment, from the newest index entry that points to a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from seglog.errors import NotALogError
-from seglog.format.filenames import PartitionState
+from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
+from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT, PartitionState, parse_partition_directory
+from seglog.model import TopicPartition
 from seglog.scan.announcing import announced, ends
 from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import (
@@ -24,6 +26,7 @@ from seglog.scan.listing import (
     TargetKind,
     list_log_directory,
     list_partition,
+    log_directory_of,
     require_segment,
 )
 from seglog.scan.segment_scan import entry_row
@@ -84,22 +87,58 @@ class Unlisted:
     error: OSError | NotALogError
 
 
-def overview(fs: FileSystem, targets: Sequence[Target]) -> Iterator[PartitionOverview | Unlisted]:
+def overview(
+    fs: FileSystem, targets: Sequence[Target], *, log_starts: bool = True
+) -> Iterator[PartitionOverview | Unlisted]:
     """Yields each partition of `targets`, in order, or the error if it cannot be read. Changes nothing.
+
+    A live partition begins at its log start, which may lie within its first segments, after DeleteRecords. Without
+    `log_starts` it begins where its first segment does, and no checkpoint is read.
 
     While a broker runs, each partition is listed at a different moment; one deleted in the meantime is left out. A
     segment stands for its partition. Raises NotALogError for any other file.
     """
+    starts: dict[Path, Mapping[TopicPartition, int]] = {}
     for target in targets:
         require_segment(target)
+        log_directory = log_directory_of(target)
+        if log_directory not in starts:
+            starts[log_directory] = _log_starts(fs, log_directory) if log_starts else {}
+        known = starts[log_directory]
         if target.kind is not TargetKind.LOG_DIRECTORY:
-            yield _overview_of(fs, target.directory, PartitionState.LIVE)
+            yield _from_log_start(_overview_of(fs, target.directory, PartitionState.LIVE), known)
             continue
         partitions = list_log_directory(fs, target.path).partitions
         for found in announced(fs, partitions, attrgetter("path"), ends):
-            one = _overview_of(fs, found.path, found.state)
+            one = _from_log_start(_overview_of(fs, found.path, found.state), known)
             if isinstance(one, PartitionOverview) or fs.status(found.path, follow=False) is not None:
                 yield one
+
+
+def _log_starts(fs: FileSystem, log_directory: Path) -> Mapping[TopicPartition, int]:
+    """Returns the log start offsets that the broker has noted; none if they cannot be read: `verify` says why.
+
+    A broker that cannot read the file begins each log at its first segment, as one does that was killed before it
+    wrote it (a minute after DeleteRecords, and at a stop in order).
+    """
+    path = log_directory / LOG_START_OFFSET_CHECKPOINT
+    try:
+        return parse_offset_checkpoint(fs.read_bytes(path), path)
+    except (OSError, CorruptCheckpointError, RefusedError):
+        return {}
+
+
+def _from_log_start(
+    one: PartitionOverview | Unlisted, starts: Mapping[TopicPartition, int]
+) -> PartitionOverview | Unlisted:
+    """Returns a live partition with its log start, if that lies in the log."""
+    if isinstance(one, Unlisted) or one.state != "live" or one.start_offset is None or not starts:
+        return one
+    name = parse_partition_directory(one.partition)
+    start = None if name is None else starts.get(name.topic_partition)
+    if start is None or not one.start_offset < start <= (one.end_offset or 0):
+        return one
+    return replace(one, start_offset=start)
 
 
 def _overview_of(fs: FileSystem, directory: Path, state: PartitionState) -> PartitionOverview | Unlisted:
