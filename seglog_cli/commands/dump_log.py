@@ -55,7 +55,8 @@ def run(
 ) -> int:
     """Takes kafka-dump-log's options and prints its text.
 
-    Where Kafka's tool works, standard output is the same.
+    Where the tool of Kafka 4.3 works, standard output is the same. Older tools print some lines otherwise: the starting
+    offset, snapshots, records of coordinators, headers.
 
     Where Kafka's tool fails, this command goes on: it reports the damage, shows what follows, and exits with 1. It does
     not show records of a batch whose checksum is wrong as if they were genuine, and it never creates a file.

@@ -51,7 +51,8 @@ def run(
 ) -> int:
     """Copies a dead cluster's partitions into another cluster's broker.
 
-    The other cluster's broker must be stopped. Offsets stay the same.
+    The other cluster's broker must be stopped. Offsets stay the same. The broker is one of Kafka 2.8 or later whose
+    topics have ids; a broker with ZooKeeper whose topics have none is refused.
 
     First create the topics in the new cluster, on that broker, with the same number of partitions and one replica. Then
     stop the broker cleanly, and run this command. The old cluster's broker may have been killed; the source stays as it

@@ -131,6 +131,12 @@ class TargetDirectory:
         try:
             return format_uuid(parse_partition_metadata(self.fs.read_bytes(path, _METADATA_BYTES), path).topic_id)
         except FileNotFoundError as error:
+            if self._identity.get("version") == "0":
+                raise RefusedError(
+                    f"{path} is missing, and the broker is one with ZooKeeper: transplant keeps topic ids, which its"
+                    " topics do not have. It works into brokers since Kafka 2.8 whose topics have ids; for this one,"
+                    " send the records with seglog replay, or let clients copy them from seglog serve"
+                ) from error
             raise RefusedError(
                 f"{path} is missing, so a broker takes the partition for a stray; let it start and stop once"
             ) from error

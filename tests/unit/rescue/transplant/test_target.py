@@ -23,6 +23,11 @@ def without(name: str) -> Callable[[Path], None]:
     return lambda path: (path / name).unlink()
 
 
+def of_zookeeper(path: Path) -> None:
+    (path / "t-0" / "partition.metadata").unlink()
+    (path / "meta.properties").write_text("version=0\nbroker.id=1\n")
+
+
 def garbage_metadata(path: Path) -> None:
     (path / "t-0" / "partition.metadata").write_text("version: 0\ntopic_id: no\n")
 
@@ -34,6 +39,7 @@ def garbage_metadata(path: Path) -> None:
         (without(".kafka_cleanshutdown"), "was not stopped cleanly"),
         (lambda path: (path / ".seglog-run").write_bytes(b"/x"), "a run was cut short here"),
         (without("t-0/partition.metadata"), "a broker takes the partition for a stray"),
+        (of_zookeeper, "transplant keeps topic ids, which its topics do not have"),
         (garbage_metadata, "a broker would not start with it"),
     ],
 )
