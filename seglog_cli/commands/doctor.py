@@ -10,7 +10,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.grouping import GRAVITIES, DiagnosesShown, Group, Grouped, Look
-from seglog_cli.options import argument, command, flag, takes_urls
+from seglog_cli.options import argument, command, flag, option, parsed, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 from seglog_cli.views.findings import show_group
@@ -34,13 +34,23 @@ def run(
     quick: Annotated[
         bool, flag("--quick", "Read only names, indexes, log ends, and what recovery would read.")
     ] = False,
+    kafka_version: Annotated[
+        str | None,
+        option(
+            "--kafka-version",
+            "VERSION",
+            "The release that shall start (default: 4.3; on a ZooKeeper broker's directory the one that wrote it).",
+        ),
+    ] = None,
     *,
     shown: DiagnosesShown,
     tiers: Tiers,
 ) -> int:
     """Tells whether a broker would start here, and what it would do.
 
-    The answer is for a Kafka 4.3 broker: whether it would start, and what it would do to the data.
+    The answer is for a Kafka 4.3 broker: whether it would start, and what it would do to the data. A directory of a
+    broker with ZooKeeper is recognised by its meta.properties and judged by the release that wrote it, with a note of
+    what an upgrade needs; --kafka-version 4.3 tells what Kafka 4.3 does with it.
 
     Each row is one of these, and names the place, what the broker does, and the command that mends it:
 
@@ -63,6 +73,7 @@ def run(
       seglog doctor /var/lib/kafka/data
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
     """
+    from seglog.kafka_version import KafkaVersion
     from seglog.rescue.doctor.doctor import Doctor
 
     session, log_directories = tiers.seen(session, session.paths_or_here(log_directories), warn_of_runs=False)
@@ -75,6 +86,7 @@ def run(
             session.clock,
             session.config_of,
             deep=not quick,
+            kafka=None if kafka_version is None else parsed("--kafka-version", KafkaVersion.parse, kafka_version),
             progress=progress.update,
         )
         for row in doctor:

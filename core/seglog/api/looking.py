@@ -8,6 +8,7 @@ from typing import Literal, Unpack
 from seglog.api.calling import Results, public
 from seglog.arguments import flag, instance, number, one_of
 from seglog.configuration.settings import DirectorySettings
+from seglog.kafka_version import KafkaVersion
 from seglog.look.dump.selection import Selection
 from seglog.look.inspect.diff import Difference
 from seglog.look.inspect.diff_view import ViewOptions
@@ -147,12 +148,16 @@ def _measured(
 
 
 @public
-def doctor(*log_directories: Location, quick: bool = False, **common: Unpack[ReadArguments]) -> Doctor:
+def doctor(
+    *log_directories: Location, quick: bool = False, kafka_version: str | None = None, **common: Unpack[ReadArguments]
+) -> Doctor:
     """Predicts whether a Kafka broker would start on these log directories, and what it would do to the data.
 
     Iterate over the result for its diagnoses. Its `summary` is complete after the iteration, and runs the diagnosis
     itself if nothing has iterated; `summary.loads` is True if the broker would start. Give all log directories of one
-    broker together. `quick` does not read all data. Raises NotALogError for a path that is not a directory.
+    broker together. `quick` does not read all data. `kafka_version` is the release that shall start: by default 4.3,
+    and for a ZooKeeper broker's directory the one that wrote it. Raises NotALogError for a path that is not a
+    directory.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -163,7 +168,8 @@ def doctor(*log_directories: Location, quick: bool = False, **common: Unpack[Rea
     ([], True)
     """
     work, shown = looked_at(common, log_directories, tell_of_runs=False)
-    return Doctor(work.fs, shown, work.clock, work.settings, deep=not flag("quick", quick))
+    kafka = None if kafka_version is None else KafkaVersion.parse(instance("kafka_version", kafka_version, str, "text"))
+    return Doctor(work.fs, shown, work.clock, work.settings, deep=not flag("quick", quick), kafka=kafka)
 
 
 @public

@@ -137,6 +137,12 @@ _CASES = (
         "kafka-storage.sh format --ignore-formatted -t CLUSTER-ID -c server.properties",
     ),
     Case("META_PROPERTIES_INVALID", _B, "Refuses to start: it cannot tell which broker owns the directory."),
+    Case(
+        "ZOOKEEPER_DIRECTORY",
+        _N,
+        "Its own release starts on it. Kafka 4.0 and later have no ZooKeeper.",
+        "before the upgrade, move the cluster to KRaft with Kafka 3.9 (zookeeper.metadata.migration.enable)",
+    ),
     Case("META_PROPERTIES_DIFFER", _B, "Refuses to start: its log directories must agree on cluster and node."),
     Case(
         "CHECKPOINT_UNREADABLE",

@@ -19,6 +19,7 @@ from seglog.format.checkpoint import (
     NoClusterIdError,
 )
 from seglog.format.filenames import PartitionState
+from seglog.kafka_version import KafkaVersion
 from seglog.model import TopicPartition
 from seglog.rescue.doctor.access import denied
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis
@@ -43,6 +44,7 @@ _EMPTY = {  # if the checkpoint ends too early (CheckpointEndsError)
 _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
 _TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
 _UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
+_WITHOUT_ZOOKEEPER = KafkaVersion(4, 0)
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ def _states(directory: DirectoryFacts) -> Iterator[Diagnosis]:
             )
 
 
-def examine_together(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+def examine_together(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | None = None) -> Iterator[Diagnosis]:
     """Yields contradictions among the directories of one broker."""
     partitions: dict[tuple[TopicPartition, bool], Path] = {}
     for directory in directories:
@@ -149,7 +151,7 @@ def examine_together(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosi
                 fields = {"broker": _TWO_METADATA_LOGS} if partition.is_cluster_metadata else {}
                 yield directory.diagnosis("DUPLICATE_PARTITION", partition.path, f"it is also at {other}", **fields)
     yield from _cleaner_twice(directories)
-    yield from _identities(directories)
+    yield from _identities(directories, kafka)
     yield from _absent(directories)
 
 
@@ -191,8 +193,11 @@ def _cleaner_twice(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]
                 yield directory.diagnosis("CLEANER_CHECKPOINT_DUPLICATE", filenames.CLEANER_OFFSET_CHECKPOINT, message)
 
 
-def _identities(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
-    """Yields what is wrong with `meta.properties`: each directory must have one, and all must agree."""
+def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | None) -> Iterator[Diagnosis]:
+    """Yields what is wrong with `meta.properties`: each directory must have one, and all must agree.
+
+    A directory of a ZooKeeper broker is judged by its own release, unless `kafka` is another one.
+    """
     readable = any(directory.around.meta is not None for directory in directories)
     formatted = readable or any(_has_metadata_log(directory) for directory in directories)
     known: list[tuple[DirectoryFacts, MetaProperties]] = []
@@ -212,12 +217,28 @@ def _identities(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
                 yield directory.diagnosis(
                     "META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's"
                 )
+        elif _is_of_zookeeper(meta) and (kafka is None or kafka < _WITHOUT_ZOOKEEPER):
+            yield directory.diagnosis("ZOOKEEPER_DIRECTORY", path, _zookeeper_releases(meta))
+            if meta.cluster_id is not None:  # before 2.4 there is none to compare
+                for other, before in known:
+                    yield from _differing(directory, meta, other, before)
+                known.append((directory, meta))
         elif meta.cluster_id is None or meta.node_id is None:
             yield directory.diagnosis("META_PROPERTIES_INVALID", path, "cluster.id or node.id is missing")
         else:
             for other, before in known:
                 yield from _differing(directory, meta, other, before)
             known.append((directory, meta))
+
+
+def _is_of_zookeeper(meta: MetaProperties) -> bool:
+    """True for the identity of a broker in a cluster with ZooKeeper: version 0, which has `broker.id`."""
+    return meta.version == 0 and meta.node_id is not None and meta.directory_id is None
+
+
+def _zookeeper_releases(meta: MetaProperties) -> str:
+    releases = "0.8.2 to 2.3: it has no cluster.id" if meta.cluster_id is None else "2.4 to 3.9"
+    return f"broker {meta.node_id} of a cluster with ZooKeeper, Kafka {releases}"
 
 
 def _differing(

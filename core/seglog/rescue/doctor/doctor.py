@@ -25,6 +25,7 @@ from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
+from seglog.kafka_version import KafkaVersion
 from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
@@ -75,6 +76,7 @@ class Doctor:
     """Iterates over the diagnoses of `log_directories`, which belong to one broker. Each iteration examines them again.
 
     With `deep` all data is read; without it only names, indexes, log ends and what an unclean start would recover.
+    `kafka` is the release that shall start; None means 4.3, and for a ZooKeeper broker's directory its own release.
     `settings_of` returns a log directory's configuration. `progress` is called with (partitions done, in all).
     A file that cannot be read becomes a diagnosis. Raises NotALogError for a path that is not a directory.
     """
@@ -87,10 +89,11 @@ class Doctor:
         settings_of: SettingsOf,
         *,
         deep: bool = True,
+        kafka: KafkaVersion | None = None,
         progress: DoneOfAll | None = None,
     ) -> None:
         self._fs, self._paths, self._clock, self._settings_of = fs, log_directories, clock, settings_of
-        self._deep, self._progress = deep, progress
+        self._deep, self._kafka, self._progress = deep, kafka, progress
         self._summary = DoctorSummary()
         self._begun = False
 
@@ -217,7 +220,7 @@ class Doctor:
         def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
             if grave is not None:
                 directories[:] = [read_directory(self._fs, directory.listing.path) for directory in directories]
-            return list(examine_together(directories))
+            return list(examine_together(directories, self._kafka))
 
         if any(directory.live for directory in directories):
             yield from look_until_settled(look, _key, _is_grave, self._clock).rows
