@@ -83,7 +83,7 @@ class Broker:
         self._class_path = kafka_classpath() if user is None else _copied_jars(work, user)
         self.log_file = work / "broker.log"
         self._properties = work / "server.properties"
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
         self.voters = "" if beside is None else beside.voters
         addresses = {
@@ -221,7 +221,8 @@ def _copied_jars(work: Path, user: int) -> str:
     return os.pathsep.join(copied)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Returns ports of the loopback interface that nothing listens on."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
