@@ -100,9 +100,11 @@ _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 
 UNFORESEEN = "Refuses to start: its code does not handle such a file (NumberFormatException or similar)."
 
+ASIDE = Path("SOMEWHERE-OUTSIDE-LOG.DIRS")
+
 _REPAIR = "seglog verify --repair {partition}"
 _REINDEX = "seglog reindex {partition}"
-_SET_ASIDE = "mv {path} SOMEWHERE-OUTSIDE-LOG.DIRS"
+_SET_ASIDE = f"mv {{path}} {ASIDE}"
 _RESTORE = "copy the files from another replica or a backup before the broker starts"
 _CHECKPOINTS = "seglog verify --repair --only checkpoint {log_directory}"
 
@@ -175,7 +177,7 @@ _CASES = (
         "FOREIGN_PARTITION",
         _D,
         "Loads it but does not serve it: its topic id belongs to another topic.",
-        "mv {partition} SOMEWHERE-OUTSIDE-LOG.DIRS",
+        f"mv {{partition}} {ASIDE}",
     ),
     Case(
         "PARTITION_MISSING",

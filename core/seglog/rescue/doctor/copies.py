@@ -24,10 +24,8 @@ from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
-from seglog.rescue.doctor.cases import Diagnosis, diagnosis
+from seglog.rescue.doctor.cases import ASIDE, Diagnosis, diagnosis
 from seglog.units import count_text
-
-_ELSEWHERE = Path("SOMEWHERE-OUTSIDE-LOG.DIRS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ class _Partition:
         live, home = self._live, future.path.with_name(str(future.key))
         if self._promoted and live is not None and live.path == home:
             least = live if live.end < future.end else future
-            command = _moved(least.path, _ELSEWHERE)
+            command = _moved(least.path, ASIDE)
             if least is live:
                 command += f" && {_moved(future.path, home)}"
             message = f"a move was cut short: {home.name} lies beside it, in the directory that the controller recorded"
@@ -101,14 +99,14 @@ class _Partition:
             if missing := _beyond(live, future):
                 message = f"the controller has recorded its directory for {future.key}, but only {live.path} holds"
                 message += f" {_offsets(missing)}"
-                yield _row("FUTURE_PROMOTED", future, message, _moved(future.path, _ELSEWHERE), missing)
+                yield _row("FUTURE_PROMOTED", future, message, _moved(future.path, ASIDE), missing)
         elif not self._promoted and (missing := _beyond(future, live)):
             command = _moved(future.path, home)
             if live is None:
                 message = f"no other directory of {future.key} is here; it holds {_offsets(missing)}"
             else:
                 message = f"{live.path} ends at {live.end}; only this copy holds {_offsets(missing)}"
-                command = f"{_moved(live.path, _ELSEWHERE)} && {command}"
+                command = f"{_moved(live.path, ASIDE)} && {command}"
             yield _row("FUTURE_CUT", future, message, command, missing)
 
     def _of_aside(self, copy: Copy, served: Copy | None) -> Iterator[Diagnosis]:
@@ -119,7 +117,7 @@ class _Partition:
         message = f"the topic still exists, and only this directory holds {_offsets(missing)}"
         command = _moved(copy.path, copy.path.with_name(str(copy.key)))
         if self._live is not None or self._future is not None:
-            command = command_line("seglog", "restore", copy.path, "-o", _ELSEWHERE)
+            command = command_line("seglog", "restore", copy.path, "-o", ASIDE)
         yield _row(code, copy, message, command, missing)
 
 

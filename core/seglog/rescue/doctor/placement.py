@@ -15,11 +15,13 @@ from collections.abc import Iterator
 
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.errors import CorruptCheckpointError, RefusedError
+from seglog.escaping import command_line
 from seglog.format.checkpoint import UnforeseenByKafkaError, parse_partition_metadata
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
-from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis, Gravity
+from seglog.rescue.doctor.cases import ASIDE, UNFORESEEN, Diagnosis, Gravity
 from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.rescue.transplant.planner import NOT_TAKEN
 from seglog.units import count_text
 
 
@@ -41,15 +43,36 @@ def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
         # a broker writes it before the first append: a log without it is empty, unless the file was removed
         gravity = Gravity.DANGER if facts.listing.size else Gravity.NOTE
         message = "there is no partition.metadata with a topic id"
-        yield facts.diagnosis("STRAY_PARTITION", "partition.metadata", message, gravity=gravity)
+        yield _stray(facts, facts.metadata, key, message, gravity=gravity)
         return
     reason = _stray_reason(facts.metadata, key, topic_id, facts.around.node_id)
     if reason:
-        yield facts.diagnosis("STRAY_PARTITION", "partition.metadata", reason)
+        yield _stray(facts, facts.metadata, key, reason)
     elif facts.metadata.topic_ids.get(key.topic) != topic_id:
         broker = _REFUSES if key.topic in facts.metadata.topic_ids else _UNSERVED
         message = f"its topic id belongs to the topic {_name_of(facts.metadata, topic_id)}"
         yield facts.diagnosis("FOREIGN_PARTITION", "partition.metadata", message, broker=broker)
+
+
+def _stray(
+    facts: PartitionFacts, metadata: ClusterMetadata, key: TopicPartition, reason: str, **fields: Gravity
+) -> Diagnosis:
+    """Returns the diagnosis of a stray partition. If it holds anything, the command brings its records into a topic:
+    one of the same name, or a new one if the cluster has that name already."""
+    if not facts.listing.size or key.topic in NOT_TAKEN:
+        return facts.diagnosis("STRAY_PARTITION", "partition.metadata", reason, **fields)
+    directory, new = facts.listing.directory, key.topic not in metadata.topic_ids
+    aside = ASIDE / str(key)
+    renamed = () if new else ("--topic", f"{key.topic}=NEW-TOPIC")
+    command = " && ".join(
+        (
+            command_line("mv", directory, aside),
+            command_line("seglog", "transplant", aside, "--into", directory.parent, *renamed),
+        )
+    )
+    made = f"the topic {key.topic}" if new else "NEW-TOPIC"
+    message = f"{reason}; before the transplant start the broker, create {made}, and stop the broker"
+    return facts.diagnosis("STRAY_PARTITION", "partition.metadata", message, command=command, **fields)
 
 
 _REFUSES = "Fails to apply the controller's records for the topic of that name, and does not serve its partition."
