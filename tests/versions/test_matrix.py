@@ -6,7 +6,8 @@
 3. seglog recovers, appends, cleans twice, retains, repairs and truncates what the killed broker left.
 4. The broker starts on that, serves what seglog reads there, goes on writing, cleaning and deleting, and stops.
 
-`DEFAULT_RELEASES` run in every test run. The others run with `KAFKA_RELEASES=all`, or those that it names.
+`DEFAULT_RELEASES` run in the second tier (`--whole`). The others run there with `KAFKA_RELEASES=all`, or those that it
+names.
 """
 
 from __future__ import annotations
