@@ -95,14 +95,15 @@ def run(
 
     --free is for a full disk. It takes whole closed segments, oldest records first, from all partitions whose policy
     includes delete, until that much space is free on the log directory's file system, and removes their files at once.
-    It takes nothing from Kafka's own topics or from tiered ones, and exits with 1 if it cannot free enough.
+    It takes nothing from Kafka's own topics or from tiered ones, and exits with 1 if it cannot free enough. A log that
+    is damaged only in its last segment, as by a full disk, gives its closed segments and stays unrecovered.
 
     Without --free, files are first renamed to .deleted, as in a broker. They are removed when a broker or seglog next
     opens the log for writing, or with --delay 0 at the end of the command.
 
     A log that was not closed properly is recovered first, which needs some room. If the disk has none, the closed
     segments that would go anyway are removed before that, at once: those that the rules or --free would take from the
-    recovered log, as worked out in memory. A log with damage is left as it is.
+    recovered log, as worked out in memory. A log with other damage is left as it is.
 
     Examples:
       seglog retain --dry-run --retention-ms 7d orders-none-0
@@ -137,7 +138,7 @@ def run(
             show_freed(session.console, outcome, planned)
             short = short or not outcome.reached
         else:
-            show_retained(session.console, outcome, planned)
+            show_retained(session.console, outcome, planned, by_segment=space is None)
             obstacles.tell(outcome.log_directory, outcome.plan.topic_partition)
             found += len(outcome.plan.removed)
     if planned and found:
@@ -158,8 +159,11 @@ def _space(text: str) -> FreeSpace:
     return FreeSpace(size, more=text.startswith("+"))
 
 
-def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
-    """Shows a partition's plan, and what was done."""
+def show_retained(console: Console, retained: Retained, dry_run: bool, *, by_segment: bool = True) -> None:
+    """Shows a partition's plan, and what was done; with `by_segment` also the verdict on each segment.
+
+    Otherwise a partition that loses nothing says why its oldest segment stays.
+    """
     plan = retained.plan
     if console.as_json:
         console.json(retention_record(retained, dry_run))
@@ -170,7 +174,8 @@ def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
         console.line(f"{plan.topic_partition}: this contradicts the cluster's configuration: {contradiction}")
     name = console.styled(str(plan.topic_partition), "strong")
     if plan.empty:
-        console.line(f"{name}: nothing to delete")
+        why = f": {plan.segments[0].reason}" if plan.segments and not (by_segment or retained.note) else ""
+        console.line(f"{name}: nothing to delete{why}")
     else:
         did = "would delete" if dry_run else "deleted"
         start = f"log start {plan.log_start_offset} to {plan.new_log_start_offset}"
@@ -178,8 +183,9 @@ def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
         count = len(plan.removed)
         console.line(f"{did} {count} of {len(plan.segments)} segments of {name}: "
                      f"{bytes_text(plan.removed_bytes)}, {start}{rolls}")  # fmt: skip
-    rows = [_row(segment) for segment in plan.segments]
-    console.table(_HEADING, rows, Layout(right=(2,), indent=2))
+    if by_segment:
+        rows = [_row(segment) for segment in plan.segments]
+        console.table(_HEADING, rows, Layout(right=(2,), indent=2))
     if retained.before_recovery:
         early = count_text(retained.before_recovery, "segment")
         console.message(

@@ -133,8 +133,11 @@ def test_freeing_takes_whole_oldest_segments_and_tells_a_shortage(tmp_path: Path
     assert result.exit_code == 0, result.stderr
     assert (bases(path / "t-0"), bases(path / "u-0")) == ([40, 80, 120], [40, 80])
     assert not list(path.rglob("*.deleted"))
-    assert re.search(r"stays +40 .* enough is free without it", result.stdout)
-    assert re.search(r"stays +120 .* the last segment, and empty", result.stdout)
+    assert [line.partition(": ")[0] for line in result.stdout.splitlines()] == [
+        "deleted 1 of 4 segments of t-0", "deleted 1 of 3 segments of u-0", str(path)]  # fmt: skip
+    rows = json_lines(run("retain", "--json", "--dry-run", "--free", "+1", *settings, path))
+    reasons = [segment["reason"] for segment in rows[1]["segments"]]
+    assert (reasons[0], reasons[-1]) == ("enough is free without it", "the last segment, and empty")
     result = run("retain", "--free", "+50GB", *settings, path)
     assert result.exit_code == 1
     assert "no more closed segments may go" in result.stderr
@@ -172,6 +175,33 @@ def test_damage_that_opening_would_cut_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "opening the log would cut" in result.stderr
     assert snapshot(path / "t-0") == before
+
+
+@pytest.mark.parametrize("damage", ["torn", "flipped"])
+def test_freeing_takes_closed_segments_of_a_log_whose_last_one_is_damaged_and_leaves_that_as_it_is(
+    tmp_path: Path, damage: str
+) -> None:
+    path = logs(tmp_path)
+    (path / ".kafka_cleanshutdown").unlink()
+    (path / "recovery-point-offset-checkpoint").unlink()
+    (path / "t-0" / f"{120:020d}.log").unlink()
+    active = path / "t-0" / f"{80:020d}.log"
+    data = active.read_bytes()
+    active.write_bytes(data[:-7] if damage == "torn" else data[:-7] + bytes([data[-7] ^ 1]) + data[-6:])
+    before = snapshot(path / "t-0")
+    arguments = ("--json", "--free", "+50GB", "--set", "cleanup.policy=delete", "--now", NOW, path)
+    (planned, *_) = [row for row in json_lines(run("retain", "--dry-run", *arguments)) if row.get("partition") == "t-0"]
+    assert snapshot(path / "t-0") == before
+    result = run("retain", *arguments)
+    (row,) = [row for row in json_lines(result) if row.get("partition") == "t-0"]
+    assert (row["deleted_segments"], row["log_start_offset"], row["dry_run"]) == ([0, 40], 80, False)
+    assert planned | {"dry_run": False} == row
+    assert "only closed segments are taken" in row["note"] and "left unchanged" not in result.stderr
+    after = snapshot(path / "t-0")
+    assert {name for name in before if not name.startswith((f"{0:020d}", f"{40:020d}"))} <= set(after)
+    assert after[active.name] == before[active.name]
+    run("recover", path / "t-0")
+    assert bases(path / "t-0") == [80]
 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])

@@ -125,6 +125,20 @@ def test_freeing_without_room_takes_the_oldest_and_no_more_than_was_asked_for(or
     assert abs(len(gone[0].plan.removed) - len(gone[1].plan.removed)) <= 1
 
 
+def test_a_log_that_a_full_disk_tore_gives_room_and_keeps_its_end(origin: Path, free: int) -> None:
+    torn = origin / "t-0" / f"{(SEGMENTS - 1) * 6:020d}.log"
+    torn.write_bytes(torn.read_bytes()[:-9])
+    before = torn.read_bytes()
+    disk = SmallDisk(origin, free)
+    wanted = free + 12 * BLOCK
+    found = retained(disk, origin, Topics(cleanup_policy="delete"), RetentionRequest(free=FreeSpace(wanted)))
+    freed = next(one for one in found if isinstance(one, Freed))
+    gone = [one for one in found if isinstance(one, Retained)]
+    assert freed.reached and not [one for one in found if isinstance(one, RetentionFailure)]
+    assert all(one.plan.removed for one in gone) and "position" in gone[0].note
+    assert torn.read_bytes() == before and disk.least_free >= 0
+
+
 def test_a_log_with_damage_loses_nothing_and_others_do(origin: Path) -> None:
     damaged = origin / "t-0" / f"{12:020d}.log"
     data = bytearray(damaged.read_bytes())

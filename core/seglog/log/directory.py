@@ -266,7 +266,7 @@ class LogDirectory:
         """Opens the log as `log_in` would for writing, but with every change in memory; closes it at the end of the
         `with` unless it was kept (`keep`)."""
         trial = TrialFileSystem(self._log_fs)
-        log = self._opened_for_writing(directory, trial, self.load_options(directory))
+        log = self._opened_for_writing(directory, trial, replace(self.load_options(directory), writable=True))
         log.recovery.room = trial.room
         try:
             yield log

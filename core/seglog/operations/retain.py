@@ -10,21 +10,24 @@ A broker knows its whole configuration; here some of it may be unknown, and dele
 - A rule that deletes more than the cluster's configuration of the topic is refused, unless the user insists
   (`precedence`): for named partitions before anything is touched, for those of a log directory one by one.
 - `FreeSpace` deletes nothing from Kafka's own topics: offsets of groups and of tiered segments are no spare space.
-- A log whose recovery would cut off damage is refused (`opening`).
+- A log whose recovery would cut off damage is refused (`opening`). `FreeSpace` takes closed segments of one that is
+  damaged only in its active segment, as by a full disk, and leaves it unrecovered.
 - If the disk has no room to recover a log, its deletable segments are deleted first (`retain_ahead`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
+from seglog.errors import CorruptRecordError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import (
     CLUSTER_METADATA_TOPIC,
     FileState,
@@ -43,7 +46,7 @@ from seglog.log.retention import (
     plan_retention,
     remove_deleted,
 )
-from seglog.operations.retain_ahead import retain_ahead
+from seglog.operations.retain_ahead import is_torn, retain_ahead, take_closed, try_torn
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
@@ -53,6 +56,11 @@ IN_TIER = (
     "its log start lies before its first segment, as where older ones are in tiered storage: only the broker knows what"
     " was copied (--set remote.storage.enable=false if it is not tiered)"
 )
+TORN = (
+    "only closed segments are taken, because a recovery would cut the active segment ({}): it stays as it is, for the"
+    " broker's own recovery or for `seglog verify`"
+)
+MADE_BY_RECOVERY = "only a recovery makes it, from other files"
 NOT_RECOVERED = "these segments were deleted before recovering the log, which then failed"
 KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
 POLICIES = ("delete", "compact,delete", "delete,compact")
@@ -268,16 +276,19 @@ class _Directory:
         retained: list[Retained] = []
         waiting = sum(_waiting_bytes(self._fs, path) for path in paths)
         writable = not self._request.dry_run
-        with LogDirectory.open(
-            self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
-        ) as directory:
+        with (
+            LogDirectory.open(
+                self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
+            ) as directory,
+            ExitStack() as torn,
+        ):
             self._in_tier = {_topic_of(path) for path in paths if self._is_in_tier(directory, path)}
             early = self._retain_ahead(directory, paths, waiting) if writable else {}
             logs: list[Log] = []
             for path in paths:
                 try:
                     self._require_retainable(path)
-                    logs.append(open_undamaged(directory, path, self._way_out(path)))
+                    logs.append(self._opened(directory, path, torn))
                 except SeglogError as error:
                     if self._fs.status(path) is not None or not self._request.dry_run:
                         failures.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
@@ -287,7 +298,8 @@ class _Directory:
             freed = sum(plan.freed_bytes for plan in early.values())
             left = self._space.left(self._space.wanted(self._path, waiting), freed)
             for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
-                retained.append(self._carry_out(log, plan, early.get(log.directory)))
+                carry_out = partial(self._take_closed, directory) if is_torn(log.recovery) else self._carry_out
+                retained.append(carry_out(log, plan, early.get(log.directory)))
         done: list[Retained | RetentionFailure | Freed] = [*failures, *retained]
         if self._request.free is not None:
             freed_in_all = sum(one.plan.freed_bytes for one in retained)
@@ -300,7 +312,18 @@ class _Directory:
         def planner(logs: Sequence[Log], missing: int, released: int) -> list[RetentionPlan]:
             return self._plans(directory, logs, max(self._space.wanted(self._path, waiting) - released, missing))
 
-        return retain_ahead(directory, [path for path in paths if self._is_retainable(path)], planner)
+        retainable = [path for path in paths if self._is_retainable(path)]
+        return retain_ahead(directory, retainable, planner, torn=self._request.free is not None)
+
+    def _opened(self, directory: LogDirectory, path: Path, torn: ExitStack) -> Log:
+        """Opens a log, one that `is_torn` in memory until the end of `torn`. Raises SeglogError if that loses data."""
+        try:
+            return open_undamaged(directory, path, self._way_out(path))
+        except CorruptRecordError:
+            tried = torn.enter_context(try_torn(directory, path)) if self._request.free is not None else None
+            if tried is None:
+                raise
+            return tried
 
     def _way_out(self, path: Path) -> str:
         """Advises what to do if a log still cannot be recovered for lack of room although --free deleted all it may."""
@@ -355,17 +378,33 @@ class _Directory:
             return plan_freeing(logs, wanted, now_ms, watermarks)
         return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
 
-    def _carry_out(self, log: Log, plan: RetentionPlan, early: RetentionPlan | None) -> Retained:
-        """Applies a plan; `early` is the part of the whole plan that was applied before recovery."""
-        topic = log.topic_partition.topic
-        note, contradictions = self._why_kept(topic), self._topics.resolve(topic).against(DELETE)
+    def _explained(self, topic: str, plan: RetentionPlan) -> tuple[RetentionPlan, str, tuple[Contradiction, ...]]:
+        """Returns a plan with the reason why nothing of the topic is deleted, that reason, and overridden rules."""
+        note = self._why_kept(topic)
         if note:  # the plan was made without a policy; this is the real reason
             verdicts = (replace(v, reason=note) if v.reason == EMPTY_POLICY else v for v in plan.segments)
             plan = replace(plan, segments=tuple(verdicts))
-        whole, ahead = plan, 0
+        return plan, note, self._topics.resolve(topic).against(DELETE)
+
+    def _take_closed(
+        self, directory: LogDirectory, log: Log, plan: RetentionPlan, early: RetentionPlan | None
+    ) -> Retained:
+        """Applies a plan to the closed segments of a log that `is_torn`, which stays unrecovered."""
+        plan, note, contradictions = self._explained(log.topic_partition.topic, plan)
+        cut = log.recovery.truncated_segments[0]
+        note = note or TORN.format(f"position {cut.valid_bytes}: {cut.reason}")
+        if not self._request.dry_run:
+            taken = len(take_closed(directory, log, plan).segments)
+            kept = (replace(v, rule=None, reason=MADE_BY_RECOVERY) if v.removed else v for v in plan.segments[taken:])
+            plan = replace(plan, segments=(*plan.segments[:taken], *kept))
+        whole, ahead = _joined(plan, early)
+        return Retained(self._path, whole, note, 0, contradictions, ahead)
+
+    def _carry_out(self, log: Log, plan: RetentionPlan, early: RetentionPlan | None) -> Retained:
+        """Applies a plan; `early` is the part of the whole plan that was applied before recovery."""
+        plan, note, contradictions = self._explained(log.topic_partition.topic, plan)
+        whole, ahead = _joined(plan, early)
         if early is not None:
-            whole = replace(plan, log_start_offset=early.log_start_offset, segments=(*early.segments, *plan.segments))
-            ahead = len(early.segments)
             log.leader_epochs.truncate_from_start(log.log_start_offset)
         if self._request.dry_run or plan.empty:
             return Retained(self._path, whole, note, 0, contradictions, ahead)
@@ -375,6 +414,14 @@ class _Directory:
             remove_deleted(log.fs, pending)
             pending = []
         return Retained(self._path, whole, note, len(pending), contradictions, ahead)
+
+
+def _joined(plan: RetentionPlan, early: RetentionPlan | None) -> tuple[RetentionPlan, int]:
+    """Returns the whole plan, and the number of segments in `early`, the part that was applied before recovery."""
+    if early is None:
+        return plan, 0
+    segments = (*early.segments, *plan.segments)
+    return replace(plan, log_start_offset=early.log_start_offset, segments=segments), len(early.segments)
 
 
 def _waiting_bytes(fs: FileSystem, path: Path) -> int:

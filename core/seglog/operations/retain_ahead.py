@@ -11,6 +11,9 @@ On a disk without room for that, segments that retention deletes anyway are dele
    active segment stays, because its successor would need room.
 4. Then open and recover every log, and apply the rest of the plan as usual.
 
+A log whose active segment ends within a batch, as a full disk leaves it, is not recovered in passing: that cuts the
+end. `FreeSpace` takes its closed segments all the same, in the way of step 3, and leaves the end to a broker.
+
 This needs no checkpoint: a log starts at its first segment, even if a checkpoint's entry is lower. The recovery of the
 remaining segments needs only one thing from the deleted ones, the producers' state at the new log start: a snapshot,
 which a broker takes at every roll. A missing one is written first; removing the offset and time indexes of the segments
@@ -19,14 +22,14 @@ to delete, which any opening rebuilds, gives the room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from seglog.errors import SeglogError
 from seglog.log.directory import LogDirectory, room_to_close
-from seglog.log.loader import refuse_losses, stop_at_loss
+from seglog.log.loader import RecoveryReport, refuse_losses, stop_at_loss
 from seglog.log.log import Log
 from seglog.log.opening import has_ample_room
 from seglog.log.producer_state import ProducerStateManager
@@ -40,11 +43,29 @@ from seglog.storage.overlay import OverlayFileSystem
 Planner = Callable[[Sequence[Log], int, int], Sequence[RetentionPlan]]
 
 
-def retain_ahead(directory: LogDirectory, partitions: Sequence[Path], planner: Planner) -> Mapping[Path, RetentionPlan]:
+@contextmanager
+def try_torn(directory: LogDirectory, partition: Path) -> Iterator[Log | None]:
+    """Opens a log as its recovery would leave it, in memory; None unless that cuts only the active segment's end."""
+    with ExitStack() as stack:
+        try:
+            log = stack.enter_context(directory.try_log(partition))
+        except (SeglogError, OSError):
+            log = None  # opening the log reports why
+        yield log if log is not None and is_torn(log.recovery) else None
+
+
+def is_torn(report: RecoveryReport) -> bool:
+    """True if a recovery cuts the end of the active segment, and nothing else."""
+    return bool(report.truncated_bytes) and not report.deleted_segments and not report.replaced
+
+
+def retain_ahead(
+    directory: LogDirectory, partitions: Sequence[Path], planner: Planner, *, torn: bool = False
+) -> Mapping[Path, RetentionPlan]:
     """Makes room to recover the logs in `partitions`; returns the applied part of the plan of each that lost segments.
 
     `planner` gets the logs as recovery would leave them, the bytes missing to recover them, and those that recovery
-    itself frees at most. Does nothing if there is room.
+    itself frees at most. Does nothing if there is room. With `torn`, logs that `is_torn` give room too.
     """
     unclean = []
     for path in partitions:
@@ -54,8 +75,9 @@ def retain_ahead(directory: LogDirectory, partitions: Sequence[Path], planner: P
     if not unclean or has_ample_room(directory, unclean):
         return {}
     with ExitStack() as stack:
-        tried = [log for path in unclean if (log := _tried(directory, path, stack)) is not None]
-        rooms = [log.recovery.room for log in tried if log.recovery.room is not None]
+        tried = [log for path in unclean if (log := _tried(directory, path, stack, torn)) is not None]
+        recovered = [log.recovery for log in tried if not log.recovery.truncated_bytes]
+        rooms = [recovery.room for recovery in recovered if recovery.room is not None]
         needed = sum(room.written for room in rooms) + room_to_close(directory)
         if _missing(directory, needed) <= 0:
             return {}
@@ -65,7 +87,7 @@ def retain_ahead(directory: LogDirectory, partitions: Sequence[Path], planner: P
         if missing <= 0:
             return {}
         plans = planner(tried, missing, sum(room.released for room in rooms))
-        went = {log.directory: _carry_out(directory, log, plan) for log, plan in zip(tried, plans, strict=True)}
+        went = {log.directory: take_closed(directory, log, plan) for log, plan in zip(tried, plans, strict=True)}
     return {path: plan for path, plan in went.items() if plan.segments}
 
 
@@ -73,18 +95,21 @@ def _missing(directory: LogDirectory, needed: int) -> int:
     return needed - directory.fs.free_bytes(directory.path)
 
 
-def _tried(directory: LogDirectory, path: Path, stack: ExitStack) -> Log | None:
+def _tried(directory: LogDirectory, path: Path, stack: ExitStack, torn: bool) -> Log | None:
     """Returns the log as recovery would leave it, in memory; None if it would lose data, or cannot be opened."""
     try:
         log = stack.enter_context(directory.try_log(path))
-        refuse_losses(log.recovery)
+        if not (torn and is_torn(log.recovery)):
+            refuse_losses(log.recovery)
     except (SeglogError, OSError):
         return None  # opening the log reports why
     return log
 
 
-def _carry_out(directory: LogDirectory, tried: Log, plan: RetentionPlan) -> RetentionPlan:
-    """Deletes the plan's closed segments, the oldest first; returns the plan for only these."""
+def take_closed(directory: LogDirectory, tried: Log, plan: RetentionPlan) -> RetentionPlan:
+    """Deletes the plan's closed segments of a log that stays unrecovered, the oldest first; returns the plan for only
+    these.
+    """
     fs, partition = directory.log_files, tried.directory
     going: list[LogSegment] = []
     for verdict in plan.removed:
