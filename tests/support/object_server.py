@@ -30,11 +30,14 @@ SECRETS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What an answer is like in place of the right one: a status with an error's code, or a body cut after `cut`
-    bytes; `hang` seconds before it; with `reset` the connection is lost in place of an answer."""
+    """What an answer is like in place of the right one: a status with an error's code or with `text` as its body and
+    `headers`, or a body cut after `cut` bytes; `hang` seconds before it; with `reset` the connection is lost in place
+    of an answer."""
 
     status: int = 0
     code: str = ""
+    text: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
     cut: int = -1
     hang: float = 0.0
     reset: bool = False
@@ -237,18 +240,30 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 return False
             if fault.hang:
                 served.released.wait(fault.hang)
-            self._error(fault.status or 500, fault.code)
+            if fault.text or fault.headers:
+                self._answer(fault.status, fault.text, headers=fault.headers)
+            else:
+                self._error(fault.status or 500, fault.code)
             return True
 
         def _error(self, status: int, code: str) -> None:
             key = SECRETS["AWS_ACCESS_KEY_ID"]  # as S3 does
             self._answer(status, f"<Error><Code>{code}</Code><AWSAccessKeyId>{key}</AWSAccessKeyId></Error>")
 
-        def _answer(self, status: int, text: str, kind: str = "application/xml") -> None:
+        def _answer(
+            self,
+            status: int,
+            text: str,
+            kind: str = "application/xml",
+            headers: tuple[tuple[str, str], ...] = (),
+        ) -> None:
             data = text.encode()
-            fault = served.fault("LISTING", self.path) if status == 200 else None
+            fault = served.fault("LISTING", self.path) if status == 200 and not headers else None
             self.send_response(status)
-            self.send_header("Content-Type", kind)
+            if not any(name == "Content-Type" for name, _ in headers):
+                self.send_header("Content-Type", kind)
+            for name, value in headers:
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if self.command != "HEAD":

@@ -295,8 +295,8 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         return found
 
     def _obstore(self, root: RemotePath) -> ObjectStore:
-        store = open_store(root, self.limits, self._environment, self._settings)
-        return ObstoreStore(store, root, self.limits, self.traffic, self._clock)
+        store, address = open_store(root, self.limits, self._environment, self._settings)
+        return ObstoreStore(store, root, address, self.limits, self.traffic, self._clock)
 
 
 def _checked(path: Path) -> RemotePath:

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from seglog.clock import Clock
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.remote.credentials import profile_settings
-from seglog.remote.failures import ChangedObjectError, ShortBodyError, os_error_of
+from seglog.remote.failures import (
+    ChangedObjectError,
+    ShortBodyError,
+    WebPageError,
+    is_of_region,
+    os_error_of,
+    wrong_region,
+)
 from seglog.remote.limits import Limits
+from seglog.remote.plain import Address, PlainAnswer, address_of, ask_plainly, region_in
 from seglog.remote.settings import ENDPOINTS, StoreSettings
 from seglog.remote.traffic import Traffic
 from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
@@ -87,10 +95,13 @@ class ObjectStore(Protocol):
 
 
 class ObstoreStore:
-    """An obstore `store` with the objects below `root`."""
+    """An obstore `store` with the objects below `root`, which is at `address`."""
 
-    def __init__(self, store: Any, root: RemotePath, limits: Limits, traffic: Traffic, clock: Clock) -> None:
-        self._store, self._root, self._limits = store, root, limits
+    def __init__(
+        self, store: Any, root: RemotePath, address: Address, limits: Limits, traffic: Traffic, clock: Clock
+    ) -> None:
+        self._store, self._root, self._address, self._limits = store, root, address, limits
+        self._is_store = False  # True once an answer could only be a store's, not a web page
         self._traffic, self._clock = traffic, clock
         self.lists = root.scheme not in WEB_SERVERS
 
@@ -139,7 +150,7 @@ class ObstoreStore:
         except ChangedObjectError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            raise os_error_of(error, self._path(known.key)) from None
+            raise self._failure(error, known.key) from None
         if received != size:
             raise ShortBodyError(self._path(known.key), f"{received} of {size} bytes arrived")
 
@@ -164,7 +175,7 @@ class ObstoreStore:
         except ChangedObjectError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            raise os_error_of(error, self._path(known.key)) from None
+            raise self._failure(error, known.key) from None
         received = memoryview(data).nbytes
         self._traffic.count(bytes_read=received)
         if received != size:
@@ -178,12 +189,17 @@ class ObstoreStore:
         try:
             self._traffic.count(heads=1)
             answer = obstore.get(self._store, key, options={"head": True})
-            kind = "" if self.lists else str(answer.attributes.get("Content-Type", ""))
-            return replace(_status_of(answer.meta), is_page=kind.startswith("text/html"))
+            is_page = str(answer.attributes.get("Content-Type", "")).startswith("text/html")
         except FileNotFoundError:
+            self._require_store(key)
             return None
         except (BaseError, OSError, ValueError) as error:
-            raise os_error_of(error, self._path(key)) from None
+            if self.lists and "missing from response" in str(error):  # a header that every store gives
+                self._require_store(key)
+            raise self._failure(error, key) from None
+        if is_page and self.lists:
+            self._require_store(key)
+        return replace(_status_of(answer.meta), is_page=is_page and not self.lists)
 
     def pages(self, prefix: str, after: str = "") -> Iterator[Sequence[ObjectStatus]]:
         last = after  # a listing that is cut short continues after the last key received
@@ -191,8 +207,11 @@ class ObstoreStore:
         while True:
             try:
                 for page in self._pages_after(prefix, last):
+                    self._is_store = self._is_store or bool(page)
                     yield page
                     last = page[-1].key if page else last
+                if not prefix:
+                    self._require_store(prefix)
                 return
             except ShortBodyError:
                 if repetition == self._limits.retries or not (last == after or self.lists):  # web servers have no order
@@ -215,7 +234,7 @@ class ObstoreStore:
                 if len(page) < PAGE:
                     return
         except (BaseError, OSError, ValueError) as error:
-            raise os_error_of(error, self._path(prefix), is_listing=True) from None
+            raise self._failure(error, prefix, is_listing=True) from None
 
     def level(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
         return self._repeated(lambda: self._level_once(prefix))
@@ -228,7 +247,7 @@ class ObstoreStore:
             found = obstore.list_with_delimiter(self._store, prefix or None)
         except (BaseError, OSError, ValueError) as error:
             self._traffic.count(listings=1)
-            raise os_error_of(error, self._path(prefix), is_listing=True) from None
+            raise self._failure(error, prefix, is_listing=True) from None
         objects, directories = found["objects"], found["common_prefixes"]
         self._traffic.count(listings=1 + (len(objects) + len(directories)) // PAGE)
         return [_status_of(each) for each in objects], directories
@@ -250,7 +269,7 @@ class ObstoreStore:
                 max_concurrency=self._limits.requests_at_once,
             )
         except (BaseError, ValueError) as error:
-            raise os_error_of(error, self._path(key), is_change=True) from None
+            raise self._failure(error, key, is_change=True) from None
 
     def create(self, key: str, data: bytes) -> bool:
         import obstore
@@ -262,7 +281,7 @@ class ObstoreStore:
         except AlreadyExistsError:
             return False
         except (BaseError, OSError, ValueError) as error:
-            raise os_error_of(error, self._path(key), is_change=True) from None
+            raise self._failure(error, key, is_change=True) from None
         return True
 
     def delete(self, key: str) -> None:
@@ -275,16 +294,40 @@ class ObstoreStore:
         except FileNotFoundError:
             return
         except (BaseError, OSError, ValueError) as error:
-            raise os_error_of(error, self._path(key), is_change=True) from None
+            raise self._failure(error, key, is_change=True) from None
+
+    def _require_store(self, key: str) -> None:
+        """Raises WebPageError if a web page is there in place of the store. obstore takes one for an empty listing, so
+        what seems to be empty or missing is believed only of a store that has listed something, or is asked once.
+        """
+        if not self._is_store and self._address.url:
+            if self._asked_plainly().is_page:
+                raise WebPageError(self._path(key)) from None
+            self._is_store = True
+
+    def _asked_plainly(self) -> PlainAnswer:
+        self._traffic.count(listings=1)
+        return ask_plainly(self._address.url, self._limits.timeout_s)
+
+    def _failure(self, error: Exception, key: str, *, is_listing: bool = False, is_change: bool = False) -> OSError:
+        """Returns the OSError for an error of obstore."""
+        if self._root.scheme == "s3" and is_of_region(error):
+            region = region_in(str(error)) or self._asked_plainly().region
+            if region or "BareRedirect" in str(error):
+                return wrong_region(self._path(key), self._address, region)
+        return os_error_of(error, self._path(key), is_listing=is_listing, is_change=is_change)
 
     def _path(self, key: str) -> RemotePath:
         return self._root / key if key else self._root
 
 
-def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str], settings: StoreSettings) -> Any:
+def open_store(
+    root: RemotePath, limits: Limits, environment: Mapping[str, str], settings: StoreSettings
+) -> tuple[Any, Address]:
     """Opens obstore's store for a bucket, container or host, with credentials from `settings`, else the environment.
 
-    Raises UnsupportedError without the extra `remote`, ConfigError if the store's settings are wrong.
+    Returns its address too. Raises UnsupportedError without the extra `remote`, ConfigError if the store's settings are
+    wrong.
     """
     try:
         from obstore.exceptions import BaseError
@@ -311,10 +354,12 @@ def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str],
         common["config"] = config
     try:
         if scheme in WEB_SERVERS:
-            return HTTPStore.from_url(f"{scheme}://{store}", **common)
+            return HTTPStore.from_url(f"{scheme}://{store}", **common), Address()
+        given = dict(settings.over(environment)) | ({"AWS_REGION": own["region"]} if "region" in own else {})
+        address = address_of(scheme, store, own.get("endpoint", endpoint), given)
         if scheme == "s3":
-            return S3Store(store, **common, **own)
-        return (GCSStore if scheme == "gs" else AzureStore)(store, **common)
+            return S3Store(store, **common, **own), address
+        return (GCSStore if scheme == "gs" else AzureStore)(store, **common), address
     except BaseError as error:
         named = {"s3": "AWS_*", "gs": "GOOGLE_*", "az": "AZURE_*, AZURE_STORAGE_ACCOUNT_NAME at least"}.get(scheme, "")
         where = "that were given or are in the environment" if settings.values else "in the environment"

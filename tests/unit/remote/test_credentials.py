@@ -98,7 +98,7 @@ def test_a_profile_needs_boto3_and_says_so(home: Path, monkeypatch: pytest.Monke
     write_profile(home, "backup")
     monkeypatch.setenv("AWS_PROFILE", "backup")
     monkeypatch.setitem(sys.modules, "botocore.session", None)
-    with pytest.raises(ConfigError, match=r"profiles need boto3: pip install 'seglog\[aws\]'"):
+    with pytest.raises(ConfigError, match=r"profiles need boto3: pip install '\.\[aws\]' in seglog's clone"):
         read()
 
 
