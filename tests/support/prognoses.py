@@ -90,9 +90,10 @@ class Course:
     logs: dict[Path, Log] = field(default_factory=dict)
     strays: set[Path] = field(default_factory=set)
     made: set[Path] = field(default_factory=set)
+    metadata: str = ""  # where the metadata log was cut
 
 
-def foretell(directories: Sequence[Path]) -> Prognosis:
+def foretell(directories: Sequence[Path], *options: str) -> Prognosis:
     """What doctor says of the directories of one broker. Changes nothing."""
     plans: dict[Path, tuple[LoadOptions, RecoveryReport, dict[int, int]]] = {}
 
@@ -105,7 +106,7 @@ def foretell(directories: Sequence[Path]) -> Prognosis:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(opening, "plan_recovery", planned)
-        done = run("doctor", "--json", *directories)
+        done = run("doctor", "--json", *options, *directories)
     assert done.exit_code in (0, 1), done.output
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     prognosis = Prognosis([row for row in lines if row["type"] == "diagnosis"], _awaited(directories))
@@ -122,7 +123,8 @@ def _awaited(directories: Sequence[Path]) -> set[str]:
     """What the metadata log lists for the broker without naming a log directory, and what lies in none of them."""
     fs = LocalFileSystem()
     metadata = read_cluster_metadata(fs, directories[0], assignments=True)
-    assert metadata is not None
+    if metadata is None or not metadata.knows_topics:
+        return set()
     listed = [each for one in directories for each in list_log_directory(fs, one).partitions]
     there = {each.topic_partition for each in listed if each.state.is_served}
     assigned = [(key, found.directory_of(NODE_ID)) for key, _, found in metadata.assigned_to(NODE_ID)]
@@ -144,7 +146,7 @@ def try_start(directories: Sequence[Path], work: Path, settings: Mapping[str, st
         started = broker.process.poll() is None
         broker.kill()
         course = Course(started, log.read_text(errors="replace"))
-    _read(course)
+    read_course(course)
     after = {path for one in directories for path in one.iterdir() if path.is_dir()}
     course.made = {path for path in after - before if not path.name.endswith(("-stray", "-delete", "-future"))}
     return course
@@ -221,7 +223,7 @@ def _unlike(path: Path, prognosis: Prognosis, course: Course) -> Iterator[str]:
             yield f"{base:020d}.log: doctor {size} bytes, broker {found.sizes[base]}"
 
 
-def _read(course: Course) -> None:
+def read_course(course: Course) -> None:
     """Fills in what the broker's log tells."""
     recovered: dict[Path, set[int]] = {}
     renamed: dict[Path, Path] = {}

@@ -121,15 +121,15 @@ def read_cluster_metadata(fs: FileSystem, log_directory: Path, *, assignments: b
     status = fs.status(directory)
     if status is None or not status.is_directory:
         return None
-    changes = _Changes(ClusterMetadata(directory))
+    changes = MetadataChanges(ClusterMetadata(directory))
     replay = MetadataReplay(changes.apply, (*_KINDS, *_ASSIGNMENTS) if assignments else _KINDS)
     replay.read(fs, directory)
     changes.metadata.end_offset, changes.metadata.problems = replay.end_offset, replay.problems
     return changes.metadata
 
 
-class _Changes:
-    """Applies records to the metadata."""
+class MetadataChanges:
+    """Applies the records of a replay to `metadata`."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self.metadata = metadata

@@ -176,6 +176,7 @@ class BrokerConfig:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     transaction_partition_verification_enable: bool = True
+    node_id: int = -1
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
@@ -443,6 +444,7 @@ KEYS: tuple[Key, ...] = (
     _broker("num.recovery.threads.per.data.dir", "recovery_threads_per_data_dir", parse_integer, 1, INT_MAX),
     _broker("producer.id.expiration.ms", "producer_id_expiration_ms", _MS, 1, INT_MAX),
     _broker("producer.id.expiration.check.interval.ms", "producer_id_expiration_check_interval_ms", _MS, 1, INT_MAX),
+    Key("node.id", BrokerConfig, "node_id", parse_integer, -1, INT_MAX, synonyms={"broker.id": None}),
     Key(
         "transaction.partition.verification.enable",
         BrokerConfig,

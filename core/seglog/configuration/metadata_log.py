@@ -54,10 +54,21 @@ class MetadataReplay:
     `kinds` are the requested types (None: all). `end` is the offset after the last record to replay. Afterwards
     `end_offset` is the offset after the last record read, `snapshot` the file that the replay began with, and
     `open_transaction` the offset of a transaction without an end. `problems` are messages about what could not be read.
+
+    With `trusting` a snapshot is read as a starting broker reads it: a torn end ends it quietly. Of a snapshot that
+    `read_snapshot` reads, as of `bootstrap.checkpoint`, checksums are not compared. `unnoticed` says where.
     """
 
-    def __init__(self, apply: Apply, kinds: Collection[int] | None = None, end: int | None = None) -> None:
-        self._apply, self._end = apply, end
+    def __init__(
+        self,
+        apply: Apply,
+        kinds: Collection[int] | None = None,
+        end: int | None = None,
+        *,
+        trusting: bool = False,
+    ) -> None:
+        self._apply, self._end, self._trusting = apply, end, trusting
+        self.unnoticed: list[str] = []
         self._kinds = None if kinds is None else sorted({*kinds, *_TRANSACTION})
         self._held: list[MetadataRecord] | None = None
         self.end_offset = 0
@@ -80,7 +91,7 @@ class MetadataReplay:
     def read_snapshot(self, fs: FileSystem, path: Path) -> None:
         """Replays a single snapshot."""
         try:
-            self._read_file(fs, path, 0)
+            self._read_snapshot(fs, path, checked=False)
         except OSError as error:
             self.problems.append(f"{path}: {error.strerror or error}{_NOT_READ}")
 
@@ -88,7 +99,7 @@ class MetadataReplay:
         newest = newest_snapshot(view.fs, directory, self._end)
         if newest is not None:
             self.snapshot, offset = newest
-            self._read_file(view.fs, self.snapshot, 0)
+            self._read_snapshot(view.fs, self.snapshot)
             self.end_offset = offset
         start = self.end_offset
         segments = view.listing.segments
@@ -103,6 +114,30 @@ class MetadataReplay:
                 break
             if not self._read_file(view.fs, segment.log, start, view.is_written(segment)):
                 break
+
+    def _read_snapshot(self, fs: FileSystem, path: Path, *, checked: bool = True) -> None:
+        if not self._trusting:
+            self._read_file(fs, path, 0)
+            return
+        scan, begun = SegmentScan(fs, path), False
+        for chunk in scan:
+            if not begun and len(chunk.batches) and not int(chunk.batches["attributes"][0]) & layout.CONTROL_MASK:
+                self._problem(path, 0, "the snapshot does not begin with its header")
+            begun = begun or len(chunk.batches) > 0
+            valid = chunk.checksums_valid()
+            if not valid.all():
+                position = int(chunk.batches["position"][np.argmin(valid)])
+                message = f"{path}: position {position}: the checksum of the batch is wrong"
+                (self.problems if checked else self.unnoticed).append(message)
+            for record in self._records(chunk, np.ones(len(chunk.batches), bool), 0):
+                self._take(record)
+        end = scan.end
+        if not begun:
+            self._problem(path, 0, "the snapshot has no header")
+        elif end is not None and end.reason is EndReason.TRAILING:
+            self.unnoticed.append(f"{path}: position {end.position}: {end.reason.value}")
+        elif end is not None and end.reason is not EndReason.COMPLETE:
+            self._problem(path, end.position, end.reason.value)
 
     def _read_file(self, fs: FileSystem, path: Path, start: int, growing: bool = False) -> bool:
         """Replays the records of `path` from offset `start`. Returns False if damage ended it.
@@ -153,6 +188,8 @@ class MetadataReplay:
             yield MetadataRecord(value[1] if len(value) > 1 else -1, value, int(rows["offset"][i]), path)
 
     def _take(self, record: MetadataRecord) -> None:
+        if self._trusting and record.kind in _TRANSACTION:
+            self._check_transaction(record)
         if record.kind == BEGIN_TRANSACTION_RECORD:
             self._held, self.open_transaction = [], record.offset
         elif record.kind == ABORT_TRANSACTION_RECORD:
@@ -166,6 +203,16 @@ class MetadataReplay:
             self._held.append(record)
         else:
             self._decode(record)
+
+    def _check_transaction(self, record: MetadataRecord) -> None:
+        """Notes a marker that ends a broker's process."""
+        begins, place = record.kind == BEGIN_TRANSACTION_RECORD, f"{record.path}: offset {record.offset}"
+        if record.path == self.snapshot:
+            self.problems.append(f"{place}: a transaction within a snapshot")
+        elif begins and self._held is not None:
+            self.problems.append(f"{place}: a transaction begins within another one")
+        elif not begins and self._held is None:
+            self.problems.append(f"{place}: the end of a transaction that has not begun")
 
     def _decode(self, record: MetadataRecord) -> None:
         try:

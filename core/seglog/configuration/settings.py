@@ -39,6 +39,7 @@ from seglog.storage.trust import ROOT, reason_for_doubt
 
 CONFIG_VARIABLE = "SEGLOG_CONFIG"
 FILE_NAME = "seglog.yaml"
+PROPERTIES = ".properties"
 TOPICS = "topics"
 
 _PREFIX = "SEGLOG_"
@@ -147,7 +148,11 @@ def _read_text(fs: FileSystem, path: Path, *, is_named: bool) -> bytes:
 
 
 def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, dict[str, Layer]]:
-    """Returns the top level of a YAML file, and its `topics` in file order."""
+    """Returns the top level of a YAML file, and its `topics` in file order; for a broker's server.properties (a name
+    that ends with .properties) the keys that seglog has.
+    """
+    if path.suffix == PROPERTIES:
+        return _read_properties(path, _read_text(fs, path, is_named=is_named)), {}
     try:
         text = _read_text(fs, path, is_named=is_named).decode()
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -173,6 +178,20 @@ def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, di
         else:
             values.append((name, value))
     return _file_layer(path, iter(values), topic=False), topics
+
+
+def _read_properties(path: Path, data: bytes) -> Layer:
+    """Returns the values of a broker's own file. A broker has many more keys than seglog."""
+    written: list[Written] = []
+    known = {name for key in KEYS for name in key.names}
+    try:
+        for name, text in parse_properties(data).items():
+            if name in known:
+                key_named(name).parse(text, name)
+                written.append((name, text, str(path)))
+    except ValueError as error:
+        raise ConfigError(str(error), path) from error
+    return layer_of(written)
 
 
 def _entries(path: Path, node: yaml.Node, expected: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:

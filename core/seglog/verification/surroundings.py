@@ -34,7 +34,8 @@ class Surroundings:
     """The surroundings in the log directory `path`.
 
     `offsets` holds the readable checkpoints by name, `damage` the errors of the others, `written_ms` when each was last
-    written. Without `ask_readers` the group topics are not read, which are larger than all the rest.
+    written. Without `ask_readers` the group topics are not read, which are larger than all the rest. `foreseen` is the
+    cluster metadata that a start would leave, if it would cut the controller's log.
     """
 
     fs: FileSystem
@@ -46,6 +47,7 @@ class Surroundings:
     meta: MetaProperties | None = None
     meta_damage: SeglogError | None = None
     ask_readers: bool = True
+    foreseen: ClusterMetadata | None = None
 
     @property
     def broker_files(self) -> bool:
@@ -75,7 +77,7 @@ class Surroundings:
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
         """The cluster metadata with the assignments of partitions, if the controller's log is in this directory."""
-        return read_cluster_metadata(self.fs, self.path, assignments=True)
+        return self.foreseen or read_cluster_metadata(self.fs, self.path, assignments=True)
 
     @cached_property
     def committed(self) -> Mapping[TopicPartition, Committed]:

@@ -1,6 +1,6 @@
 """Real Kafka for tests: the classes of 4.3.0 or 4.4.0 in one JVM (`KafkaHarness`), or a whole broker (`Broker`)."""
 
-from tests.support.kafka.broker import NODE_ID, Broker
+from tests.support.kafka.broker import NODE_ID, Broker, copied_jars, server_properties
 from tests.support.kafka.jvm import NEWER_KAFKA_VERSION, JavaMissing, find_java, kafka_classpath
 from tests.support.kafka.kafka import DumpOutput, KafkaFailure, KafkaHarness
 
@@ -12,6 +12,8 @@ __all__ = [
     "JavaMissing",
     "KafkaFailure",
     "KafkaHarness",
+    "copied_jars",
     "find_java",
     "kafka_classpath",
+    "server_properties",
 ]

@@ -80,30 +80,15 @@ class Broker:
         self._heap, self._echo, self._user = heap, echo, user
         work = work_directory or log_directory.with_name(log_directory.name + ".broker")
         work.mkdir(parents=True, exist_ok=True)
-        self._class_path = kafka_classpath() if user is None else _copied_jars(work, user)
+        self._class_path = kafka_classpath() if user is None else copied_jars(work, user)
         self.log_file = work / "broker.log"
         self._properties = work / "server.properties"
-        port, controller_port = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
-        self.voters = "" if beside is None else beside.voters
-        addresses = {
-            "controller.quorum.voters": self.voters,
-            "listeners": f"PLAINTEXT://{self.bootstrap}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "log.dirs": str(log_directory),
-        }
-        if beside is None:
-            node = (settings or {}).get("node.id", NODE_ID)
-            self.voters = f"{node}@127.0.0.1:{controller_port}"
-            addresses["controller.quorum.voters"] = self.voters
-            controllers = f"CONTROLLER://127.0.0.1:{controller_port}"
-            addresses["listeners"] = f"{addresses['listeners']},{controllers}" if alone else controllers
-            if not alone:
-                del addresses["advertised.listeners"]
-        else:
-            addresses |= {"process.roles": "broker", "node.id": str(SECOND_NODE_ID)}
-        lines = (f"{name}={value}\n" for name, value in {**SETTINGS, **addresses, **(settings or {})}.items())
-        self._properties.write_text("".join(lines))
+        voters = None if beside is None else beside.voters
+        properties = server_properties(log_directory, settings, beside=voters, alone=alone)
+        listener = properties.get("advertised.listeners", properties["listeners"])
+        self.bootstrap = listener.rpartition("//")[2]
+        self.voters = properties["controller.quorum.voters"]
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         self._format()
         self.process = self._start()
 
@@ -209,7 +194,35 @@ class Broker:
             return False
 
 
-def _copied_jars(work: Path, user: int) -> str:
+def server_properties(
+    log_directory: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    beside: str | None = None,
+    alone: bool = True,
+) -> dict[str, str]:
+    """The server.properties of a broker on free ports; `beside` are the voters of a cluster that it joins without a
+    controller. Without `alone` it is a controller only."""
+    port, controller_port = free_ports(2)
+    node = (settings or {}).get("node.id", NODE_ID)
+    own = f"PLAINTEXT://127.0.0.1:{port}"
+    addresses = {
+        "controller.quorum.voters": f"{node}@127.0.0.1:{controller_port}" if beside is None else beside,
+        "listeners": own,
+        "advertised.listeners": own,
+        "log.dirs": str(log_directory),
+    }
+    if beside is None:
+        controllers = f"CONTROLLER://127.0.0.1:{controller_port}"
+        addresses["listeners"] = f"{own},{controllers}" if alone else controllers
+        if not alone:
+            del addresses["advertised.listeners"]
+    else:
+        addresses |= {"process.roles": "broker", "node.id": str(SECOND_NODE_ID)}
+    return {**SETTINGS, **addresses, **(settings or {})}
+
+
+def copied_jars(work: Path, user: int) -> str:
     """The class path, copied to where another user may read it."""
     os.chown(work, user, user)
     copied = []

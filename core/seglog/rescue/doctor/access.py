@@ -29,7 +29,7 @@ from seglog.storage.trust import ROOT, described_user
 _READ, _WRITE, _SEARCH = 4, 2, 1
 _WRITTEN = {kind for kind in FileKind if kind not in (FileKind.PRODUCER_SNAPSHOT, FileKind.METADATA_SNAPSHOT)}
 _REPLACED = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filenames.LEADER_EPOCH_CHECKPOINT, filenames.QUORUM_STATE)
-_READ_ONLY = (*_REPLACED, filenames.PARTITION_METADATA)
+_READ_ONLY = (*_REPLACED, filenames.PARTITION_METADATA, filenames.BOOTSTRAP_CHECKPOINT)
 _TEMPORARY = FileState.TEMPORARY.value
 
 

@@ -209,6 +209,43 @@ _CASES = (
     Case("DELETED_PARTITION", _N, "Deletes it a minute after it starts."),
     Case("SET_ASIDE_PARTITION", _N, "Does not serve it. It only takes up space."),
     Case(
+        "STRAY_UNSERVED",
+        _D,
+        "Does not serve it, and never deletes it: the topic is not in the cluster's metadata.",
+    ),
+    # --- the metadata log
+    Case(
+        "METADATA_MISSING",
+        _D,
+        "A node that is the only controller begins with empty metadata, and renames every partition to -stray."
+        " Beside other controllers it fetches the metadata from them.",
+    ),
+    Case(
+        "METADATA_CUT",
+        _D,
+        "Cuts the metadata log there. What the later records say is gone, unless another controller has them.",
+    ),
+    Case(
+        "METADATA_REPLACED",
+        _N,
+        "Drops the log, and begins again after the snapshot.",
+    ),
+    Case("METADATA_SNAPSHOT_MISSING", _B, "Refuses to start: the beginning of its metadata is gone."),
+    Case(
+        "METADATA_SNAPSHOT_DAMAGED",
+        _D,
+        "Does not notice, and takes what is left for the cluster's metadata.",
+    ),
+    Case("METADATA_RECORD_REFUSED", _B, "Refuses to start: it cannot apply this record."),
+    Case("QUORUM_STATE_UNREADABLE", _B, "Refuses to start: it cannot tell which leader it had voted for."),
+    Case(
+        "BOOTSTRAP_UNREADABLE",
+        _B,
+        "Refuses to start: it reads the file also if the metadata log has long begun.",
+        "mv {path} {path}.damaged",
+    ),
+    Case("NODE_ID_DIFFERS", _B, "Refuses to start: the directory belongs to another node."),
+    Case(
         "METADATA_UNREADABLE",
         _D,
         "The controller cannot replay its log beyond that position.",

@@ -64,6 +64,24 @@ def examine_copies(copies: Sequence[Copy], metadata: ClusterMetadata, node_id: i
                 yield from _Partition(ours, assignment.directory_of(node_id)).diagnoses()
 
 
+def unserved_strays(copies: Sequence[Copy], metadata: ClusterMetadata | None) -> Iterator[Diagnosis]:
+    """Yields a diagnosis for each stray copy with records whose topic the metadata does not know."""
+    served = {copy.key for copy in copies if copy.state.is_served and copy.holds}
+    for copy in copies:
+        if copy.state is not PartitionState.STRAY or not copy.holds or copy.key in served:
+            continue
+        known = None if metadata is None or copy.topic_id is None else metadata.partitions.get(copy.topic_id)
+        if not known:
+            message = f"nothing else here holds {copy.key}, offsets {copy.start} to {copy.end - 1}"
+            where = {"first_offset": copy.start, "last_offset": copy.end - 1}
+            command = command_line("seglog", "restore", copy.path, "-o", _beside(copy.path.parent, "restored"))
+            yield diagnosis("STRAY_UNSERVED", copy.path.parent, copy.path, copy.path, message, command=command, **where)
+
+
+def _beside(log_directory: Path, what: str) -> Path:
+    return log_directory.with_name(f"{log_directory.name}.{what}")
+
+
 class _Partition:
     """The copies of a partition that belongs on this broker, in the log directory with the id `recorded`."""
 

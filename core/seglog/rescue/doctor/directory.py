@@ -41,6 +41,7 @@ _EMPTY = {  # if the checkpoint ends too early (CheckpointEndsError)
     filenames.HIGH_WATERMARK_CHECKPOINT: "Treats the file as empty: high watermarks begin at the log starts.",
     filenames.CLEANER_OFFSET_CHECKPOINT: "Treats the file as empty: the cleaner begins again at the log starts.",
 }
+RESERVED_IDS = 100  # Kafka: DirectoryId.reserved
 _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
 _TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
 _UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
@@ -162,7 +163,7 @@ def examine_failures(directories: Sequence[DirectoryFacts], failing: Collection[
     partition … to exist, but it was missing". Which partitions it affects depends on timing.
     """
     lasting = [directory for directory in directories if str(directory.listing.path) not in failing]
-    if not lasting or any(_has_metadata_log(directory) for directory in directories if directory not in lasting):
+    if not lasting or any(has_metadata_log(directory) for directory in directories if directory not in lasting):
         return  # the broker does not continue
     for directory in directories:
         served = [one for one in directory.listing.partitions if one.state is PartitionState.LIVE]
@@ -199,7 +200,8 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
     A directory of a ZooKeeper broker is judged by its own release, unless `kafka` is another one.
     """
     readable = any(directory.around.meta is not None for directory in directories)
-    formatted = readable or any(_has_metadata_log(directory) for directory in directories)
+    with_controllers = any(has_metadata_log(directory) for directory in directories)
+    formatted = readable or with_controllers
     known: list[tuple[DirectoryFacts, MetaProperties]] = []
     for directory in directories:
         path, meta = directory.listing.path / filenames.META_PROPERTIES, directory.around.meta
@@ -207,7 +209,7 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
             message = str(directory.around.meta_damage).removeprefix(f"{path}: ")
             refused = (
                 not readable
-                or _has_metadata_log(directory)
+                or has_metadata_log(directory)
                 or isinstance(directory.around.meta_damage, NoClusterIdError)
             )
             fields: dict[str, Any] = {} if refused else {"broker": _UNIDENTIFIED, "offline": True}
@@ -217,7 +219,7 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
                 yield directory.diagnosis(
                     "META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's"
                 )
-        elif _is_of_zookeeper(meta) and (kafka is None or kafka < _WITHOUT_ZOOKEEPER):
+        elif _is_of_zookeeper(meta) and (not with_controllers if kafka is None else kafka < _WITHOUT_ZOOKEEPER):
             yield directory.diagnosis("ZOOKEEPER_DIRECTORY", path, _zookeeper_releases(meta))
             if meta.cluster_id is not None:  # before 2.4 there is none to compare
                 for other, before in known:
@@ -225,6 +227,8 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
                 known.append((directory, meta))
         elif meta.cluster_id is None or meta.node_id is None:
             yield directory.diagnosis("META_PROPERTIES_INVALID", path, "cluster.id or node.id is missing")
+        elif meta.directory_id is not None and meta.directory_id.int < RESERVED_IDS:
+            yield directory.diagnosis("META_PROPERTIES_INVALID", path, "Kafka keeps this directory.id for itself")
         else:
             for other, before in known:
                 yield from _differing(directory, meta, other, before)
@@ -239,6 +243,16 @@ def _is_of_zookeeper(meta: MetaProperties) -> bool:
 def _zookeeper_releases(meta: MetaProperties) -> str:
     releases = "0.8.2 to 2.3: it has no cluster.id" if meta.cluster_id is None else "2.4 to 3.9"
     return f"broker {meta.node_id} of a cluster with ZooKeeper, Kafka {releases}"
+
+
+def examine_node(directory: DirectoryFacts, configured: int) -> Iterator[Diagnosis]:
+    """Yields a diagnosis if `node.id` of the broker's configuration (-1: unknown) is not that of `meta.properties`."""
+    stored, path = directory.around.node_id, directory.listing.path / filenames.META_PROPERTIES
+    if configured >= 0 and stored is not None and stored != configured:
+        message = (
+            f"node.id is {stored} here, and {configured} in the configuration: one of them belongs to another node"
+        )
+        yield directory.diagnosis("NODE_ID_DIFFERS", path, message)
 
 
 def _differing(
@@ -258,5 +272,6 @@ def _differing(
             return
 
 
-def _has_metadata_log(directory: DirectoryFacts) -> bool:
+def has_metadata_log(directory: DirectoryFacts) -> bool:
+    """True if the metadata log lies in the directory."""
     return any(partition.is_cluster_metadata for partition in directory.listing.partitions)

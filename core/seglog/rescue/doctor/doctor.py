@@ -32,16 +32,19 @@ from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import CASES, Case, Diagnosis, Gravity
 from seglog.rescue.doctor.coordinators import Coordinators
-from seglog.rescue.doctor.copies import Copy, examine_copies
+from seglog.rescue.doctor.copies import Copy, examine_copies, unserved_strays
 from seglog.rescue.doctor.directory import (
     DirectoryFacts,
     examine_directory,
     examine_failures,
+    examine_node,
     examine_together,
+    has_metadata_log,
     read_directory,
 )
 from seglog.rescue.doctor.partition import examine_partition
-from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
+from seglog.rescue.doctor.quorum import examine_metadata, read_bootstrap, rebuild_command
 from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
@@ -136,18 +139,73 @@ class Doctor:
             directory, rows = examine_directory(self._fs, path)
             directories.append(directory)
             yield from rows
+        for directory in directories:
+            yield from examine_node(directory, self._settings_of(directory.listing.path).resolve(None).broker.node_id)
+        yield from self._starts_of_metadata(directories)
         metadata, copies = _Metadata(directories), list[Copy]()
         for directory in directories:
             yield from self._partitions(directory, metadata, copies)
         yield from self._together(directories)
         node_id = next((one.around.node_id for one in directories if one.around.node_id is not None), None)
-        if metadata.known is not None and node_id is not None and not any(one.live for one in directories):
+        if any(one.live for one in directories):
+            return
+        if metadata.known is not None and node_id is not None:
             yield from examine_copies(copies, metadata.known, node_id)
+        yield from unserved_strays(copies, metadata.known)
+        if metadata.known is None:
+            yield from self._absent_metadata(directories, copies)
+
+    def _starts_of_metadata(self, directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+        """Yields the diagnoses of the metadata log, and gives the directories the metadata that a broker then knows."""
+        found = [(one, each) for one in directories for each in one.listing.partitions if each.is_cluster_metadata]
+        for directory, partition in found:
+            if directory.live or partition.state is not PartitionState.LIVE:
+                continue
+            try:
+                with PartitionView(self._fs, partition.path, live=False, clock=self._clock) as view:
+                    facts = facts_of_metadata(view, self._clock, directory.around)
+                    start = examine_metadata(facts, [one.listing.path for one in directories])
+            except OSError as error:
+                yield directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, error.strerror or str(error))
+                continue
+            directory.around.foreseen = start.known
+            yield from start.rows
+        homes = [one for one, _ in found] or list(directories[:1])
+        for directory in homes:
+            yield from self._bootstrap(directory)
+
+    def _bootstrap(self, directory: DirectoryFacts) -> Iterator[Diagnosis]:
+        """Yields the diagnosis of `bootstrap.checkpoint`, whose records an empty metadata log begins with."""
+        path = directory.listing.path / filenames.BOOTSTRAP_CHECKPOINT
+        status = self._fs.status(path)
+        if status is None or status.is_directory or directory.live:
+            return
+        known, problem = read_bootstrap(self._fs, path)
+        if problem:
+            yield directory.diagnosis("BOOTSTRAP_UNREADABLE", path, problem)
+        elif known.knows_topics and not (directory.around.metadata or known).end_offset:
+            directory.around.foreseen = known
+
+    def _absent_metadata(self, directories: Sequence[DirectoryFacts], copies: Sequence[Copy]) -> Iterator[Diagnosis]:
+        """Yields a diagnosis if partitions of a KRaft broker are there, and no metadata that names any topic."""
+        served = [copy for copy in copies if copy.state is PartitionState.LIVE and copy.topic_id and copy.holds]
+        kraft = any(one.around.meta is not None and one.around.meta.version > 0 for one in directories)
+        paths = [one.listing.path for one in directories]
+        elsewhere = {self._settings_of(path).metadata_directory for path in paths} - {None, *paths}
+        unread = any(one.around.metadata is not None and one.around.metadata.problems for one in directories)
+        if not served or not kraft or elsewhere or unread:
+            return
+        name = f"{filenames.CLUSTER_METADATA_TOPIC}-0"
+        what = "names no topic" if any(map(has_metadata_log, directories)) else "is in none of the directories given"
+        message = f"{name} {what}; a broker keeps it in metadata.log.dir, by default the first of its log.dirs"
+        fields = {"command": rebuild_command(paths), "count": len(served)}
+        yield directories[0].diagnosis("METADATA_MISSING", name, message, **fields)
 
     def _partitions(self, directory: DirectoryFacts, metadata: _Metadata, copies: list[Copy]) -> Iterator[Diagnosis]:
         path = directory.listing.path
         settings = self._settings_of(path)
-        for problem in settings.problems:
+        foreseen = settings.metadata_directory is not None and not directory.live
+        for problem in () if foreseen and metadata.begins_in(settings.metadata_directory) else settings.problems:
             yield directory.diagnosis("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
         coordinators = Coordinators(self._fs, self._paths, self._deep, directory.live)
         visit = _Visit(directory, settings, metadata, coordinators, directory.denied)
@@ -239,6 +297,10 @@ class _Metadata:
         """None if no metadata could be read completely."""
         found = (directory.around.metadata for directory in self._directories)
         return next((one for one in found if one is not None and one.knows_topics), None)
+
+    def begins_in(self, path: Path | None) -> bool:
+        """True if the metadata log of the directory `path` has been examined."""
+        return any(directory.listing.path == path for directory in self._directories)
 
     def again(self, fs: FileSystem) -> _Metadata:
         """Returns the metadata read again."""

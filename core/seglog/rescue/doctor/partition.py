@@ -33,8 +33,7 @@ from seglog.units import count_text
 
 def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     """Yields every diagnosis of one partition. Raises OSError."""
-    yield from _names(facts)
-    yield from _small_files(facts)
+    yield from examine_small_files(facts)
     if facts.listing.format == "0.7":
         yield facts.diagnosis("KAFKA_07_LOG", "", f"{count_text(len(facts.listing.segments), 'file')} of Kafka 0.7")
         return
@@ -54,6 +53,12 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
 
 
 # --- names and small files --------------------------------------------------------------------------------
+
+
+def examine_small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields the diagnoses on names, the epoch file and `partition.metadata`."""
+    yield from _names(facts)
+    yield from _small_files(facts)
 
 
 def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
@@ -105,7 +110,7 @@ def _leftovers(facts: PartitionFacts) -> Iterator[Diagnosis]:
     damaged = {path for path in leftovers if path.name.endswith(".log.swap") and not is_whole(facts.fs, path)}
     lost: list[ReplacedLog] = []  # live logs that the start replaces with a `.swap` file that holds less
     if any(path.name.endswith(".log.swap") for path in leftovers):
-        lost = settle_leftovers(_without_refused(facts), facts.listing.directory).replaced
+        lost = settle_leftovers(without_refused(facts), facts.listing.directory).replaced
     for path in leftovers:
         if path in damaged:
             message = "; ".join(("the file would replace live segments, but is damaged", *map(_replacement, lost)))
@@ -145,7 +150,7 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         keeps_holes=True,
     )
     try:
-        plan = plan_recovery(_without_refused(facts), facts.listing.directory, facts.clock, options)
+        plan = plan_recovery(without_refused(facts), facts.listing.directory, facts.clock, options)
     except SeglogError as error:
         directory = f"{facts.listing.directory}/"
         position = getattr(error, "position", None) if isinstance(getattr(error, "path", None), Path) else None
@@ -161,7 +166,7 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
     yield from _full_indexes(facts, plan)
 
 
-def _without_refused(facts: PartitionFacts) -> FileSystem:
+def without_refused(facts: PartitionFacts) -> FileSystem:
     """Returns the files without those that are already reported and would stop the recovery."""
     overlay = OverlayFileSystem(facts.fs)
     refused = _refused_names(facts)

@@ -83,3 +83,19 @@ class PartitionFacts:
         directory = self.listing.directory
         path = file if isinstance(file, Path) else directory / file
         return diagnosis(code, self.log_directory, directory, path, message, **fields)
+
+
+def facts_of_metadata(view: PartitionView, clock: Clock, around: Surroundings) -> PartitionFacts:
+    """Returns the facts of the metadata log, which a node recovers from its start whenever it starts."""
+    return PartitionFacts(
+        view=view,
+        clock=clock,
+        around=around,
+        config=LogConfig(),
+        clean=False,
+        recovery_point=0,
+        log_start_offset=0,
+        compacted=False,
+        metadata=None,
+        coordinators=Coordinators(view.fs, (), read=False, live=False),
+    )

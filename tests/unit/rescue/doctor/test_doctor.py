@@ -158,7 +158,7 @@ def test_what_may_not_be_in_two_directories(logs: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     write_segment(other / "t-0", 0, batch(0))
     for path, node in ((logs, 1), (other, 2)):
-        meta = MetaProperties(1, "cluster", node, uuid.UUID(int=7))
+        meta = MetaProperties(1, "cluster", node, uuid.UUID(int=700))
         (path / "meta.properties").write_bytes(format_meta_properties(meta, NOW_MS))
         (path / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nt 0 0\n")
     assert codes(logs, other) == {"DUPLICATE_PARTITION", "META_PROPERTIES_DIFFER", "CLEANER_CHECKPOINT_DUPLICATE"}
@@ -286,12 +286,12 @@ def test_a_deleted_or_stray_directory_that_cannot_be_loaded_stops_a_broker(logs:
     directory = logs / f"t-1.{'0' * 32}-{state}"
     write_segment(directory, 0, batch(0, 4))
     aside = {"delete": "DELETED_PARTITION", "stray": "SET_ASIDE_PARTITION"}[state]
-    assert codes(logs) == {aside}
+    assert codes(logs) - {"STRAY_UNSERVED"} == {aside}
     (directory / "partition.metadata").write_bytes(b"")
-    assert codes(logs) == {aside, "PARTITION_METADATA_UNREADABLE"}
+    assert codes(logs) - {"STRAY_UNSERVED"} == {aside, "PARTITION_METADATA_UNREADABLE"}
     (directory / "partition.metadata").unlink()
     (directory / "x.log").touch()
-    assert codes(logs) == {aside, "STRANGE_SEGMENT_NAME"}
+    assert codes(logs) - {"STRAY_UNSERVED"} == {aside, "STRANGE_SEGMENT_NAME"}
     (row,) = [row for row in diagnose(logs) if row.gravity is Gravity.BLOCKER]
     assert row.partition == directory.name
 
@@ -464,3 +464,37 @@ def test_a_negative_timestamp_is_mended_by_cleaning(logs: Path) -> None:
     write_segment(logs / "customers-0", 3, batch(3))
     (row,) = [row for row in diagnose(logs, settings={"cleanup.policy": "compact"}) if row.code == "CLEANER_FAILS"]
     assert row.command == f"seglog clean {logs / 'customers-0'}"
+
+
+def test_a_stray_that_nothing_else_serves_is_a_danger_that_names_restore(logs: Path) -> None:
+    directory = logs / f"t-1.{'0' * 32}-stray"
+    write_segment(directory, 0, batch(0, 4))
+    (row,) = [row for row in diagnose(logs) if row.code == "STRAY_UNSERVED"]
+    assert row.gravity is Gravity.DANGER
+    assert row.command == f"seglog restore {directory} -o {logs}.restored"
+    shutil.copytree(directory, logs / "t-1")
+    assert "STRAY_UNSERVED" not in codes(logs)
+
+
+def test_a_broker_without_the_metadata_log_names_its_place_and_rebuild(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    shutil.rmtree(logs / "__cluster_metadata-0")
+    (row,) = [row for row in diagnose(logs, deep=False) if row.code == "METADATA_MISSING"]
+    assert row.gravity is Gravity.DANGER and "metadata.log.dir" in row.message
+    assert row.command == f"seglog rebuild {logs} -o {logs}.rebuilt"
+
+
+def test_damage_in_the_middle_of_the_metadata_log_is_cut_there_and_names_rebuild(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    log = logs / "__cluster_metadata-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    (row,) = [row for row in diagnose(logs, deep=False) if row.code == "METADATA_CUT"]
+    assert row.gravity is Gravity.DANGER and row.command.startswith("seglog rebuild ")
+
+
+def test_the_configured_node_id_must_be_the_stored_one(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    assert "NODE_ID_DIFFERS" in codes(logs, deep=False, settings={"node.id": "7"})
+    assert "NODE_ID_DIFFERS" not in codes(logs, deep=False, settings={"node.id": "1"})

@@ -1,0 +1,330 @@
+"""What a starting broker or controller does with the metadata log, `__cluster_metadata-0`.
+
+1. `quorum-state`: the node's vote and leader epoch. It must be readable; without the file the node begins anew.
+2. The log is always recovered from its start, whether the broker was stopped or killed: it is cut at the first damage.
+3. Snapshots: one must cover the start of the log. A log that ends before the newest snapshot is dropped.
+4. The newest snapshot is read, then the log. A snapshot that lost its end is not noticed. A record that the node does
+   not know, or that contradicts those before it, ends the process.
+
+A broker with other controllers fetches from them what it has lost; a node that is the only controller does not.
+
+Kafka: KafkaRaftLog, FileQuorumStateStore, KRaftControlRecordStateMachine, MetadataLoader, FeatureControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from seglog.configuration.cluster_metadata import (
+    PARTITION_CHANGE_RECORD,
+    PARTITION_RECORD,
+    REMOVE_TOPIC_RECORD,
+    TOPIC_RECORD,
+    ClusterMetadata,
+    MetadataChanges,
+)
+from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
+from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
+from seglog.escaping import command_line
+from seglog.format import filenames
+from seglog.format.checkpoint import parse_leader_epochs
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.format.quorum_state import parse_quorum_state
+from seglog.format.wire import FramedRecord
+from seglog.log.loader import LoadOptions, RecoveryReport, load_log
+from seglog.rescue.doctor.cases import Diagnosis, Gravity
+from seglog.rescue.doctor.partition import examine_small_files, without_refused
+from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.scan.log_walk import Gap, LogWalk
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
+
+REFUSES = "Refuses to start."
+_TORN = "Cuts it off. Nothing is lost: a controller acknowledges only batches that are whole on disk."
+METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+# Kafka 4.3's supported levels of each feature (FeatureControlManager, QuorumFeatures)
+SUPPORTED_LEVELS: Mapping[str, tuple[int, int]] = {
+    "metadata.version": (7, 30),
+    "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+}
+_REGISTER_BROKER, _UNREGISTER_BROKER, _BROKER_CHANGE, _FENCE, _UNFENCE = 0, 1, 17, 7, 8
+_FEATURE_LEVEL = 12
+_METADATA_VERSION = "metadata.version"
+
+
+@dataclass(slots=True)
+class MetadataStart:
+    """What a start makes of the metadata log: its diagnoses, and the metadata that the broker then knows.
+
+    `known` is None if the broker would not get that far.
+    """
+
+    rows: list[Diagnosis] = field(default_factory=list)
+    known: ClusterMetadata | None = None
+
+
+def examine_metadata(facts: PartitionFacts, log_directories: Sequence[Path]) -> MetadataStart:
+    """Foresees the start of the metadata log in `facts`. `log_directories` are all that were given. Raises OSError."""
+    return _Start(facts, log_directories).run()
+
+
+def rebuild_command(log_directories: Sequence[Path]) -> str:
+    """Returns the command that makes the metadata anew from the brokers' directories."""
+    first = log_directories[0]
+    return command_line("seglog", "rebuild", *log_directories, "-o", first.with_name(f"{first.name}.rebuilt"))
+
+
+def aside_command(path: Path) -> str:
+    """Returns the command that takes a file out of a broker's way; it stays beside its place."""
+    return command_line("mv", path, path.with_name(f"{path.name}.damaged"))
+
+
+class _Start:
+    """The start of one metadata log, step by step."""
+
+    def __init__(self, facts: PartitionFacts, log_directories: Sequence[Path]) -> None:
+        self._facts, self._log_directories = facts, log_directories
+        self._directory = facts.listing.directory
+        self._rebuild = rebuild_command(log_directories)
+
+    def run(self) -> MetadataStart:
+        found = MetadataStart([*self._small_files(), *self._quorum_state()])
+        loaded = self._loaded(found)
+        if loaded is None:
+            return found
+        files, report = loaded
+        found.rows += self._cuts(report)
+        if not self._snapshots_fit(found, files, report):
+            return found
+        replay, checks = self._replayed(files)
+        problems = [*checks.problems, *replay.problems]
+        for problem in problems[:1]:
+            found.rows.append(self._refused(problem))
+        for problem in replay.unnoticed[:1]:
+            path, message = self._place(problem)
+            found.rows.append(self._row("METADATA_SNAPSHOT_DAMAGED", path, message, command=self._rebuild))
+        if not problems:
+            found.known = checks.metadata
+            found.known.end_offset = replay.end_offset
+        return found
+
+    # --- small files
+
+    def _small_files(self) -> Iterator[Diagnosis]:
+        for row in examine_small_files(self._facts):
+            if row.gravity is Gravity.BLOCKER:
+                command = aside_command(self._directory / row.file)
+                yield replace(row, broker=REFUSES, command=command, offline=False)
+        topic_id, path = self._facts.topic_id, self._facts.listing.partition_metadata
+        if path is not None and topic_id is not None and topic_id != METADATA_TOPIC_ID:
+            message = f"the topic id {topic_id} is not that of the metadata log, {METADATA_TOPIC_ID}"
+            fields = {"broker": REFUSES, "command": aside_command(path), "offline": False}
+            yield self._row("PARTITION_METADATA_UNREADABLE", path, message, **fields)
+
+    def _quorum_state(self) -> Iterator[Diagnosis]:
+        path = self._directory / filenames.QUORUM_STATE
+        status = self._facts.fs.status(path)
+        if status is None or status.is_directory:
+            return
+        try:
+            parse_quorum_state(self._facts.fs.read_bytes(path), path)
+        except (CorruptCheckpointError, RefusedError) as error:
+            message = f"{str(error).removeprefix(f'{path}: ')}; without the file the node votes as if it never had"
+            yield self._row("QUORUM_STATE_UNREADABLE", path, message, command=aside_command(path))
+
+    # --- loading
+
+    def _loaded(self, found: MetadataStart) -> tuple[OverlayFileSystem, RecoveryReport] | None:
+        files = OverlayFileSystem(without_refused(self._facts))
+        options = LoadOptions(
+            clean_shutdown=False,
+            index_interval_bytes=self._facts.config.index_interval_bytes,
+            keeps_holes=True,
+        )
+        try:
+            loaded = load_log(files, self._directory, self._facts.clock, options)
+        except SeglogError as error:
+            message = str(error).replace(f"{self._directory}/", "")
+            found.rows.append(self._row("LOAD_FAILS", "", message, command=self._rebuild))
+            return None
+        loaded.segments.close()
+        return files, loaded.report
+
+    def _cuts(self, report: RecoveryReport) -> Iterator[Diagnosis]:
+        cut = next((one for one in report.recovered if one.truncated_bytes), None)
+        if cut is None:
+            return
+        message = f"{cut.reason}; the log then ends at offset {cut.next_offset}"
+        if report.deleted_segments:
+            message += f", and {count_text(len(report.deleted_segments), 'segment')} after that are deleted"
+        torn = not report.deleted_segments and self._is_torn(f"{cut.base_offset:020d}.log", cut.valid_bytes)
+        fields: dict[str, object] = {"gravity": Gravity.NOTE, "broker": _TORN} if torn else {"command": self._rebuild}
+        where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
+        yield self._row("METADATA_CUT", f"{cut.base_offset:020d}.log", message, **where, **fields)
+
+    def _is_torn(self, name: str, position: int) -> bool:
+        """True if no whole batch lies after `position`: a write that was cut short, which nobody was told of."""
+        for step in LogWalk(self._facts.fs, self._directory / name):
+            if not isinstance(step, Gap) and (step.batches["position"] >= position).any():
+                return False
+        return True
+
+    def _snapshots_fit(self, found: MetadataStart, files: OverlayFileSystem, report: RecoveryReport) -> bool:
+        """Removes from `files` what the start removes; False if it refuses."""
+        names = [parse_file_name(name) for name in files.list(self._directory)]
+        snapshots = sorted(
+            (name.offset, name.epoch or 0)
+            for name in names
+            if name is not None and name.kind is FileKind.METADATA_SNAPSHOT and name.state is FileState.LIVE
+        )
+        kept = [one for one in snapshots if one[0] >= report.log_start_offset and one != (0, 0)]
+        if report.log_start_offset > 0 and not kept:
+            message = f"the log begins at offset {report.log_start_offset}, and no snapshot covers what came before"
+            found.rows.append(self._row("METADATA_SNAPSHOT_MISSING", "", message, command=self._rebuild))
+            return False
+        for offset, epoch in snapshots:
+            if (offset, epoch) not in kept:
+                files.remove(self._directory / _snapshot_name(offset, epoch))
+        if kept:
+            kept.sort(key=lambda one: (one[1], one[0]))
+            for older in kept[:-1]:
+                files.remove(self._directory / _snapshot_name(*older))
+            offset, epoch = kept[-1]
+            latest = self._latest_epoch(files)
+            if epoch > latest or (epoch == latest and offset > report.log_end_offset):
+                self._drop_log(found, files, report, _snapshot_name(offset, epoch))
+        return True
+
+    def _latest_epoch(self, files: FileSystem) -> int:
+        path = self._directory / filenames.LEADER_EPOCH_CHECKPOINT
+        if files.status(path) is None:
+            return 0
+        entries = parse_leader_epochs(files.read_bytes(path), path)
+        return entries[-1].epoch if entries else 0
+
+    def _drop_log(self, found: MetadataStart, files: OverlayFileSystem, report: RecoveryReport, snapshot: str) -> None:
+        """The log is older than a snapshot: the broker begins again after that."""
+        segments = [name for name in files.list(self._directory) if name.endswith(".log")]
+        for name in segments:
+            if files.status(self._directory / name) is not None:
+                files.remove(self._directory / name)
+        if report.log_end_offset > report.log_start_offset and segments:
+            message = f"the snapshot {snapshot} is newer than the log, which ends at {report.log_end_offset}"
+            fields = {"position": 0, "first_offset": report.log_start_offset, "last_offset": report.log_end_offset - 1}
+            found.rows.append(self._row("METADATA_REPLACED", segments[0], message, **fields))
+
+    # --- records
+
+    def _replayed(self, files: FileSystem) -> tuple[MetadataReplay, _Checks]:
+        checks = _Checks(self._directory)
+        replay = MetadataReplay(checks.apply, trusting=True)
+        replay.read(files, self._directory)
+        return replay, checks
+
+    def _refused(self, problem: str) -> Diagnosis:
+        path, message = self._place(problem)
+        if path.name.endswith(".checkpoint"):
+            code = "METADATA_SNAPSHOT_DAMAGED"
+            return self._row(code, path, message, gravity=Gravity.BLOCKER, broker=REFUSES, command=self._rebuild)
+        return self._row("METADATA_RECORD_REFUSED", path, message, command=self._rebuild)
+
+    def _place(self, problem: str) -> tuple[Path, str]:
+        path, _, message = problem.partition(": ")
+        return Path(path), message.removesuffix("; the rest was not read")
+
+    def _row(self, code: str, path: Path | str, message: str, **fields: object) -> Diagnosis:
+        return self._facts.diagnosis(code, path, message, **fields)
+
+
+def _snapshot_name(offset: int, epoch: int) -> str:
+    return str(filenames.FileName(offset, FileKind.METADATA_SNAPSHOT, FileState.LIVE, epoch))
+
+
+def read_bootstrap(fs: FileSystem, path: Path) -> tuple[ClusterMetadata, str]:
+    """Reads `bootstrap.checkpoint`: the records with which an empty metadata log begins, and why a node refuses it.
+
+    Kafka: BootstrapDirectory, BootstrapMetadata.
+    """
+    checks = _Checks(path.parent, features=(_METADATA_VERSION,))  # the others count when the records are applied
+    replay = MetadataReplay(checks.apply, trusting=True)
+    replay.read_snapshot(fs, path)
+    problems = [*replay.problems, *checks.problems]
+    if not problems and not checks.has_version:
+        problems = [*replay.unnoticed, f"{path}: it sets no {_METADATA_VERSION}"]
+    return checks.metadata, problems[0].removeprefix(f"{path}: ") if problems else ""
+
+
+class _Checks:
+    """Applies the records, and finds those that end the process of a 4.3 controller or broker."""
+
+    def __init__(self, directory: Path, features: Collection[str] | None = None) -> None:
+        self._features = features
+        self.metadata = ClusterMetadata(directory)
+        self.problems: list[str] = []
+        self._changes = MetadataChanges(self.metadata)
+        self._brokers: dict[int, int] = {}  # their epochs by id
+        self._version = 0
+
+    @property
+    def has_version(self) -> bool:
+        """True if a record has set metadata.version."""
+        return self._version > 0
+
+    def apply(self, record: FramedRecord, source: MetadataRecord) -> None:
+        problem = self._problem(record)
+        if problem:
+            self.problems.append(f"{source.path}: offset {source.offset}: {problem}")
+        if record.type in _APPLIED:
+            self._changes.apply(record, source)
+
+    def _problem(self, record: FramedRecord) -> str:
+        data = record.data
+        if record.type == _FEATURE_LEVEL:
+            return self._level_problem(data["name"], data["featureLevel"])
+        if record.type == PARTITION_CHANGE_RECORD:
+            known = self.metadata.assignment(data["topicId"], int(data["partitionId"]))
+            return "" if known is not None else f"it changes a partition of the unknown topic {data['topicId']}"
+        if record.type == _REGISTER_BROKER:
+            self._brokers[data["brokerId"]] = data["brokerEpoch"]
+        elif record.type == _UNREGISTER_BROKER:
+            problem = self._broker_problem(data["brokerId"], data["brokerEpoch"])
+            self._brokers.pop(data["brokerId"], None)
+            return problem
+        elif record.type == _BROKER_CHANGE:
+            return self._broker_problem(data["brokerId"], data["brokerEpoch"])
+        elif record.type in (_FENCE, _UNFENCE):
+            return self._broker_problem(data["id"], data["epoch"])
+        elif record.type == REMOVE_TOPIC_RECORD and data["topicId"] not in self.metadata.topic_ids.values():
+            return f"it removes the unknown topic {data['topicId']}"
+        return ""
+
+    def _broker_problem(self, broker: int, epoch: int) -> str:
+        known = self._brokers.get(broker)
+        if known is None:
+            return f"it changes the broker {broker}, which has not registered"
+        return "" if known == epoch else f"it changes the broker {broker} of epoch {epoch}, but its epoch is {known}"
+
+    def _level_problem(self, name: str, level: int) -> str:
+        if self._features is not None and name not in self._features:
+            return ""
+        least, most = SUPPORTED_LEVELS.get(name, (0, 0))
+        if name == _METADATA_VERSION:
+            before, self._version = self._version, max(level, self._version)
+            if least <= level < before:
+                return f"{name} goes down from {before} to {level}"
+        if least <= level <= most:
+            return ""
+        if name not in SUPPORTED_LEVELS:
+            return f"Kafka 4.3 does not know the feature {name}; a newer version wrote it"
+        return f"Kafka 4.3 supports {name} from {least} to {most}, not {level}; another version wrote it"
+
+
+_APPLIED = {TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD, 4}

@@ -1,0 +1,233 @@
+"""The recorded fates: what a real 4.3 broker did with each state of `wounded_starts`, and what doctor foretells of it.
+
+`python -m tests.support.fates` gives every state, or those whose names contain a text, once to a real broker (Java,
+Maven; as root, or the states about owners and modes are left as they were), and writes `tests/golden/fates.txt`: a line
+for each state with its fate in the words of `fate_text`, and for a broker that did not start what it said last. The
+table needs no Java to be compared with doctor.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from seglog.scan.segment_scan import SegmentScan
+from seglog.storage.local import LocalFileSystem
+from tests.support.kafka import NODE_ID
+from tests.support.kafka.starts import Starts
+from tests.support.prognoses import QUIET, Course, Prognosis, foretell, read_course
+from tests.support.wounded_starts import BROKERS_USER, METADATA, State, made, sound
+from tests.support.wounded_states import states
+
+TABLE = Path(__file__).resolve().parents[1] / "golden" / "fates.txt"
+HEADER = """\
+# What a Kafka 4.3.0 broker did with log directories that were wounded as tests/support/wounded_starts.py says.
+# Made by: python -m tests.support.fates
+# base | file | wound | fate | what a broker that did not start said
+"""
+SETTLING_S, LIMIT_S = 0.8, 30.0
+
+
+def seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
+    """Gives a state to a broker; returns what it did, and what it said if it did not start."""
+    directories = made(state, root, given=os.geteuid() == 0)
+    before = {path for one in directories for path in _entries(one)}
+    metadata = _metadata_files(directories)
+    at = starts.log.stat().st_size if starts.log.exists() else 0
+    refusal = starts.start(directories, {**QUIET, **state.settings})
+    if not refusal:
+        _settle(starts.log, directories)
+    refusal = starts.end() or refusal
+    with starts.log.open("rb") as file:
+        file.seek(at)
+        course = Course(not refusal, file.read().decode(errors="replace"))
+    read_course(course)
+    after = {path for one in directories for path in _entries(one)}
+    course.made = {path for path in after - before if not path.name.endswith(("-stray", "-delete", "-future"))}
+    course.metadata = _metadata_lost(metadata)
+    if refusal.startswith("exit"):  # the cause is what it said before
+        errors = [line.removeprefix("ERROR ") for line in course.said.splitlines() if line.startswith("ERROR ")]
+        refusal = next((line for line in errors if "Interrupted" not in line), refusal)
+    return course, refusal
+
+
+def _entries(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if path.is_dir()] if os.access(directory, os.R_OK) else []
+
+
+def _metadata_files(directories: Sequence[Path]) -> dict[Path, bytes]:
+    found = (path for one in directories for path in (one / METADATA).glob("*.log"))
+    return {path: path.read_bytes() for path in found}
+
+
+def _metadata_lost(before: Mapping[Path, bytes]) -> str:
+    """Says where the metadata log was cut: after the last batch that is still the same."""
+    for path, data in sorted(before.items()):
+        now = path.read_bytes() if path.exists() else b""
+        if now[: len(data)] != data:
+            same = next((i for i, (one, other) in enumerate(zip(now, data, strict=False)) if one != other), len(now))
+            with tempfile.NamedTemporaryFile(suffix=path.name) as copy:
+                copy.write(data)
+                copy.flush()
+                ends = [0]
+                for chunk in SegmentScan(LocalFileSystem(), Path(copy.name)):
+                    ends += (chunk.batches["position"] + chunk.batches["size"]).tolist()
+            return f"{path.name} cut at {max(end for end in ends if end <= same)}"
+    return ""
+
+
+def _settle(log: Path, directories: Sequence[Path]) -> None:
+    begun = rested = time.monotonic()
+    known: object = None
+    while time.monotonic() < min(rested + SETTLING_S, begun + LIMIT_S):
+        now = log.stat().st_size, [sorted(map(str, _entries(one))) for one in directories]
+        if now != known:
+            rested, known = time.monotonic(), now
+        time.sleep(0.05)
+
+
+# --- words
+
+
+def fate_text(course: Course, of_sound: Course, root: Path, sound_root: Path) -> str:
+    """Says what became of a state, compared with its base without the wound."""
+    if not course.started:
+        return "refuses to start"
+    said = ["starts"]
+    said += [f"offline {_names(course.offline, root)}"] if course.offline else []
+    if course.strays - course.offline:
+        said.append(f"strays {_names(course.strays, root)}")
+    said += [f"makes {' '.join(sorted(path.name for path in course.made))}"] if course.made else []
+    said += [f"metadata {course.metadata}"] if course.metadata else []
+    sound_logs = {path.relative_to(sound_root): log for path, log in of_sound.logs.items()}
+    for path, log in sorted(course.logs.items()):
+        known = sound_logs.get(path.relative_to(root))
+        if log == known or path in course.made or path.parent in course.offline:
+            continue
+        sizes = "" if log.sizes is None else " ".join(f"{base}:{size}" for base, size in sorted(log.sizes.items()))
+        recovered = " ".join(map(str, sorted(log.recovered))) or "nothing"
+        said.append(f"{path.name} {log.start} to {log.end} recovers {recovered} keeps {sizes}")
+    gone = [path for path in sound_logs if root / path not in course.logs and root / path not in course.strays]
+    gone = [path for path in gone if (root / path).parent not in course.offline]
+    said += [f"does not load {_names([root / path for path in gone], root)}"] if gone else []
+    return "; ".join(said)
+
+
+def _names(paths: Iterator[Path] | Sequence[Path] | set[Path], root: Path) -> str:
+    return " ".join(sorted(str(path.relative_to(root)) for path in paths))
+
+
+def foretold(prognosis: Prognosis, directories: Sequence[Path]) -> Course:
+    """Puts doctor's rows as the course of a start."""
+    blockers = [row for row in prognosis.rows if row["severity"] == "blocker"]
+    offline = {Path(row["log_directory"]) for row in blockers if "offline" in row["broker"]}
+    refuses = any("offline" not in row["broker"] for row in blockers)
+    if directories[0] in offline or offline == set(directories):
+        refuses = True
+    course = Course(not refuses, "", offline)
+    if refuses:
+        return course
+    named = [row for row in prognosis.rows if row["code"] == "STRAY_PARTITION"]
+    course.strays = {Path(row["log_directory"]) / row["partition"] for row in named} - offline
+    course.logs = dict(prognosis.logs)
+    missing = prognosis.named("PARTITION_MISSING") | prognosis.awaited
+    if prognosis.named("METADATA_MISSING"):  # the nodes of the table are the only controllers of their clusters
+        course.strays = {path for path in course.logs if not path.name.endswith(("-delete", "-stray"))}
+        missing = set() if (directories[0] / METADATA).exists() else {METADATA}
+    course.made = {directories[0] / name for name in missing}
+    for row in prognosis.rows:
+        if row["code"] in ("METADATA_CUT", "METADATA_REPLACED"):
+            course.metadata = f"{row['file']} cut at {row['position']}"
+    return course
+
+
+@cache
+def sound_prognosis(base: str, root: Path) -> tuple[Course, Path]:
+    """Doctor's word on a base without a wound."""
+    place = root / f"sound-{base}"
+    place.mkdir()
+    directories = made(sound(base), place)
+    return foretold(foretell(directories, "--quick"), directories), place
+
+
+def word_of_doctor(state: State, root: Path, sounds: Path) -> str:
+    """What doctor foretells of a state, in the words of the table."""
+    directories = made(state, root, given=state.needs_root)
+    settings = ("--set", f"node.id={state.settings.get('node.id', NODE_ID)}")
+    course = foretold(foretell(directories, "--quick", *settings), directories)
+    of_sound, place = sound_prognosis(state.base, sounds)
+    return fate_text(course, of_sound, root, place)
+
+
+# --- the table
+
+
+def recorded() -> dict[str, str]:
+    """The fates by the names of their states."""
+    found = {}
+    for line in TABLE.read_text().splitlines():
+        if not line.startswith("#"):
+            base, file, wound, fate = line.split(" | ")[:4]
+            found[" | ".join((base, file, wound))] = _without_directories(fate)
+    return found
+
+
+def settled(fate: str) -> str:
+    """Leaves out what depends on timing: which partitions of a directory that fails are made anew in another one."""
+    gone = "offline other" in fate or "makes clicks-0 orders-lz4-0" in fate
+    return "starts; offline other" if gone else fate
+
+
+def _without_directories(fate: str) -> str:
+    return re.sub(r"makes [^;]*", lambda found: re.sub(r"\b(logs|other)/", "", found[0]), fate)
+
+
+def fates(wanted: Sequence[State], work: Path) -> Iterator[tuple[State, str, str]]:
+    """Gives states to real brokers; yields their fates, and what those said that did not start."""
+    work.chmod(0o755)
+    courses: dict[str, tuple[Course, Path]] = {}
+    with Starts(work / "brokers", user=BROKERS_USER if os.geteuid() == 0 else None) as starts:
+        for number, state in enumerate(wanted):
+            if state.base not in courses:
+                place = work / f"sound-{state.base}"
+                place.mkdir()
+                courses[state.base] = seen(starts, sound(state.base), place)[0], place
+            root = work / str(number)
+            root.mkdir()
+            course, refusal = seen(starts, state, root)
+            of_sound, place = courses[state.base]
+            if not of_sound.started:
+                raise RuntimeError(f"the broker did not start on {state.base}:\n{of_sound.said[-4000:]}")
+            yield state, fate_text(course, of_sound, root, place), _shortened(refusal, root)
+
+
+def _shortened(said: str, root: Path) -> str:
+    said = said.replace(f"{root}/", "").replace(str(root), "")
+    return re.sub(r"\s+", " ", re.sub(r"@[0-9a-f]{5,8}\b", "", said)).replace(" | ", " ")[:160]
+
+
+def _main(words: Sequence[str]) -> None:
+    wanted = [state for state in states() if not words or any(word in state.name for word in words)]
+    if os.geteuid() != 0:
+        wanted = [state for state in wanted if not state.needs_root]
+    known = {}
+    if TABLE.exists():
+        known = {" | ".join(line.split(" | ")[:3]): line for line in TABLE.read_text().splitlines() if line[0] != "#"}
+    order = {state.name: number for number, state in enumerate(states())}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
+        for state, fate, said in fates(wanted, Path(work)):
+            known[state.name] = " | ".join((state.name, fate, *([said] if said else [])))
+            sys.stdout.write(f"{known[state.name]}\n")
+            sys.stdout.flush()
+            kept = sorted((name for name in known if name in order), key=order.__getitem__)
+            TABLE.write_text(HEADER + "".join(f"{known[name]}\n" for name in kept))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])
