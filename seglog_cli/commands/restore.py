@@ -28,6 +28,10 @@ def run(
         ),
     ],
     output: Annotated[Path, option("--output -o", "DIR", "The directory to make the partitions in, as DIR/TOPIC-N.")],
+    topic: Annotated[
+        list[str] | None,
+        option("--topic", "NAME", "The whole name of a topic that a broker cut in a directory's name; repeatable."),
+    ] = None,
     dry_run: DryRun = False,
 ) -> int:
     """Makes partitions from directories that a broker set aside.
@@ -36,6 +40,9 @@ def run(
 
     A broker renames the directory of a deleted topic to -delete, and that of a topic it does not know to -stray. An
     unfinished copy ends with -future. Name such directories, or a log directory to take all of them in it.
+
+    The name of a -delete or -stray directory has at most 255 characters, so a broker cuts a long topic's name. The
+    command takes such a directory only if --topic gives the whole name.
 
     A run's folder in a quarantine holds the old files of partitions, or the ends that a repair cut off. Name the log's
     own directory too, and both are joined. (`seglog quarantine restore` copies a run's files as they are.)
@@ -58,7 +65,7 @@ def run(
     from seglog.operations.restore import plan_restore, restore
 
     with session.progress("look") as progress:
-        plan = plan_restore(session.fs, sources, output, progress.advance)
+        plan = plan_restore(session.fs, sources, output, topic or (), progress.advance)
     if not dry_run:
         restore(session.fs, session.clock, plan)
     code = ExitCode.DONE if plan.is_whole else ExitCode.FOUND

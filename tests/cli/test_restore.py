@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from seglog.format.filenames import PartitionDirectoryName, PartitionState
+from seglog.model import TopicPartition
 from seglog.storage.local import LocalFileSystem
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy
@@ -178,3 +180,30 @@ def test_a_run_that_was_killed_is_gone_on_with_and_what_it_made_stays(tmp_path: 
     last = tmp_path / "new" / "orders-1" / f"{0:020}.log"
     last.write_bytes(last.read_bytes()[:-1] + b"?")
     assert run("restore", logs, "-o", tmp_path / "new").exit_code == 12
+
+
+@pytest.mark.parametrize("state", [PartitionState.DELETED, PartitionState.STRAY])
+def test_a_topic_whose_name_a_broker_cut_gets_its_whole_name_or_is_not_restored(
+    tmp_path: Path, state: PartitionState
+) -> None:
+    topic = "a" * 240 + "-payments"
+    source = log_directory(tmp_path)
+    aside = source / str(PartitionDirectoryName(TopicPartition(topic, 0), state, UUID))
+    (source / "orders-0").rename(aside)
+    assert len(aside.name) == 255
+    for path in (source, aside):
+        refused = run("restore", path, "-o", tmp_path / "new")
+        assert refused.exit_code == 12 and not (tmp_path / "new").exists()
+        assert f"{aside}: a broker cuts names that are too long" in refused.stderr and "--topic" in refused.stderr
+    (row, _) = restored(aside, "-o", tmp_path / "new", "--topic", "orders", "--topic", topic)
+    assert row["partition"] == f"{topic}-0" and logs_of(tmp_path / "new" / f"{topic}-0") == logs_of(aside)
+    refused = run("restore", aside, "-o", tmp_path / "other", "--topic", topic, "--topic", topic[:-1])
+    assert refused.exit_code == 12 and "several topics" in refused.stderr
+
+
+def test_a_name_that_a_broker_had_room_for_needs_no_other(tmp_path: Path) -> None:
+    source = log_directory(tmp_path)
+    name = PartitionDirectoryName(TopicPartition("b" * 212, 0), PartitionState.DELETED, UUID)
+    (source / "orders-0").rename(source / str(name))
+    (row, _) = restored(source, "-o", tmp_path / "new")
+    assert row["partition"] == "b" * 212 + "-0"

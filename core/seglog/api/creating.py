@@ -122,17 +122,21 @@ def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArgument
 
 
 @public
-def plan_restore(*sources: Location, output: Location, **common: Unpack[CommonArguments]) -> RestorePlan:
+def plan_restore(
+    *sources: Location, output: Location, topics: Sequence[str] = (), **common: Unpack[CommonArguments]
+) -> RestorePlan:
     """Plans which partitions the directories of `sources` become in the directory `output`. Changes nothing.
 
     Sources are directories that a broker set aside (`-delete`, `-stray`, `-future`), a run's folder in the quarantine,
     and copies of a partition's directory. Parts of one partition are joined: `partitions[i].joined` has the offsets,
-    `damage` and `missing`. Raises NotALogError if there is nothing to restore, RefusedError, or Obstacles, for parts
-    that contradict each other or an `output` that is a broker's log directory. The example of `restore` shows it.
+    `damage` and `missing`. `topics` are the whole names of topics that a broker cut in the names of directories, which
+    have at most 255 characters. Raises NotALogError if there is nothing to restore, RefusedError, or Obstacles, for
+    parts that contradict each other, a topic without its whole name, or an `output` that is a broker's log directory.
+    The example of `restore` shows it.
     """
     work = workspace_of(common)
     paths = [path_of("sources", path) for path in sources]
-    return restoring.plan_restore(work.fs, paths, path_of("output", output))
+    return restoring.plan_restore(work.fs, paths, path_of("output", output), several("topics", topics, "names"))
 
 
 @public

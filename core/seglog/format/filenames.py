@@ -113,6 +113,12 @@ class PartitionDirectoryName:
     state: PartitionState = PartitionState.LIVE
     unique: str = ""
 
+    @property
+    def may_be_cut(self) -> bool:
+        """True if the topic's name may go on after what is left of it: the directory's name is as long as can be."""
+        is_cuttable = self.state in (PartitionState.DELETED, PartitionState.STRAY)
+        return is_cuttable and len(str(self)) >= MAX_DIRECTORY_CHARACTERS
+
     def __str__(self) -> str:
         return format_partition_directory(self)
 

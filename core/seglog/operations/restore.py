@@ -1,7 +1,8 @@
 """Restores partitions from directories that a broker set aside and logs that runs removed (`seglog restore`).
 
 1. Each source names its partition: by the directory's name (`orders-0.<uuid>-delete`, `-stray`, `-future`), or by the
-   journal of the run that took it out. A log directory contributes the partitions that were set aside.
+   journal of the run that took it out. A log directory contributes the partitions that were set aside. A broker cuts a
+   topic's name that would make the directory's too long (KAFKA-4893): then the caller gives the whole name.
 2. The parts of a partition are joined (`salvage.parts`).
 3. A new directory gets the segments and `partition.metadata`; recovery builds indexes, snapshots and epochs.
 
@@ -76,10 +77,17 @@ class RestorePlan:
 
 
 def plan_restore(
-    fs: FileSystem, sources: Sequence[Path], output: Path, progress: BytesRead = lambda _size: None
+    fs: FileSystem,
+    sources: Sequence[Path],
+    output: Path,
+    topics: Sequence[str] = (),
+    progress: BytesRead = lambda _size: None,
 ) -> RestorePlan:
-    """Reads all parts; changes nothing. Raises NotALogError if there are none, RefusedError or Obstacles if they
-    contradict each other or `output` is no place for them."""
+    """Reads all parts; changes nothing. `topics` are whole names of topics whose directories' names were cut.
+
+    Raises NotALogError if there are no parts, RefusedError or Obstacles if they contradict each other, if the whole
+    name of a topic is not known, or if `output` is no place for them.
+    """
     output = links.resolve(output)
     if fs.status(output / META_PROPERTIES) is not None:
         raise RefusedError(
@@ -88,15 +96,20 @@ def plan_restore(
         )
     parts: dict[TopicPartition, list[PartDirectory]] = {}
     left_out: list[tuple[Path, str]] = []
+    errors: list[SeglogError] = []
     for path in dict.fromkeys(map(links.resolve, sources)):
         if output == path or path in output.parents:
             raise RefusedError(f"{output} lies in {path}, which restore never writes to: choose another place")
         for part in _parts_of(fs, path, left_out):
-            parts.setdefault(part.partition, []).append(part)
-    if not parts:
+            try:
+                partition = _whole_name(part, topics)
+            except RefusedError as error:
+                errors.append(error)
+            else:
+                parts.setdefault(partition, []).append(part)
+    if not parts and not errors:
         raise NotALogError(sources[0], "it holds no partition that was set aside")
     found: list[RestoredPartition] = []
-    errors: list[SeglogError] = []
     for partition, known in sorted(parts.items()):
         try:
             found.append(_join_parts(fs, partition, known, output, progress))
@@ -142,6 +155,24 @@ def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> I
             yield PartDirectory(one.path, one.topic_partition)
         elif not one.is_cluster_metadata:
             left_out.append((one.path, "it was not set aside; name the directory itself to include it"))
+
+
+def _whole_name(part: PartDirectory, topics: Sequence[str]) -> TopicPartition:
+    """Returns the partition of a directory, one whose name was cut by the given whole name of its topic.
+
+    Raises RefusedError if none is given, or several that fit.
+    """
+    name, cut = parse_partition_directory(part.directory.name), part.partition
+    if name is None or not name.may_be_cut:
+        return cut
+    fitting = [topic for topic in dict.fromkeys(topics) if topic.startswith(cut.topic)]
+    if len(fitting) == 1:
+        return TopicPartition(fitting[0], cut.partition)
+    what = "several topics that --topic names begin with it" if fitting else "give the whole name with --topic"
+    raise RefusedError(
+        f"{part.directory}: a broker cuts names that are too long, so the topic's may go on after these"
+        f" {len(cut.topic)} characters: {what}"
+    )
 
 
 def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[PartDirectory]:

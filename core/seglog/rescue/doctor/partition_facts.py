@@ -43,6 +43,7 @@ class PartitionFacts:
     topic_id: str | None = None
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)
+    _recovered: frozenset[int] | None = field(default=None, init=False)
 
     @property
     def fs(self) -> FileSystem:
@@ -73,10 +74,13 @@ class PartitionFacts:
 
     def recovered(self, base_offset: int) -> bool:
         """True if the start rebuilds that segment's indexes, or deletes the segment."""
-        plan = self.plan
-        if plan is None:
+        if self.plan is None:
             return False
-        return base_offset in plan.deleted_segments or any(one.base_offset == base_offset for one in plan.recovered)
+        if self._recovered is None:  # looked up for each segment, of which there are thousands
+            self._recovered = frozenset(
+                (*self.plan.deleted_segments, *(one.base_offset for one in self.plan.recovered))
+            )
+        return base_offset in self._recovered
 
     def diagnosis(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
         """Returns a diagnosis of `file`, a name in the partition or a path; `fields` override the texts of its case."""
