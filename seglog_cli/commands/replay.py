@@ -68,7 +68,7 @@ def run(
 
     --groups moves the consumer groups too. It reads __consumer_offsets in the log directories that are named, or that
     the named partitions are in, translates each committed offset by the --map file, and sets it in the cluster. The
-    groups must have no members there.
+    groups must have no members there. A group that has gone on since an earlier run set its offset keeps its own.
 
     This needs the extra kafka (pip install '.[kafka]' in seglog's clone).
 
@@ -107,6 +107,8 @@ def run(
         show_plan(session.console, planned)
         left_out = list(replay.left_out(planned))
         for sentence in left_out:
+            session.console.warning(sentence)
+        for sentence in replay.stamped(planned):
             session.console.warning(sentence)
         code = ExitCode.INCOMPLETE if left_out else ExitCode.DONE
         if dry_run:
@@ -159,7 +161,8 @@ def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None
     translated = list(replay.translate(report.groups))
     for one in translated:
         show_translated(session.console, one)
-    replay.commit(translated)
+    for sentence in replay.commit(translated):
+        session.console.warning(sentence)
 
 
 def show_plan(console: Console, planned: Sequence[PlannedPartition]) -> None:

@@ -53,7 +53,8 @@ def run(
 
     If a restore is killed, run it again: it keeps the partitions that are complete.
 
-    `seglog transplant DIR/TOPIC-N --into LOGDIR` brings the partition into a cluster.
+    `seglog transplant DIR/TOPIC-N --into LOGDIR` brings the partition into a cluster. A broker that deletes a topic
+    deletes the groups' offsets in it, too: `seglog groups --at -5m --format reset-csv LOGDIR` still shows them.
 
     The exit code is 1 if parts are damaged, or if offsets are missing between them; the output names each place.
 

@@ -66,8 +66,12 @@ def run(
     its coordinator had committed it, otherwise ABORT.
 
     __consumer_offsets is copied too, so that groups resume, if the new cluster has it with as many partitions and no
-    group has committed there yet. __transaction_state stays behind, and so do topics that refer to other topics by id;
-    the output says so.
+    group has joined or committed there yet. A topic that was deleted has no committed offsets any more: `seglog groups
+    --at` shows those of an earlier time. __transaction_state stays behind, and so do topics that refer to other topics
+    by id; the output says so.
+
+    Of several replicas in the log directories of brokers, the one with the newest leader epoch is taken, and of several
+    the longest. A note names each broker that the old cluster's metadata knows and that is missing.
 
     The command refuses, and changes nothing, where data would be lost: the broker runs or was not stopped cleanly, a
     partition holds other data, the numbers of partitions differ, the broker does not know the topic, the source is

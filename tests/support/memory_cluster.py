@@ -16,6 +16,7 @@ class MemoryCluster(TargetCluster):
         self._counts = dict(topics)
         self.records: dict[TopicPartition, list[Record]] = {}
         self.commits: dict[str, list[tuple[TopicPartition, int]]] = {}
+        self.stamping: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -44,3 +45,9 @@ class MemoryCluster(TargetCluster):
     def commit(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> None:
         assert group not in self.commits
         self.commits[group] = list(offsets)
+
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return {key: offset for key, offset in self.commits.get(group, ()) if key in partitions}
+
+    def stamping_topics(self, topics: Sequence[str]) -> list[str]:
+        return [topic for topic in topics if topic in self.stamping]

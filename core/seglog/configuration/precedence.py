@@ -54,7 +54,7 @@ _KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}
 KAFKAS_OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
     "__consumer_offsets": _COMPACTED,
     "__transaction_state": _COMPACTED,
-    "__share_group_state": _COMPACTED,
+    "__share_group_state": {POLICY: DELETE, "retention.ms": "-1"},
     "__remote_log_metadata": {POLICY: DELETE, "retention.ms": "-1"},
 }
 # The policy under which a key has an effect. Keys of compaction can only cost a slow reader a tombstone or an older

@@ -140,7 +140,8 @@ def _with_assignment(member: Member, value: Mapping[str, Any], topic_of: TopicOf
     """Returns a member of the newer protocols with its current assignment. A topic without a name appears by its id."""
     partitions = tuple(
         TopicPartition(topic_of(str(one["topicId"])) or str(one["topicId"]), int(number))
-        for one in value.get("assignedPartitions") or ()
+        for field in ("assignedPartitions", "partitionsPendingRevocation")  # it still holds what it is to give up
+        for one in value.get(field) or ()
         for number in one["partitions"]
     )
     stable = int(value["state"]) == _STABLE_MEMBER

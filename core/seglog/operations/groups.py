@@ -353,6 +353,7 @@ class _Reading:
         holders = {key: member for member in state.members.values() for key in member.assigned}
         if state.kind == SHARE:
             rows = [self._share_row(key, share, holders.get(key)) for key, share in facts.shares.items()]
+            rows += [self._row(key, facts, member) for key, member in holders.items() if key not in facts.shares]
         else:
             keys = {*holders, *facts.commits, *facts.pending}
             rows = [self._row(key, facts, holders.get(key)) for key in keys]

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,18 +17,20 @@ from seglog.configuration.keys import LogConfig
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.progress import BytesRead
+from seglog.rescue.rebuild.completeness import missing_of
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.rescue.transplant.planner import Circumstances, Planner, choose
 from seglog.rescue.transplant.target import TargetDirectory
-from seglog.scan.listing import Target
+from seglog.scan.listing import Target, TargetKind
 from seglog.scan.view import require_no_run
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 from seglog.verification.transactions import Coordinated, read_coordinators
 
 _NO_OFFSETS_TOPIC = (
     "the new cluster has no __consumer_offsets yet, so groups would not resume: make it with the same number of"
-    " partitions, and transplant again"
+    " partitions (kafka-consumer-groups --describe --group nobody), and transplant again"
 )
 
 
@@ -86,8 +88,18 @@ def plan_transplant(
                 errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else Obstacles(errors)
-    notes = (*target.notes(), *(note for plan in plans for note in plan.notes))
+    notes = (*target.notes(), *_missing(fs, request.sources), *(note for plan in plans for note in plan.notes))
     return TransplantPlan(request.into, tuple(plans), tuple(left_out), notes, request.quarantine)
+
+
+def _missing(fs: FileSystem, sources: Sequence[Target]) -> Iterator[str]:
+    """Yields a note for each broker, or part of one, that the sources' own metadata names and that is not given.
+
+    Only whole log directories are meant to be everything that a broker had.
+    """
+    paths = [links.resolve(one.path) for one in sources if one.kind is TargetKind.LOG_DIRECTORY]
+    for known, one in missing_of(fs, paths):
+        yield f"{one.described(known)}. Acknowledged records that only they have are not transplanted"
 
 
 def _read_coordinators(fs: FileSystem, directories: Sequence[Path]) -> dict[int, Coordinated] | None:

@@ -68,6 +68,7 @@ class Connection:
         self._peer = _peer_of(writer)
         self._requests = self._sent = 0
         self._busy = self._stopped = False
+        self._idle_since = endpoint.clock.monotonic()
 
     async def run(self) -> None:
         """Reads and answers requests. Errors end the connection and are reported to the observer, never raised."""
@@ -124,7 +125,12 @@ class Connection:
                 raise HostileRequestError(f"a request of {size} bytes; at most {limits.request_bytes} are read")
             async with self._budget.hold(size):
                 await self._one(size)
-            self._busy = False
+            self._busy, self._idle_since = False, self._endpoint.clock.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """The seconds since its last answer, or since it began; 0 while a request is read or answered."""
+        return 0.0 if self._busy else self._endpoint.clock.monotonic() - self._idle_since
 
     async def _one(self, size: int) -> None:
         limits = self._endpoint.limits

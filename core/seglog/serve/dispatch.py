@@ -18,7 +18,7 @@ from seglog.serve.endpoint import Address, Endpoint
 from seglog.serve.fetches import fetch
 from seglog.serve.group_requests import GROUP_APIS, GroupRequests
 from seglog.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
-from seglog.serve.refusals import REFUSALS
+from seglog.serve.refusals import REFUSALS, refuse_heartbeat
 
 T = TypeVar("T")
 
@@ -29,6 +29,7 @@ _READERS: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
 _IMMEDIATE: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
     protocol.METADATA: topics.metadata,
     protocol.DESCRIBE_CONFIGS: topics.describe_configs,
+    protocol.CONSUMER_GROUP_HEARTBEAT: refuse_heartbeat,
 }
 
 

@@ -44,6 +44,7 @@ class Limits:
     fetch_files: int = 64  # open for one answer; later partitions with data wait for the client's next fetch
     wait_ms: int = 30_000  # the longest wait of an empty fetch
     idle_s: float = 600.0  # connections.max.idle.ms
+    crowded_idle_s: float = 10.0  # a connection idle for so long gives way to a new one when there are too many
     frame_s: float = 30.0  # from a request's first byte to its last
     groups: int = 1000
     group_members: int = 1000  # group.max.size

@@ -51,10 +51,11 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS = 15, 16, 18
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
-DESCRIBE_CONFIGS, CREATE_PARTITIONS = 32, 37
+DESCRIBE_CONFIGS, CREATE_PARTITIONS, CONSUMER_GROUP_HEARTBEAT = 32, 37, 68
 
 # Fetch below 13 needs no topic ids, which a directory may not have. Without Produce, librdkafka takes the endpoint for
-# a broker too old to fetch from. The newer group protocols (KIP-848, share groups) are not supported.
+# a broker too old to fetch from. Of the consumer protocol (KIP-848) the heartbeat is answered, by an error: without it,
+# librdkafka waits for ever. Share groups are not supported.
 VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
     {
         PRODUCE: (3, 9),
@@ -78,6 +79,7 @@ VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
         OFFSET_FOR_LEADER_EPOCH: (2, 4),
         DESCRIBE_CONFIGS: (1, 4),
         CREATE_PARTITIONS: (0, 3),
+        CONSUMER_GROUP_HEARTBEAT: (0, 1),
     }
 )
 

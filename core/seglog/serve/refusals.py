@@ -5,6 +5,7 @@ These codes end a producer or an administrator's command at once, in every clien
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -68,6 +69,18 @@ def _delete_records(body: Any) -> Values:
         for topic in body.topics
     ]
     return {"topics": topics}
+
+
+def refuse_heartbeat(_endpoint: object, body: Any, _version: int) -> Values:
+    """Refuses a member of the protocol `consumer` (KIP-848), in the words that its client shows."""
+    return {
+        "error_code": ErrorCode.unsupported_version,
+        "error_message": "seglog serves groups of the classic protocol: set group.protocol=classic",
+        "member_id": body.member_id,
+        "member_epoch": body.member_epoch,
+        "heartbeat_interval": datetime.timedelta(0),
+        "assignment": None,
+    }
 
 
 REFUSALS: Mapping[int, Callable[[Any], Values]] = MappingProxyType(

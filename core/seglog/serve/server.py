@@ -96,8 +96,18 @@ class Server:
                 await task
         self._threads.shutdown(cancel_futures=True)
 
+    async def _make_way(self) -> None:
+        """Closes the connection that has been idle for longest, if that is long: else whoever opens connections and
+        leaves them keeps everybody out."""
+        task, idlest = max(self._connections.items(), key=lambda one: one[1].idle_s, default=(None, None))
+        if task is not None and idlest is not None and idlest.idle_s >= self._endpoint.limits.crowded_idle_s:
+            idlest.stop()
+            await asyncio.wait([task])
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         metrics = self._endpoint.metrics
+        if metrics.connections >= self._endpoint.limits.connections:
+            await self._make_way()
         if metrics.connections >= self._endpoint.limits.connections or self._stopping.is_set():
             metrics.connections_refused_total += 1
             writer.transport.abort()

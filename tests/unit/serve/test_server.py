@@ -141,6 +141,19 @@ def test_connections_above_the_limit_are_closed_at_once(directory: Path) -> None
         second.close()
 
 
+def test_a_connection_that_is_left_idle_gives_way_to_a_new_one(directory: Path) -> None:
+    with (
+        Serving(directory, limits=Limits(connections=2, crowded_idle_s=0)) as serving,
+        RawClient(serving.address) as first,
+        RawClient(serving.address) as second,
+    ):
+        second.ask(protocol.API_VERSIONS, 3)
+        with RawClient(serving.address) as third:
+            third.ask(protocol.API_VERSIONS, 3)
+            assert first.is_closed()
+            second.ask(protocol.API_VERSIONS, 3)
+
+
 def test_who_dawdles_within_a_request_is_closed(directory: Path) -> None:
     with Serving(directory, limits=Limits(frame_s=0.05)) as serving, RawClient(serving.address) as client:
         client.socket.sendall(struct.pack(">i", 100) + b"x")

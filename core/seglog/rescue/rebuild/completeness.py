@@ -10,13 +10,17 @@ Kafka: RegisterBrokerRecord.logDirs, PartitionRecord.directories (KIP-858), .isr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from seglog.configuration.settings import identity_of
 from seglog.errors import RefusedError
 from seglog.format.uuids import parse_uuid
 from seglog.model import TopicPartition
-from seglog.rescue.rebuild.known import KnownMetadata
+from seglog.rescue.rebuild.known import KnownMetadata, furthest, read_known
+from seglog.scan.listing import list_log_directory
+from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 
 _FIRST_DIRECTORY_ID = 100  # Kafka: DirectoryId.reserved: the ids below say that a directory is unknown, or lost
@@ -39,6 +43,13 @@ class Missing:
 
     def refusal(self, known: KnownMetadata) -> RefusedError:
         """Returns what to say to the operator."""
+        return RefusedError(
+            f"{self.described(known)}. Give them too; or, if they are lost, say --without {self.node}: acknowledged"
+            " records that only they have are lost"
+        )
+
+    def described(self, known: KnownMetadata) -> str:
+        """Returns what is missing, and how that is known."""
         ids = f"directory.id {', '.join(self.directories)}" if self.directories else "ids unknown"
         if self.is_whole:
             what = f"no log directory of broker {self.node} is given ({ids}): {known.source} names it, with"
@@ -47,10 +58,7 @@ class Missing:
             what = f"broker {self.node} has more log directories than are given ({ids}), by {known.source}"
             if self.replicas:
                 what += f": {count_text(len(self.replicas), 'replica')} in sync{self._names()} lie in none that is"
-        return RefusedError(
-            f"{what}. Give them too; or, if they are lost, say --without {self.node}: acknowledged records that only"
-            " they have are lost"
-        )
+        return what
 
     def note(self) -> str:
         """Returns what going on without them means."""
@@ -85,6 +93,26 @@ def missing_directories(
         lacking = tuple(sorted(key for key in in_sync if held.get(key) and node not in held[key]))
         if lacking or len(absent) > anew:
             yield Missing(node, False, absent, lacking, len(lacking))
+
+
+def missing_of(fs: FileSystem, log_directories: Sequence[Path]) -> Iterator[tuple[KnownMetadata, Missing]]:
+    """Yields what is missing beside these log directories, by the metadata in them; nothing without metadata.
+
+    Without an identity (`meta.properties`) for each directory, nobody can say which are missing.
+    """
+    known = furthest([found for path in log_directories if (found := read_known(fs, path)) is not None])
+    given: dict[int, list[str]] = {}
+    held: dict[TopicPartition, set[int]] = {}
+    for path in log_directories:
+        identity = identity_of(fs, path)
+        node, directory = identity.get("node.id", ""), identity.get("directory.id")
+        if not node.isdigit():
+            return
+        given.setdefault(int(node), []).extend([directory] if directory else [])
+        for one in list_log_directory(fs, path).live:
+            held.setdefault(one.topic_partition, set()).add(int(node))
+    if known is not None:
+        yield from ((known, one) for one in missing_directories(known, given, held))
 
 
 def _expected(known: KnownMetadata) -> dict[int, list[str]]:

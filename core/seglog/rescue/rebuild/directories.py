@@ -11,13 +11,11 @@ Everything is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
-
-import numpy as np
 
 from seglog.errors import CorruptionError, LockedError, NotALogError
 from seglog.format import filenames
@@ -32,22 +30,19 @@ from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.scan.index_files import read_index
+from seglog.rescue.log_ends import MAX_INDEX_BYTES, LastSegment, highest_own, newest_epoch
 from seglog.scan.listing import (
     LogDirectoryListing,
     PartitionDirectory,
-    SegmentFiles,
     list_log_directory,
     list_partition,
 )
-from seglog.scan.segment_scan import SegmentScan
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 from seglog.verification.transactions import read_coordinators
 
 _SMALL_FILE = 1 << 20
-_MAX_INDEX_BYTES = 64 << 20
 _MAX_SNAPSHOT_BYTES = 256 << 20
 _ASIDE = {
     PartitionState.STRAY: "a broker had set it aside; seglog restore makes it a partition again",
@@ -110,7 +105,7 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
     for stranger in (*listing.strangers, *listing.misnamed):
         found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
     found.compacted = _compacted(fs, found, listing)
-    found.last_producer_id = max(found.last_producer_id, _highest_own(read_coordinators(fs, path) or ()))
+    found.last_producer_id = max(found.last_producer_id, highest_own(read_coordinators(fs, path) or ()))
     if not found.replicas and found.meta is None and found.metadata_log is None:
         raise NotALogError(path, "it holds neither a partition nor a metadata log")
     return found
@@ -134,16 +129,16 @@ def _read_replica(
     listing = list_partition(fs, partition.path)
     if listing.format == "0.7":
         found.notes.append(f"{partition.path} is a log of Kafka 0.7, beside which a broker begins an empty one")
-    epochs = _parsed(fs, listing.leader_epoch_checkpoint, _MAX_INDEX_BYTES, parse_leader_epochs, found) or ()
-    epoch = max((entry.epoch for entry in epochs), default=-1)
+    epochs = _parsed(fs, listing.leader_epoch_checkpoint, MAX_INDEX_BYTES, parse_leader_epochs, found) or ()
+    epoch = newest_epoch(epochs)
     end = 0
     if listing.segments and listing.format == "kafka":
-        last = _LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
+        last = LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
         end, epoch = last.end, max(epoch, last.epoch)
         found.last_producer_id = max(found.last_producer_id, last.producer_id)
     for snapshot in listing.snapshots[-1:]:
         producers = _parsed(fs, snapshot.path, _MAX_SNAPSHOT_BYTES, decode_snapshot, found) or ()
-        found.last_producer_id = max(found.last_producer_id, _highest_own(entry.producer_id for entry in producers))
+        found.last_producer_id = max(found.last_producer_id, highest_own(entry.producer_id for entry in producers))
     metadata = _parsed(fs, listing.partition_metadata, _SMALL_FILE, parse_partition_metadata, found)
     topic_id = None if metadata is None else metadata.topic_id
     return FoundReplica(partition.path, partition.topic_partition, topic_id, epoch, end)
@@ -160,51 +155,6 @@ def _parsed(
     except CorruptionError as error:
         found.notes.append(str(error))
         return None
-
-
-def _highest_own(producer_ids: Iterable[int]) -> int:
-    """Returns the highest id below 2^62, -1 for none: the ids above come from transplants, not from a controller."""
-    return max((each for each in producer_ids if each < 1 << 62), default=-1)
-
-
-class _LastSegment:
-    """The end of a log: `end` is the offset after its last good batch, `epoch` and `producer_id` the highest read.
-
-    It reads from the last index entry on, or the `whole` segment. A batch that fails its checksum ends the log.
-    """
-
-    def __init__(self, fs: FileSystem, segment: SegmentFiles, *, whole: bool, progress: BytesRead) -> None:
-        self.end, self.epoch, self.producer_id = segment.base_offset, -1, -1
-        start = 0 if whole else _last_indexed(fs, segment)
-        if not self._walk(fs, segment, start, progress) and start:
-            self._walk(fs, segment, 0, progress)
-
-    def _walk(self, fs: FileSystem, segment: SegmentFiles, start: int, progress: BytesRead) -> bool:
-        """Returns False if no good batch begins at `start`: the index is wrong."""
-        seen = False
-        for chunk in SegmentScan(fs, segment.log, start):
-            valid = chunk.checksums_valid()
-            good = len(valid) if valid.all() else int(np.argmin(valid))
-            rows = chunk.batches[:good]
-            if good:
-                seen = True
-                self.end = max(self.end, int(rows["last_offset"][-1]) + 1)
-                self.epoch = max(self.epoch, int(rows["leader_epoch"].max()))
-                self.producer_id = max(self.producer_id, _highest_own(np.unique(rows["producer_id"]).tolist()))
-            progress(chunk.size)
-            if good < len(valid):
-                break
-        return seen
-
-
-def _last_indexed(fs: FileSystem, segment: SegmentFiles) -> int:
-    """Returns the position of the last index entry within the log, else 0."""
-    status = None if segment.offset_index is None else fs.status(segment.offset_index)
-    if segment.offset_index is None or status is None or status.size > _MAX_INDEX_BYTES:
-        return 0
-    rows = read_index(fs, segment.offset_index, segment.base_offset).rows
-    rows = rows[(rows["position"] > 0) & (rows["position"] < segment.size)]
-    return int(rows["position"][-1]) if len(rows) else 0
 
 
 def _compacted(fs: FileSystem, found: FoundDirectory, listing: LogDirectoryListing) -> set[str]:

@@ -11,7 +11,7 @@ as the coordinator would have ended it. Without a coordinator's log it is ABORT,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from seglog.errors import RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
+from seglog.rescue.log_ends import end_of
 from seglog.rescue.transplant.plan import Ending, PartitionPlan
 from seglog.rescue.transplant.source import Checkpoints, SourceLog, read_source
 from seglog.rescue.transplant.staging import is_there
@@ -62,6 +63,7 @@ def choose(
     """
     found: list[Wanted] = []
     left_out: list[tuple[str, str]] = []
+    named: set[Path] = set()
     for source in sources:
         path = links.resolve(source.path)
         if source.kind is TargetKind.FILE:
@@ -74,9 +76,13 @@ def choose(
             if reason:
                 left_out.append((str(one.path), reason))
                 continue
+            if any(other.directory == one.path for other in found):
+                continue  # a source that was named twice
             old = one.topic_partition
             new = TopicPartition(topics.get(old.topic, old.topic), old.partition)
             found.append(Wanted(one.path, old, new))
+            named |= set() if whole else {one.path}
+    found = _newest_replicas(fs, found, named, left_out)
     _require_each_once(found)
     for topic in topics:
         if not any(one.partition.topic == topic for one in found):
@@ -105,6 +111,30 @@ def _reason_against(one: PartitionDirectory, topics: Mapping[str, str], whole: b
     if whole and one.state.value:
         return f"a broker has set it aside ({one.state.value}); name the directory itself to take it"
     return ""
+
+
+def _newest_replicas(
+    fs: FileSystem, found: Sequence[Wanted], named: Container[Path], left_out: list[tuple[str, str]]
+) -> list[Wanted]:
+    """Takes of several replicas in log directories of a cluster the one that Kafka would elect; the others are left
+    out. What is `named` itself is always taken."""
+    by_name: dict[tuple[TopicPartition, TopicPartition], list[Wanted]] = {}
+    for one in found:
+        by_name.setdefault((one.partition, one.target), []).append(one)
+    taken = []
+    for replicas in by_name.values():
+        if len(replicas) == 1 or any(one.directory in named for one in replicas):
+            taken += replicas
+            continue
+        ends = {one.directory: end_of(fs, one.directory) for one in replicas}
+        best = max(replicas, key=lambda one: ends[one.directory])
+        taken.append(best)
+        for one in replicas:
+            if one is not best:
+                same = ends[one.directory] == ends[best.directory]
+                why = "which ends alike" if same else "which is newer (by leader epoch, then by length)"
+                left_out.append((str(one.directory), f"{best.directory} is taken, {why}"))
+    return taken
 
 
 def _require_each_once(found: Sequence[Wanted]) -> None:
@@ -233,7 +263,7 @@ def _remedy(target: TargetPartition) -> str:
     if target.partition.topic != OFFSETS_TOPIC:
         return "transplant into an empty partition (make a topic of another name, and say --topic OLD=NEW)"
     return (
-        "groups have committed in the new cluster. Take the other topics alone (--topic, repeatable), and give groups"
-        " their offsets there: kafka-consumer-groups --reset-offsets --from-file, with what seglog groups --format"
-        " reset-csv prints of the source"
+        "groups have joined or committed in the new cluster. Take the other topics alone (--topic, repeatable), and"
+        " give groups their offsets there: kafka-consumer-groups --reset-offsets --from-file, with what seglog groups"
+        " --format reset-csv prints of the source"
     )

@@ -118,7 +118,10 @@ class TargetDirectory:
 
     def _missing(self, keys: Sequence[TopicPartition]) -> str:
         if keys[0].topic == OFFSETS_TOPIC:
-            how = "start the broker, make it (kafka-topics --create, with as many partitions as it had), and stop it"
+            how = (
+                "start the broker with the old offsets.topic.num.partitions, make it (kafka-consumer-groups --describe"
+                " --group nobody; a group that joins would write to it), and stop it"
+            )
         elif len({key.topic for key in keys}) == 1:
             how = "start the broker, make the topic with the same number of partitions and one replica, and stop it"
         else:

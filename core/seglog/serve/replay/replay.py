@@ -29,8 +29,8 @@ from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.groups import Group
 from seglog.serve.catalog import Catalog, ServedPartition
 from seglog.serve.replay.offset_map import OffsetMap
-from seglog.serve.replay.state import PartitionState, ReplayState
-from seglog.serve.replay.target import TargetCluster
+from seglog.serve.replay.state import GroupOffset, PartitionState, ReplayState
+from seglog.serve.replay.target import NotArrivedError, TargetCluster
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.transactions import TRANSACTION_TOPIC
 
@@ -149,8 +149,25 @@ class Replay:
                     pace.spent(size)
             self._cluster.flush(self._save_if_due)
             self.state.in_order = counts_all
+        except NotArrivedError as error:
+            raise self._placed(error) from error
         finally:
             self._save()
+
+    def _placed(self, error: NotArrivedError) -> NotArrivedError:
+        """Returns the error with the record's place in the source: the first that its partition still waits for."""
+        waiting, source = self._sent.get(error.place), self._by_target.get(error.place)
+        if not waiting or source is None:
+            return error
+        return NotArrivedError(*error.parts, f"{source} offset {waiting[0]}")
+
+    def stamped(self, planned: Sequence[PlannedPartition]) -> Iterator[str]:
+        """Yields a sentence for each target topic that does not keep timestamps."""
+        for topic in self._cluster.stamping_topics(sorted({one.target.topic for one in planned})):
+            yield (
+                f"{topic} has message.timestamp.type=LogAppendTime in the cluster: the records get the time of their"
+                " arrival, and lose their own; set it to CreateTime first to keep them"
+            )
 
     def translate(self, groups: Sequence[Group]) -> Iterator[Translated]:
         """Translates committed offsets of groups by the offset map. Share groups commit none."""
@@ -166,13 +183,32 @@ class Replay:
                     new = progress.target_end
                 yield Translated(group.name, row.partition, row.offset, progress.target, new)
 
-    def commit(self, translated: Iterable[Translated]) -> None:
-        """Sets these offsets in the cluster, group by group; the groups must have no members there."""
-        by_group: dict[str, list[tuple[TopicPartition, int]]] = {}
+    def commit(self, translated: Iterable[Translated]) -> Iterator[str]:
+        """Sets these offsets in the cluster, group by group; the groups must have no members there.
+
+        A group that has gone on since an earlier run set its offset keeps its own: yields a sentence for each of these.
+        """
+        by_group: dict[str, dict[TopicPartition, int]] = {}
         for one in translated:
-            by_group.setdefault(one.group, []).append((one.target, one.new_offset))
-        for group, offsets in by_group.items():
-            self._cluster.commit(group, offsets)
+            by_group.setdefault(one.group, {})[one.target] = one.new_offset
+        for group, wanted in by_group.items():
+            present = self._cluster.committed(group, list(wanted))
+            due: list[tuple[TopicPartition, int]] = []
+            for key, offset in wanted.items():
+                known, now = self.state.groups.get((group, key)), present.get(key)
+                if known is not None and now not in (known.before, known.offset):
+                    yield (
+                        f"group {group}: {key} stays at offset {now}: the group has gone on since an earlier run set"
+                        f" {known.offset}"
+                    )
+                elif now != offset:
+                    due.append((key, offset))
+                    self.state.groups[group, key] = GroupOffset(now, offset)
+                elif known is None:
+                    self.state.groups[group, key] = GroupOffset(now, offset)
+            self._save()  # before they are set: whoever is killed in between knows what they were
+            if due:
+                self._cluster.commit(group, due)
 
     def _planned(self, key: TopicPartition, one: ServedPartition) -> PlannedPartition:
         known = self.state.partitions.get(key)

@@ -36,8 +36,21 @@ class PartitionState:
 
 
 @dataclass(slots=True)
+class GroupOffset:
+    """An offset that a replay sets for a group in a partition of the target; noted before it is set.
+
+    `before` is what the group had committed there, None if nothing.
+    """
+
+    before: int | None
+    offset: int
+
+
+@dataclass(slots=True)
 class ReplayState:
     """The progress of a whole replay into the cluster `cluster_id`.
+
+    `groups` are the offsets set by it, by group and target partition.
 
     `in_order` is true if the state counts every record that was handed to the producer. `map_bytes` is the size of the
     offset map that belongs to this state.
@@ -47,6 +60,7 @@ class ReplayState:
     partitions: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     in_order: bool = True
     map_bytes: int = 0
+    groups: dict[tuple[str, TopicPartition], GroupOffset] = field(default_factory=dict)
 
     def save(self, fs: FileSystem, path: Path) -> None:
         """Replaces the file; durable on return."""
@@ -54,8 +68,13 @@ class ReplayState:
             {**asdict(one), "source": [key.topic, key.partition], "target": [one.target.topic, one.target.partition]}
             for key, one in self.partitions.items()
         ]
-        content = {"format": FORMAT, "cluster_id": self.cluster_id, "in_order": self.in_order}
-        text = json.dumps({**content, "map_bytes": self.map_bytes, "partitions": rows}, indent=1)
+        content: dict[str, Any] = {"format": FORMAT, "cluster_id": self.cluster_id, "in_order": self.in_order}
+        groups = [
+            {"group": group, "target": [key.topic, key.partition], "before": one.before, "offset": one.offset}
+            for (group, key), one in self.groups.items()
+        ]
+        content |= {"map_bytes": self.map_bytes, "partitions": rows, "groups": groups}
+        text = json.dumps(content, indent=1)
         write_atomically(fs, path, text.encode() + b"\n")
 
     @classmethod
@@ -82,6 +101,10 @@ class ReplayState:
                 target_end=int(row["target_end"]),
                 records=int(row["records"]),
             )
+        for row in content.get("groups", ()):
+            target = TopicPartition(str(row["target"][0]), int(row["target"][1]))
+            before = None if row["before"] is None else int(row["before"])
+            state.groups[str(row["group"]), target] = GroupOffset(before, int(row["offset"]))
         return state
 
     def require_cluster(self, cluster_id: str, path: Path) -> None:

@@ -44,6 +44,15 @@ class Arrived:
         return same_time and (self.key, self.value, self.headers) == (record.key, record.value, record.headers)
 
 
+class NotArrivedError(IncompleteError):
+    """A record that the cluster did not take; `place` is its partition there."""
+
+    def __init__(self, bootstrap: str, place: TopicPartition, reason: str, remedy: str, source: str = "") -> None:
+        of = f" ({source})" if source else ""
+        super().__init__(f"{bootstrap}: a record for {place}{of} did not arrive: {reason}; {remedy}")
+        self.parts, self.place = (bootstrap, place, reason, remedy), place
+
+
 class TargetCluster:
     """A connection to a cluster. Errors of cluster and client are raised as SeglogError.
 
@@ -63,7 +72,7 @@ class TargetCluster:
         }
         self.bootstrap = bootstrap
         self._producer: Any = None
-        self._failure: KafkaError | None = None
+        self._failure: tuple[TopicPartition, KafkaError] | None = None
         self._delivered: Delivered
 
     def __enter__(self) -> Self:
@@ -170,9 +179,32 @@ class TargetCluster:
         admin = self._admin()
         self._asked(lambda: admin.alter_consumer_group_offsets([request])[group].result(ANSWER_SECONDS))
 
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Returns the group's committed offsets in these partitions, without those that it has none in."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        places = [self._client.TopicPartition(key.topic, key.partition) for key in partitions]
+        admin = self._admin()
+        asked = [ConsumerGroupTopicPartitions(group, places)]
+        found = self._asked(lambda: admin.list_consumer_group_offsets(asked)[group].result(ANSWER_SECONDS))
+        rows = ((TopicPartition(one.topic, one.partition), int(one.offset)) for one in found.topic_partitions)
+        return {key: offset for key, offset in rows if offset >= 0}
+
+    def stamping_topics(self, topics: Sequence[str]) -> list[str]:
+        """Returns the topics whose brokers replace timestamps by the time of arrival (LogAppendTime)."""
+        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+        admin = self._admin()
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        answers = admin.describe_configs(resources)
+        found = self._asked(lambda: {one.name: answer.result(ANSWER_SECONDS) for one, answer in answers.items()})
+        kinds = {topic: configs.get("message.timestamp.type") for topic, configs in found.items()}
+        return sorted(topic for topic, kind in kinds.items() if kind is not None and kind.value == "LogAppendTime")
+
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._failure = self._failure or error
+            place = TopicPartition(str(message.topic()), int(message.partition() or 0))
+            self._failure = self._failure or (place, error)
         elif self._failure is None:  # the next run finds the records after a failure again
             self._delivered(
                 TopicPartition(str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
@@ -180,7 +212,18 @@ class TargetCluster:
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise IncompleteError(f"{self.bootstrap}: a record did not arrive: {self._failure.str()}")
+            place, error = self._failure
+            raise NotArrivedError(self.bootstrap, place, error.str(), self._remedy(place, error))
+
+    def _remedy(self, place: TopicPartition, error: KafkaError) -> str:
+        if error.code() == self._client.KafkaError.MSG_SIZE_TOO_LARGE:
+            return f"raise max.message.bytes of {place.topic} in the target, and run the same command again"
+        if error.code() == self._client.KafkaError.INVALID_TIMESTAMP:
+            return (
+                f"raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of {place.topic} in the"
+                " target, and run the same command again"
+            )
+        return "run the same command again to continue"
 
     def _admin(self, **more: Any) -> Any:
         from confluent_kafka.admin import AdminClient

@@ -10,6 +10,7 @@ from seglog.errors import IncompleteError
 from seglog.model import Record, TopicPartition
 from seglog.operations.groups import Group, GroupPartition
 from seglog.serve.replay.replay import Replay, Translated
+from seglog.serve.replay.target import NotArrivedError
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
@@ -33,9 +34,60 @@ def test_offsets_of_share_groups_are_neither_translated_nor_set(tmp_path: Path) 
         replay.run(replay.plan(), lambda _size: None)
         groups = [group("classic", "classic", 1), group("share", "share", 2), group("new", "consumer", 3)]
         found = list(replay.translate(groups))
-        replay.commit(found)
+        assert list(replay.commit(found)) == []
     assert found == [Translated("classic", SOURCE, 1, SOURCE, 1), Translated("new", SOURCE, 3, SOURCE, 3)]
     assert cluster.commits == {"classic": [(SOURCE, 1)], "new": [(SOURCE, 3)]}
+
+
+def test_a_group_that_has_gone_on_is_not_set_back_by_another_run(tmp_path: Path) -> None:
+    cluster = MemoryCluster({"t": 1})
+
+    def run_again() -> list[str]:
+        with open_catalog([tmp_path / "t-0"]) as catalog:
+            fs, clock = LocalFileSystem(), ManualClock(0)
+            replay = Replay(catalog, cluster, fs, clock, tmp_path / "state", map_file=tmp_path / "map.csv")
+            replay.run(replay.plan(), lambda _size: None)
+            return list(replay.commit(list(replay.translate([group("g", "classic", 1)]))))
+
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(b"value", timestamp=1000) for _ in range(3)])
+    assert (run_again(), cluster.commits["g"]) == ([], [(SOURCE, 1)])
+    assert run_again() == []
+    cluster.commits["g"] = [(SOURCE, 3)]
+    (said,) = run_again()
+    assert "group g: t-0 stays at offset 3" in said and cluster.commits["g"] == [(SOURCE, 3)]
+    cluster.commits.clear()  # as before the first run, which may have been killed before it set anything
+    assert (run_again(), cluster.commits["g"]) == ([], [(SOURCE, 1)])
+
+
+class _RefusingCluster(MemoryCluster):
+    """Does not take a record, as a real one that finds it too large."""
+
+    def send(self, partition: TopicPartition, record: Record) -> None:
+        if record.value == b"large":
+            raise NotArrivedError(self.bootstrap, partition, "Message size too large", "raise max.message.bytes")
+        super().send(partition, record)
+
+
+def test_a_record_that_the_cluster_does_not_take_is_named_by_its_place_in_the_source(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(value, timestamp=1000) for value in (b"small", b"large", b"small")])
+    with open_catalog([tmp_path / "t-0"]) as catalog:
+        cluster = _RefusingCluster({"t": 1})
+        replay = Replay(catalog, cluster, LocalFileSystem(), ManualClock(0), tmp_path / "state", map_file=None)
+        with pytest.raises(IncompleteError, match=r"\(t-0 offset 1\) did not arrive: .* raise max.message.bytes"):
+            replay.run(replay.plan(), lambda _size: None)
+
+
+def test_a_topic_that_stamps_records_itself_is_named_before_they_lose_their_times(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(b"value", timestamp=1000)])
+    cluster = MemoryCluster({"t": 1})
+    cluster.stamping = {"t"}
+    with open_catalog([tmp_path / "t-0"]) as catalog:
+        replay = Replay(catalog, cluster, LocalFileSystem(), ManualClock(0), tmp_path / "state", map_file=None)
+        (said,) = replay.stamped(replay.plan())
+    assert said.startswith("t has message.timestamp.type=LogAppendTime")
 
 
 class _DyingCluster(MemoryCluster):

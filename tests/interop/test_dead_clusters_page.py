@@ -1,0 +1,186 @@
+"""DEAD_CLUSTER.md, followed on a cluster with a controller of its own, brokers with two log directories, RF 2 and 3.
+
+Its brokers died one after the other: what was acknowledged at last is only on the last one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import json_lines, run
+from tests.support.consumers import Place, Row, librdkafka_rows
+from tests.support.dead_clusters import produce, producer
+from tests.support.kafka.broker import Broker
+from tests.support.kafka.cluster import Cluster
+from tests.support.serving import Serving
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("dead_clusters_page")]
+
+REPLICAS = {"two": [[1, 2], [2, 3], [3, 1]], "three": [[1, 2, 3], [2, 3, 1]]}
+PLACES = [(topic, number) for topic, assigned in REPLICAS.items() for number in range(len(assigned))]
+GROUP, PLACE, OFFSET = "resuming", ("three", 1), 57
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "min.insync.replicas": "1",
+}
+Rows = dict[Place, list[Row]]
+
+
+class DeadCluster:
+    """The directories, and what clients had got acknowledged."""
+
+    def __init__(self, root: Path) -> None:
+        self.controller = root / "controller"
+        self.directories = {node: [root / f"broker{node}a", root / f"broker{node}b"] for node in (1, 2, 3)}
+        self.rows: Rows = {}
+        with Cluster(self.controller, self.directories, settings=SETTINGS) as cluster:
+            make_topics(cluster)
+            write(cluster, PLACES, range(40))
+            cluster.kill_broker(1)
+            write(cluster, PLACES, range(40, 60))
+            commit(cluster.bootstrap)
+            self.rows |= read(cluster.bootstrap, [("two", 0)])
+            cluster.kill_broker(2)
+            last = [place for place in PLACES if 3 in REPLICAS[place[0]][place[1]]]
+            write(cluster, last, range(60, 70))
+            self.rows |= read(cluster.bootstrap, last)
+            self.paths = cluster.every_directory
+            cluster.kill()
+        assert [len(self.rows[place]) for place in PLACES] == [60, 70, 70, 70, 70]
+
+    def copied(self, root: Path) -> DeadCluster:
+        """A copy to work on."""
+        made = object.__new__(DeadCluster)
+        made.controller, made.rows = root / self.controller.name, self.rows
+        made.directories = {node: [root / path.name for path in paths] for node, paths in self.directories.items()}
+        made.paths = [root / path.name for path in self.paths]
+        for path, copy in zip(self.paths, made.paths, strict=True):
+            shutil.copytree(path, copy)
+        return made
+
+
+def make_topics(cluster: Cluster) -> None:
+    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+    admin = cluster.brokers[1].admin()
+    topics = [
+        NewTopic(name, len(assigned), replica_assignment=assigned, config={"retention.ms": "-1"})
+        for name, assigned in REPLICAS.items()
+    ]
+    for made in admin.create_topics(topics).values():
+        made.result(60)
+
+
+def write(cluster: Cluster, places: list[Place], numbers: range) -> None:
+    client = producer(cluster.bootstrap, topic_metadata_refresh_interval_ms=1000)
+    for topic, number in places:
+        produce(client, topic, numbers, number)
+
+
+def read(bootstrap: str, places: list[Place]) -> Rows:
+    return librdkafka_rows(bootstrap, places, "read_committed")
+
+
+def commit(bootstrap: str) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    consumer.commit(offsets=[TopicPartition(*PLACE, OFFSET)], asynchronous=False)
+    consumer.close()
+
+
+def committed(bootstrap: str, place: Place = PLACE) -> int:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    (found,) = consumer.committed([TopicPartition(*place)], 60)
+    consumer.close()
+    return int(found.offset)
+
+
+@pytest.fixture(scope="module")
+def dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeadCluster]:
+    yield DeadCluster(tmp_path_factory.mktemp("dead"))
+
+
+def test_brokers_that_died_one_after_the_other_start_again_with_every_acknowledged_record(
+    dead: DeadCluster, tmp_path: Path
+) -> None:
+    for left_out in (dead.directories[3], dead.directories[3][1:], dead.directories[2][1:]):
+        refused = run("rebuild", *(path for path in dead.paths if path not in left_out), "-o", tmp_path / "made")
+        node = 3 if left_out[0] in dead.directories[3] else 2
+        assert refused.exit_code == 12, refused.output
+        assert f"broker {node} " in refused.stderr and f"--without {node}" in refused.stderr
+    lost = dead.copied(tmp_path)
+    done = run("rebuild", *lost.paths, "-o", tmp_path / "made", "--json")
+    assert done.exit_code == 0, done.output
+    (step,) = [step for step in json_lines(done)[-1]["next"] if "__cluster_metadata-0" in step]
+    assert step.startswith("on each controller and on each broker, move __cluster_metadata-0 out of metadata.log.dir")
+    with_metadata = [path for path in lost.paths if (path / "__cluster_metadata-0").exists()]
+    assert len(with_metadata) == 4
+    for path in with_metadata:
+        assert str(path / "__cluster_metadata-0") in step
+        (path / "__cluster_metadata-0").rename(tmp_path / f"{path.name}-old-metadata")
+    shutil.copyfile(tmp_path / "made" / "bootstrap.checkpoint", lost.controller / "bootstrap.checkpoint")
+    with Cluster(lost.controller, lost.directories, settings=SETTINGS) as cluster:
+        assert read(cluster.bootstrap, PLACES) == lost.rows
+        assert committed(cluster.bootstrap) == OFFSET
+        write(cluster, PLACES, range(70, 80))
+        assert {len(rows) for rows in read(cluster.bootstrap, PLACES).values()} == {70, 80}
+    assert not [found for path in lost.paths for found in path.glob("*-stray")]
+
+
+def test_clients_read_of_all_directories_what_was_acknowledged_last(dead: DeadCluster) -> None:
+    with Serving(*dead.paths) as endpoint:
+        assert read(endpoint.bootstrap, PLACES) == dead.rows
+
+
+def test_a_new_cluster_takes_the_newest_replica_of_each_partition_and_goes_on(
+    dead: DeadCluster, tmp_path: Path
+) -> None:
+    into, map_file = tmp_path / "new", tmp_path / "map.csv"
+    with Broker(into) as broker:
+        for topic, assigned in REPLICAS.items():
+            broker.create_topic(topic, len(assigned), retention_ms="-1")
+        broker.create_topic("two-restored", 3, retention_ms="-1")
+        describe_nobody(broker)
+        broker.stop()
+    every = [path for paths in dead.directories.values() for path in paths] + [dead.controller]
+    planned = run("transplant", "--dry-run", *every, "--into", into)
+    assert planned.exit_code == 0, planned.output
+    partial = run("transplant", "--dry-run", *dead.directories[1], "--into", into)
+    assert "no log directory of broker 3 is given" in partial.stderr
+    done = run("transplant", *every, every[0] / ".", "--into", into)
+    assert done.exit_code == 0, done.output
+    newest = [next(path / f"two-{n}" for path in reversed(every[:6]) if (path / f"two-{n}").exists()) for n in range(3)]
+    backup = run("transplant", *newest, "--into", into, "--topic", "two=two-restored")
+    assert backup.exit_code == 0, backup.output
+    with Broker(into) as broker:
+        assert read(broker.bootstrap, PLACES) == dead.rows
+        restored = read(broker.bootstrap, [("two-restored", number) for number in range(3)])
+        assert {place[1]: rows for place, rows in restored.items()} == {n: dead.rows["two", n] for n in range(3)}
+        assert committed(broker.bootstrap) == OFFSET
+        broker.create_topic("replayed", 2, retention_ms="-1")
+        broker.create_topic("replayed-two", 3, retention_ms="-1")
+        words = ["--to", broker.bootstrap, "--state", tmp_path / "state", "--map", map_file, "--groups"]
+        words += ["--topic", "three=replayed", "--topic", "two=replayed-two"]
+        for _ in range(2):
+            replayed = run("replay", *every, *words)
+            assert replayed.exit_code == 0, replayed.output
+        found = read(broker.bootstrap, [("replayed", 0), ("replayed", 1)])
+        assert [row[2:] for row in found["replayed", 1]] == [row[2:] for row in dead.rows["three", 1]]
+        assert committed(broker.bootstrap, ("replayed", 1)) == OFFSET
+        broker.kill()
+
+
+def describe_nobody(broker: Broker) -> None:
+    """What the page says makes `__consumer_offsets`."""
+    words = ["--bootstrap-server", broker.bootstrap, "--describe", "--group", "nobody"]
+    command = broker._java("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *words)
+    subprocess.run(command, capture_output=True, timeout=300, check=False)

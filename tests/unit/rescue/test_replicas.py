@@ -1,0 +1,47 @@
+"""Of several replicas in log directories the newest is transplanted, and what a source lacks is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seglog.rescue.log_ends import LogEnd, end_of
+from seglog.rescue.rebuild.completeness import missing_of
+from seglog.rescue.transplant.planner import choose
+from seglog.scan.listing import Target, TargetKind
+from seglog.storage.local import LocalFileSystem
+from tests.support.lost_clusters import broker_directory, registration, topic_records
+from tests.support.metadata_records import write_metadata_log
+
+FS = LocalFileSystem()
+
+
+def chosen(*paths: Path, kind: TargetKind = TargetKind.LOG_DIRECTORY) -> tuple[list[Path], list[tuple[str, str]]]:
+    found, left_out = choose(FS, [Target(path, kind) for path in paths], {}, paths[0].parent / "target")
+    return [one.directory for one in found], left_out
+
+
+def test_the_newest_replica_by_epoch_then_length_is_taken_and_the_others_are_named(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0, 0], "orders-1": [2]})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0, 3], "orders-1": [2, 2]})
+    found, left_out = chosen(one, two)
+    assert found == [two / "orders-0", two / "orders-1"]
+    assert [path for path, _ in left_out] == [str(one / "orders-0"), str(one / "orders-1")]
+    assert all("which is newer" in reason for _, reason in left_out)
+    assert end_of(FS, two / "orders-0") == LogEnd(3, 2)
+
+
+def test_a_source_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0], "orders-1": [2]})
+    assert chosen(one, one / ".")[0] == [one / "orders-0", one / "orders-1"]
+    assert chosen(one / "orders-0", one / "orders-0" / ".", kind=TargetKind.PARTITION)[0] == [one / "orders-0"]
+
+
+def test_brokers_that_the_sources_metadata_names_are_missed(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    write_metadata_log(one, [registration(1), registration(2), *topic_records("orders", [[1, 2]])])
+    ((known, missing),) = missing_of(FS, [one])
+    assert "no log directory of broker 2 is given" in missing.described(known)
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0]})
+    assert list(missing_of(FS, [one, two])) == []
+    (two / "meta.properties").unlink()
+    assert list(missing_of(FS, [one, two])) == []
