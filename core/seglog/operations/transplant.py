@@ -18,6 +18,7 @@ from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.progress import BytesRead
 from seglog.rescue.rebuild.completeness import missing_of
+from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.rescue.transplant.planner import Circumstances, Planner, choose
 from seglog.rescue.transplant.target import TargetDirectory
@@ -77,7 +78,10 @@ def plan_transplant(
         reason = f"; {left_out[0][0]}: {left_out[0][1]}" if left_out else ""
         raise NotALogError(request.sources[0].path, f"it holds no partition to transplant{reason}")
     coordinators = _read_coordinators(fs, log_directories)
-    planner = Planner(fs, Circumstances(target, coordinators, clock.now_ms(), request.every_replica), progress)
+    given = [links.resolve(one.path) for one in request.sources if one.kind is TargetKind.LOG_DIRECTORY]
+    counts = SourceCounts(fs, [*log_directories, *given])
+    common = Circumstances(target, coordinators, counts, clock.now_ms(), request.every_replica)
+    planner = Planner(fs, common, progress)
     plans: list[PartitionPlan] = []
     errors: list[SeglogError] = [*target.absences(one.target for one in wanted)]
     for one in wanted:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from seglog.rescue.log_ends import LogEnd, end_of
 from seglog.rescue.rebuild.completeness import missing_of
+from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.planner import choose
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.local import LocalFileSystem
@@ -45,3 +46,27 @@ def test_brokers_that_the_sources_metadata_names_are_missed(tmp_path: Path) -> N
     assert list(missing_of(FS, [one, two])) == []
     (two / "meta.properties").unlink()
     assert list(missing_of(FS, [one, two])) == []
+
+
+def test_the_metadata_in_any_directory_of_a_cluster_says_how_many_partitions_its_topics_had(tmp_path: Path) -> None:
+    first = broker_directory(tmp_path / "1a", 1, {"orders-0": [0]})
+    second = broker_directory(tmp_path / "1b", 1, {"orders-1": [0]}, number=1)
+    other = broker_directory(tmp_path / "2", 2, {"orders-6": [0]}, cluster="another-cluster")
+    write_metadata_log(first, [registration(1, 2), *topic_records("orders", [[1], [1], [1]])])
+    counts = SourceCounts(FS, [first, second, other])
+    assert [counts.stated("orders", path) for path in (first, second, other)] == [3, 3, None]
+    assert [counts.least("orders", path) for path in (first, second, other)] == [2, 2, 7]
+    (second / "meta.properties").unlink()
+    assert counts.stated("clicks", second) is None
+    assert SourceCounts(FS, [first, second]).stated("orders", second) == 3
+    restored = tmp_path / "restored"
+    (restored / "orders-0").mkdir(parents=True)
+    assert SourceCounts(FS, [restored]).stated("orders", restored) is None
+
+
+def test_the_newest_metadata_of_several_says_how_many_partitions_a_topic_had(tmp_path: Path) -> None:
+    stale = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    newer = broker_directory(tmp_path / "2", 2, {"orders-0": [0]})
+    write_metadata_log(stale, topic_records("orders", [[1]]))
+    write_metadata_log(newer, topic_records("orders", [[1], [2]]))
+    assert SourceCounts(FS, [stale, newer]).stated("orders", stale) == 2

@@ -15,7 +15,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from seglog.configuration.keys import LogConfig
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import RefusedError
@@ -23,6 +22,7 @@ from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_dire
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.rescue.log_ends import end_of
+from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import Ending, PartitionPlan
 from seglog.rescue.transplant.source import Checkpoints, SourceLog, read_source
 from seglog.rescue.transplant.staging import is_there
@@ -153,10 +153,12 @@ def _require_each_once(found: Sequence[Wanted]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The inputs that all partitions of a plan share. `coordinators` is None without a `__transaction_state`."""
+    """The inputs that all partitions of a plan share. `coordinators` is None without a `__transaction_state`; `counts`
+    knows each log directory that a source lies in."""
 
     target: TargetDirectory
     coordinators: Mapping[int, Coordinated] | None
+    counts: SourceCounts
     now_ms: int
     every_replica: bool = False
 
@@ -166,8 +168,6 @@ class Planner:
 
     def __init__(self, fs: FileSystem, common: Circumstances, progress: BytesRead) -> None:
         self._fs, self._common, self._progress = fs, common, progress
-        self._metadata: dict[Path, ClusterMetadata | None] = {}
-        self._counts: dict[Path, dict[str, int]] = {}
         self._checkpoints = Checkpoints(fs)
 
     def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
@@ -208,12 +208,8 @@ class Planner:
     def _compare_counts(self, wanted: Wanted, target: TargetPartition) -> Iterator[str]:
         """Compares the numbers of partitions, by which keys and groups find theirs; yields a note if unsure."""
         around, topic = wanted.directory.parent, wanted.partition.topic
-        if around not in self._metadata:
-            self._metadata[around] = read_cluster_metadata(self._fs, around, assignments=True)
-        metadata = self._metadata[around]
-        known = None if metadata is None else metadata.topic_ids.get(topic)
-        count = None if metadata is None or known is None else len(metadata.partitions.get(known, {}))
-        least = self._least_counts(around).get(topic, wanted.partition.partition + 1)
+        count = self._common.counts.stated(topic, around)
+        least = max(self._common.counts.least(topic, around), wanted.partition.partition + 1)
         if target.count is None or (count or least) == target.count:
             return
         new = f"{wanted.target.topic} has {count_text(target.count, 'partition')} in the new cluster"
@@ -223,13 +219,6 @@ class Planner:
                 " groups would be looked for in other partitions. Make the topic anew with the same number"
             )
         yield f"{new}; how many {topic} had is not known, but at least {least}"
-
-    def _least_counts(self, around: Path) -> dict[str, int]:
-        """Returns the least number of partitions that each topic must have, by the directories in a log directory."""
-        if around not in self._counts:
-            live = [one.topic_partition for one in list_log_directory(self._fs, around).live]
-            self._counts[around] = {one.topic: one.partition + 1 for one in live}  # the highest number comes last
-        return self._counts[around]
 
     def _warnings(self, plan: PartitionPlan, config: LogConfig) -> Iterator[str]:
         source, name = plan.source, plan.partition

@@ -120,7 +120,7 @@ class TargetDirectory:
         if keys[0].topic == OFFSETS_TOPIC:
             how = (
                 "start the broker with the old offsets.topic.num.partitions, make it (kafka-consumer-groups --describe"
-                " --group nobody; a group that joins would write to it), and stop it"
+                " --group nobody, since a group that joins writes to it), and stop it"
             )
         elif len({key.topic for key in keys}) == 1:
             how = "start the broker, make the topic with the same number of partitions and one replica, and stop it"

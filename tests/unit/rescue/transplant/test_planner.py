@@ -14,6 +14,7 @@ from seglog.log.append import ProducerIdentity
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.transplant import plan_transplant
 from seglog.rescue.transplant.apply import carry_out
+from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.rescue.transplant.planner import Circumstances, Planner, Wanted
 from seglog.rescue.transplant.target import TargetDirectory
@@ -46,7 +47,8 @@ def source_with_open_transaction(root: Path) -> Path:
 def planned_with(root: Path, coordinators: dict[int, Coordinated] | None) -> PartitionPlan:
     directory = source_with_open_transaction(root)
     target = TargetDirectory(FS, target_directory(FS, root / "new", ["t-0"]))
-    planner = Planner(FS, Circumstances(target, coordinators, START_MS), lambda _size: None)
+    counts = SourceCounts(FS, [directory.parent])
+    planner = Planner(FS, Circumstances(target, coordinators, counts, START_MS), lambda _size: None)
     key = TopicPartition("t", 0)
     return planner.plan(Wanted(directory, key, key), CONFIG)
 
