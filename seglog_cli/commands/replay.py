@@ -106,9 +106,7 @@ def run(
         planned = replay.plan()
         show_plan(session.console, planned)
         left_out = list(replay.left_out(planned))
-        for sentence in left_out:
-            session.console.warning(sentence)
-        for sentence in replay.stamped(planned):
+        for sentence in (*left_out, *replay.stamped(planned)):
             session.console.warning(sentence)
         code = ExitCode.INCOMPLETE if left_out else ExitCode.DONE
         if dry_run:
