@@ -45,9 +45,15 @@ class BeforeImages:
         self._copies[path] = copy
 
     def restore(self) -> None:
-        """Puts every file back, with its times, and removes the new ones."""
+        """Puts every file back, with its times, and removes the new ones.
+
+        A copy that takes its file's place is as durable as that was: a later run may find the file as it shall be, and
+        leave it out.
+        """
         for path, copy in self._copies.items():
             if copy is not None:
+                with self._fs.open(copy, "r") as file:
+                    file.sync()
                 self._fs.rename(copy, path)
             elif self._fs.status(path, follow=False) is not None:
                 self._fs.remove(path)
