@@ -119,8 +119,11 @@ def _carried_out(session: Session, request: TransplantRequest) -> TransplantOutc
     """Plans and applies the transplant under the target's lock."""
     from seglog.operations.undo import settle
     from seglog.rescue.transplant.apply import carry_out
+    from seglog.rescue.transplant.target import require_brokers_own
     from seglog.storage.lock import DirectoryLock
 
+    if session.fs.status(request.into) is not None:
+        require_brokers_own(session.fs, request.into)
     with nullcontext() if session.fs.status(request.into) is None else DirectoryLock(request.into):
         settle(session.fs, request.into, session.settled)
         plan, config_of = _planned(session, request)
@@ -178,7 +181,7 @@ def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool) -> Non
             console.json(_row(one, dry_run))
             continue
         console.line(f"{console.styled(str(one.partition), 'strong')} from {one.source.directory}")
-        for step in one.steps():
+        for step in () if console.quiet else one.steps():
             console.line(f"  {step}")
     for path, reason in plan.left_out:
         if console.as_json:

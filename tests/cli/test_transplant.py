@@ -188,3 +188,15 @@ def test_a_transplant_that_the_disk_ends_is_taken_back_and_says_so(
     assert done.code == 74
     assert f"the transplant failed and was taken back: {failed[0]}: {os.strerror(errno.EIO)}" in done.stderr.decode()
     assert contents_below(target) == before
+
+
+def test_a_directory_that_is_no_brokers_gets_no_lock_file_and_quiet_is_one_line_a_partition(
+    dead: Path, target: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / "notes").mkdir(parents=True)
+    refused = run("transplant", "--now", NOW, dead, "--into", other)
+    assert refused.exit_code == 12 and "not a broker's log directory" in refused.stderr
+    assert [path.name for path in other.iterdir()] == ["notes"]
+    planned = run("-q", "transplant", "--now", NOW, "--dry-run", dead, "--into", target).stdout.splitlines()
+    assert not [line for line in planned if line.startswith("  ")]

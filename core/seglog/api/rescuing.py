@@ -39,6 +39,7 @@ from seglog.rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions,
 from seglog.rescue.salvage.salvage import salvage as salvage_logs
 from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
 from seglog.rescue.transplant.plan import TransplantPlan
+from seglog.rescue.transplant.target import require_brokers_own
 from seglog.scan.listing import resolve_paths
 from seglog.storage import links
 from seglog.storage.lock import DirectoryLock
@@ -133,6 +134,8 @@ def transplant(
     """
     work = workspace_of(common)
     request = _request(work, sources, into, topics, transactions_of, every_replica, quarantine)
+    if work.fs.status(request.into) is not None:
+        require_brokers_own(work.fs, request.into)
     with nullcontext() if work.fs.status(request.into) is None else DirectoryLock(request.into):
         settle(work.fs, request.into)
         settings = settings_of(work, request.into)

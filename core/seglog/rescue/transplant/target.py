@@ -49,17 +49,22 @@ class TargetPartition:
         return self.listing.size == 0 and not kept and self.listing.format == "kafka"
 
 
+def require_brokers_own(fs: FileSystem, path: Path) -> None:
+    """Raises RefusedError if a directory is not a broker's. To be asked before its lock, which makes a file in it."""
+    if fs.status(path / filenames.META_PROPERTIES) is None:
+        raise RefusedError(
+            f"{path} has no {filenames.META_PROPERTIES}: it is not a broker's log directory. Let the new cluster's"
+            " broker start on it, make the topics, and stop it"
+        )
+
+
 class TargetDirectory:
     """The log directory. Raises RefusedError unless its broker was stopped cleanly."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.fs, self.path = fs, path
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
-        if self.listing.meta_properties is None:
-            raise RefusedError(
-                f"{path} has no {filenames.META_PROPERTIES}: it is not a broker's log directory. Let the new cluster's"
-                " broker start on it, make the topics, and stop it"
-            )
+        require_brokers_own(fs, path)
         if fs.status(path / PENDING_FILE, follow=False) is not None:
             raise RefusedError(
                 f"{path}: a run was cut short here; transplanting without --dry-run finishes it first, and seglog undo"
