@@ -17,6 +17,8 @@ from seglog.errors import ConfigError
 OBJECT_STORES = ("s3", "gs", "az")
 WEB_SERVERS = ("http", "https")
 SCHEMES = (*OBJECT_STORES, *WEB_SERVERS)
+COPY_ON_A_DISK = "COPY-ON-A-DISK"  # stands in a command for a log directory whose URL it does not take
+_STARTS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 
 class RemotePath(PosixPath):
@@ -70,6 +72,11 @@ class RemotePath(PosixPath):
     def resolve(self, strict: bool = False) -> Self:  # noqa: ARG002 (pathlib's)
         """Returns the path itself: an object store has no links."""
         return self
+
+
+def is_url(name: object) -> bool:
+    """True if the name of a file, as an OSError has it, is a URL's."""
+    return isinstance(name, RemotePath) or (isinstance(name, str) and name.startswith(_STARTS))
 
 
 def remote_path(scheme: str, store: str, *parts: str) -> RemotePath:

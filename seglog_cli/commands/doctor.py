@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from seglog.rescue.doctor.doctor import Diagnosis, DoctorSummary
 
 _STEPS_SHOWN = 8
-_TOOLS = ("seglog ", "mv ", "chown ", "chmod ", "cp ", "rm ", "kafka-")  # a mend that begins with one is a command
 _STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
 
 
@@ -145,7 +144,9 @@ def show_diagnosis(console: Console, row: Diagnosis) -> None:
 
 def mend_text(console: Console, mend: str) -> str:
     """Returns what mends a diagnosis: a command, which is not broken over lines, or a sentence."""
-    return console.command(mend) if mend.startswith(_TOOLS) else mend
+    from seglog.rescue.doctor.cases import TOOLS
+
+    return console.command(mend) if mend.startswith(TOOLS) else mend
 
 
 def _placed(row: Diagnosis) -> str:

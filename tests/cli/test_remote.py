@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -329,6 +330,63 @@ def test_a_segment_is_read_by_whoever_may_read_it_and_list_nothing(
         ):
             end = ended(*words)
             assert end.code == 74 and b"the store refuses to show it (403 AccessDenied)" in end.stderr, words
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (400, "SlowDown")])
+def test_doctor_leaves_out_what_a_store_does_not_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: str
+) -> None:
+    """It says so of every file that it reads, whichever that is: nothing is known of what a broker would do."""
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    keep_partitions(logs, ("payments-0", "__cluster_metadata-0"))
+
+    def refuses(name: str, method: str, path: str) -> Fault | None:
+        return Fault(status, code) if method != "BODY" and path.partition("?")[0] == name else None
+
+    (logs / "cleaner-offset-checkpoint").write_bytes(b"0\n0\n")
+    with object_server() as server:
+        for path in (path for path in logs.rglob("*") if path.is_file()):
+            server.objects[f"kafka/{path.relative_to(logs)}"] = path.read_bytes()
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        for name in [name for name in server.objects if name.endswith(("checkpoint", "properties", "data", "0.log"))]:
+            if name == "kafka/bootstrap.checkpoint" or "__cluster_metadata" in name:
+                continue  # the controller's
+            routing._shared = None
+            server.fault = partial(refuses, f"/{name}")
+            end = ended("doctor", "--json", "s3://kafka")
+            found = [json.loads(line) for line in end.stdout.splitlines()]
+            named = [(row["code"], row["file"]) for row in found if row.get("code") not in (None, "PARTITION_MISSING")]
+            assert (end.code, named) == (3, [("NOT_EXAMINED", Path(name).name)]), name
+            assert "run the doctor again" in found[0]["command"] and "user" not in found[0]["broker"]
+
+
+def test_commands_that_take_no_url_are_named_for_a_copy_on_a_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    keep_partitions(logs, ("customers-uncleaned-0", "__cluster_metadata-0"))
+    segment = min((logs / "customers-uncleaned-0").glob("*.log"))
+    with object_server() as server:
+        for path in (path for path in logs.rglob("*") if path.is_file()):
+            server.objects[f"kafka/logs/{path.relative_to(logs)}"] = path.read_bytes()
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        advised = ended(
+            "explain", "--advise", "--json", "--set", "cleanup.policy=compact", "s3://kafka/logs/customers-uncleaned-0"
+        )
+        advice = json.loads(advised.stdout)["advice"]
+        assert any(each.endswith("COPY-ON-A-DISK/customers-uncleaned-0") for each in advice)
+        damaged = bytearray(segment.read_bytes())
+        damaged[100] ^= 1
+        server.objects[f"kafka/logs/customers-uncleaned-0/{segment.name}"] = bytes(damaged)
+        server.objects["kafka/logs/foreign/x"] = b""
+        routing._shared = None
+        rows = [json.loads(line) for line in ended("doctor", "--json", "s3://kafka/logs").stdout.splitlines()]
+        assert {row["code"]: row["command"] for row in rows if row["type"] == "diagnosis"}.items() >= {
+            "DAMAGE_SERVED": "seglog verify --repair COPY-ON-A-DISK/customers-uncleaned-0",
+            "STRANGE_DIRECTORY": "mv COPY-ON-A-DISK/foreign SOMEWHERE-OUTSIDE-LOG.DIRS",
+        }.items()
 
 
 def test_what_a_store_refuses_is_named_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

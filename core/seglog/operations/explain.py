@@ -29,6 +29,7 @@ from seglog.log.segment import LogSegment
 from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, policy_problem, unknown_policy
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
 from seglog.operations.workspace import Sources, Workspace
+from seglog.remote_path import COPY_ON_A_DISK, RemotePath
 from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.units import count_text, format_duration, format_time, rough_duration
@@ -108,6 +109,7 @@ class Trial(Protocol):
 
 _BY_METADATA = frozenset({"clean", "config show", "retain"})  # the commands that use a topic's configuration
 _UNCONFIGURED = frozenset({"txn"})
+_ON_URLS = frozenset({"config show", "txn", "verify"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,10 @@ class _Facts:
         options = [] if verb in _UNCONFIGURED else [*self.options]
         if verb in _BY_METADATA and self.metadata is not None:
             options += ["--metadata-dir", str(self.metadata)]
-        return command_line("seglog", *verb.split(), *options, *arguments, self.log.directory, *after)
+        directory = self.log.directory
+        if isinstance(directory, RemotePath) and (verb not in _ON_URLS or "--repair" in arguments):
+            directory = Path(COPY_ON_A_DISK) / directory.name
+        return command_line("seglog", *verb.split(), *options, *arguments, directory, *after)
 
 
 def explain_partition(
@@ -226,21 +231,8 @@ def explain(
     tried = trial() if trial is not None and not problem else None
     failure = str(tried.error) if isinstance(tried, CleaningFailure) else ""
     brokers = () if tried is None else tuple(_cleaner_hazards(log, state, tried))
-    facts = _Facts(
-        directory,
-        log,
-        resolved,
-        now_ms,
-        watermark,
-        state,
-        plan,
-        problem,
-        failure,
-        brokers,
-        transactions,
-        workspace.given_options(),
-        sources.metadata_directory,
-    )
+    known = (directory, log, resolved, now_ms, watermark, state, plan, problem, failure, brokers, transactions)
+    facts = _Facts(*known, workspace.given_options(), sources.metadata_directory)
     return Explanation(
         partition=str(key),
         log_start_offset=log.log_start_offset,

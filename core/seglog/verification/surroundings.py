@@ -7,7 +7,7 @@ on first use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +34,9 @@ class Surroundings:
     """The surroundings in the log directory `path`.
 
     `offsets` holds the readable checkpoints by name, `damage` the errors of the others, `written_ms` when each was last
-    written. Without `ask_readers` the group topics are not read, which are larger than all the rest. `foreseen` is the
-    cluster metadata that a start would leave, if it would cut the controller's log.
+    written, `unread` the errors of files that could not be read (only if `read_surroundings` was to go on). Without
+    `ask_readers` the group topics are not read, which are larger than all the rest. `foreseen` is the cluster metadata
+    that a start would leave, if it would cut the controller's log.
     """
 
     fs: FileSystem
@@ -48,6 +49,7 @@ class Surroundings:
     meta_damage: SeglogError | None = None
     ask_readers: bool = True
     foreseen: ClusterMetadata | None = None
+    unread: dict[str, OSError] = field(default_factory=dict)
 
     @property
     def broker_files(self) -> bool:
@@ -125,26 +127,44 @@ class Surroundings:
         return None if stored is None else stored.value
 
 
-def read_surroundings(fs: FileSystem, log_directory: Path, *, ask_readers: bool = True) -> Surroundings:
-    """Reads the checkpoints and the identity of a log directory. Raises OSError, except for a missing file."""
+def read_surroundings(
+    fs: FileSystem,
+    log_directory: Path,
+    *,
+    ask_readers: bool = True,
+    goes_on: Callable[[OSError], bool] = lambda _error: False,
+) -> Surroundings:
+    """Reads the checkpoints and the identity of a log directory. Raises OSError, except for a missing file and where
+    `goes_on` is true of it.
+    """
     found = Surroundings(fs, log_directory, ask_readers=ask_readers)
     found.clean = fs.status(log_directory / filenames.CLEAN_SHUTDOWN_FILE) is not None
-    for name in OFFSET_CHECKPOINTS:
-        path = log_directory / name
-        status = fs.status(path)
-        if status is None or status.is_directory:
-            continue
+    for name in (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES):
         try:
-            found.offsets[name] = parse_offset_checkpoint(fs.read_bytes(path), path)
-        except FileNotFoundError:
-            continue
-        except (CorruptCheckpointError, RefusedError) as error:
-            found.damage[name] = error
-        found.written_ms[name] = status.modified_ms
-    path = log_directory / filenames.META_PROPERTIES
-    if fs.status(path) is not None:
-        try:
-            found.meta = parse_meta_properties(fs.read_bytes(path), path)
-        except (CorruptCheckpointError, RefusedError) as error:
-            found.meta_damage = error
+            _read_small_file(found, name)
+        except OSError as error:
+            if not goes_on(error):
+                raise
+            found.unread[name] = error
     return found
+
+
+def _read_small_file(found: Surroundings, name: str) -> None:
+    fs, path = found.fs, found.path / name
+    status = fs.status(path)
+    if name == filenames.META_PROPERTIES:
+        if status is not None:
+            try:
+                found.meta = parse_meta_properties(fs.read_bytes(path), path)
+            except (CorruptCheckpointError, RefusedError) as error:
+                found.meta_damage = error
+        return
+    if status is None or status.is_directory:
+        return
+    try:
+        found.offsets[name] = parse_offset_checkpoint(fs.read_bytes(path), path)
+    except FileNotFoundError:
+        return
+    except (CorruptCheckpointError, RefusedError) as error:
+        found.damage[name] = error
+    found.written_ms[name] = status.modified_ms

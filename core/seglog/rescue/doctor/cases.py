@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seglog.escaping import shell_path
+from seglog.remote_path import COPY_ON_A_DISK, RemotePath
 
 
 class Gravity(Enum):
@@ -92,13 +93,28 @@ def diagnosis(
     command = case.command.format_map({name: shell_path(each) for name, each in named.items()})
     of_case = {"gravity": case.gravity, "broker": case.broker, "offline": case.offline}
     known = {**of_case, "command": command, **fields}
+    if isinstance(log_directory, RemotePath):
+        if code == "NOT_EXAMINED":
+            known.update(_UNREAD_OBJECT)
+        known["command"] = _for_a_copy(known["command"], log_directory)
     name = "" if partition is None else partition.name
     return Diagnosis(code, log_directory=str(log_directory), partition=name, file=path.name, message=message, **known)
+
+
+def _for_a_copy(command: str, log_directory: RemotePath) -> str:
+    """Returns what mends a log directory in a store: a command that works on a URL, or the one for a copy on a disk."""
+    if command.startswith(TOOLS) and not command.startswith(_ON_URLS):
+        return command.replace(str(log_directory), COPY_ON_A_DISK)
+    return command
 
 
 _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 
 UNFORESEEN = "Refuses to start: its code does not handle such a file (NumberFormatException or similar)."
+
+TOOLS = ("seglog ", "mv ", "chown ", "chmod ", "cp ", "rm ", "kafka-")  # a mend that begins with one is a command
+_ON_URLS = ("seglog dump ", "seglog txn ")
+_UNREAD_OBJECT = {"broker": "Unknown: the store did not show it.", "command": "run the doctor again when it does"}
 
 ASIDE = Path("SOMEWHERE-OUTSIDE-LOG.DIRS")
 

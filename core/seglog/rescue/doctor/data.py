@@ -12,12 +12,13 @@ from pathlib import Path
 
 from seglog.escaping import command_line
 from seglog.format.filenames import parse_file_name
+from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
 from seglog.rescue.doctor.hazards import cleaner_hazards
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.verification.batches import Level
-from seglog.verification.findings import CODES, Finding, Severity
+from seglog.verification.findings import CODES, UNREADABLE, Finding, Severity
 from seglog.verification.losses import LOSSES, losses_of, quick_extent
 from seglog.verification.partition import LookOptions, PartitionLook
 from seglog.verification.transactions import TransactionState, transactions
@@ -39,7 +40,7 @@ _OTHERS = {
     "TIMESTAMP_NEGATIVE": "HEADER_ODD",
     "RECORD_TIMESTAMP_ABOVE_MAX": "HEADER_ODD",
     "PRODUCER_INVALID": "HEADER_ODD",
-    "UNREADABLE_FILE": "DIRECTORY_UNREADABLE",
+    UNREADABLE: "DIRECTORY_UNREADABLE",
 }
 _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}
 
@@ -77,6 +78,8 @@ def _code_of(facts: PartitionFacts, found: Finding) -> str | None:
         end = facts.ends.get(base)
         reported_as_end = end is not None and position >= end.position
         return "DAMAGE_SERVED" if facts.survives(base, position) and not reported_as_end else None
+    if found.code == UNREADABLE and isinstance(facts.log_directory, RemotePath):
+        return "NOT_EXAMINED"
     code = found.code if found.code in LOSSES else _OTHERS.get(found.code)
     if code in _REBUILT and facts.recovered(base):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from seglog.format import filenames
 from seglog.format.checkpoint import (
@@ -21,6 +21,7 @@ from seglog.format.checkpoint import (
 from seglog.format.filenames import PartitionState
 from seglog.kafka_version import KafkaVersion
 from seglog.model import TopicPartition
+from seglog.remote_path import is_url
 from seglog.rescue.doctor.access import denied
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis
 from seglog.scan.listing import LogDirectoryListing, list_log_directory, refuse_partition
@@ -98,10 +99,15 @@ def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[
     return directory, rows
 
 
+def is_unread(error: Exception) -> TypeGuard[OSError]:
+    """True if an error says nothing of what a broker meets: this user may not read, or a store does not answer."""
+    return isinstance(error, PermissionError) or (isinstance(error, OSError) and is_url(error.filename))
+
+
 def read_directory(fs: FileSystem, path: Path) -> DirectoryFacts:
     """Reads a log directory as it is now; the checkpoints before the list of partitions."""
     list_log_directory(fs, path)  # raises for a path that is not a log directory
-    around = read_surroundings(fs, path)
+    around = read_surroundings(fs, path, goes_on=is_unread)
     return DirectoryFacts(list_log_directory(fs, path), around, holder_of(path))
 
 
@@ -127,6 +133,9 @@ def _checkpoints(directory: DirectoryFacts) -> Iterator[Diagnosis]:
             yield directory.diagnosis("CHECKPOINT_IGNORED", name, reason, broker=lost[name])
         else:
             yield directory.diagnosis("CHECKPOINT_UNREADABLE", name, reason)
+    for name, unread in directory.around.unread.items():
+        message = f"{unread.strerror or unread}; what is said of the partitions takes it for empty"
+        yield directory.diagnosis("NOT_EXAMINED", name, message)
 
 
 def _states(directory: DirectoryFacts) -> Iterator[Diagnosis]:
@@ -215,7 +224,7 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
             fields: dict[str, Any] = {} if refused else {"broker": _UNIDENTIFIED, "offline": True}
             yield directory.diagnosis("META_PROPERTIES_INVALID", path, message, **fields)
         elif meta is None:
-            if formatted:
+            if formatted and filenames.META_PROPERTIES not in directory.around.unread:
                 yield directory.diagnosis(
                     "META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's"
                 )

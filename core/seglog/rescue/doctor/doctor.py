@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
@@ -40,6 +40,7 @@ from seglog.rescue.doctor.directory import (
     examine_node,
     examine_together,
     has_metadata_log,
+    is_unread,
     read_directory,
 )
 from seglog.rescue.doctor.partition import examine_partition
@@ -250,10 +251,10 @@ class Doctor:
     def _look(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
         try:
             view = PartitionView(self._fs, partition.path, live=visit.directory.live, clock=self._clock)
-        except PermissionError as error:
-            yield from visit.unread(partition.path, partition, error)
-            return
         except (OSError, NotALogError) as error:
+            if is_unread(error):
+                yield from visit.unread(partition.path, partition, error)
+                return
             if not visit.directory.live or self._fs.status(partition.path) is not None:
                 yield visit.directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, str(error))
             return  # a running broker has just deleted the partition
@@ -262,9 +263,10 @@ class Doctor:
             try:
                 rows = examine_partition(facts, self._deep and partition.state.is_served)
                 yield from rows if partition.state.is_served else (r for r in rows if r.gravity is Gravity.BLOCKER)
-            except PermissionError as error:
-                yield from visit.unread(Path(error.filename or partition.path), partition, error)
             except OSError as error:
+                if is_unread(error):
+                    yield from visit.unread(error.filename or partition.path, partition, error)
+                    return
                 name = Path(error.filename).name if isinstance(error.filename, str) else ""
                 yield facts.diagnosis("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
             except (CorruptRecordError, CorruptIndexError) as error:
@@ -342,10 +344,11 @@ class _Visit:
             command = command_line("seglog", "retain", "--free", str(wanted), path)
             yield self.directory.diagnosis("NO_ROOM", path, message, command=command)
 
-    def unread(self, path: Path, partition: PartitionDirectory, error: OSError) -> Iterator[Diagnosis]:
+    def unread(self, path: Path | str, partition: PartitionDirectory, error: OSError) -> Iterator[Diagnosis]:
         """Yields that this user cannot read a file or directory; nothing if the broker's user cannot either."""
         if partition.path.name not in self.denied:
-            row = self.directory.diagnosis("NOT_EXAMINED", path, error.strerror or str(error))
+            place = partition.path if str(path) == str(partition.path) else partition.path / PurePath(path).name
+            row = self.directory.diagnosis("NOT_EXAMINED", place, error.strerror or str(error))
             yield replace(row, partition=partition.path.name)
 
     def refresh(self, fs: FileSystem) -> None:
