@@ -17,6 +17,11 @@ def text(value: str) -> bytes:
     return struct.pack(">h", len(value.encode())) + value.encode()
 
 
+def group_key(kind: int, group: str) -> bytes:
+    """The key of a group's own record; `kind` is its type (2: classic, 3: consumer, 11: share, 17: streams)."""
+    return struct.pack(">h", kind) + text(group)
+
+
 def commit_key(group: str, partition: TopicPartition = ORDERS) -> bytes:
     """The key of a committed offset."""
     return struct.pack(">h", 1) + text(group) + text(partition.topic) + struct.pack(">i", partition.partition)

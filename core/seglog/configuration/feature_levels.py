@@ -60,6 +60,11 @@ def last_level(release: KafkaVersion, feature: str = METADATA_VERSION) -> int:
     return max((level for of, level in _OTHERS.get(feature, ()) if of <= release), default=0)
 
 
+def first_level_with(feature: str) -> int:
+    """Returns the first metadata.version of the release that brought another feature. Raises KeyError."""
+    return _LEVELS[_OTHERS[feature][0][0]][0]
+
+
 def unknown_features(levels: Mapping[str, int], release: KafkaVersion) -> dict[str, int]:
     """Returns the features whose finalized level a release does not know."""
     return {name: level for name, level in levels.items() if level > last_level(release, name)}

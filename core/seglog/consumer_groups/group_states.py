@@ -107,6 +107,11 @@ def group_states(values: Iterable[Stored], topic_of: TopicOf, problems: list[str
     return found
 
 
+def newer_kinds(keys: Iterable[bytes]) -> set[str]:
+    """Returns the kinds of the groups with these keys in `__consumer_offsets` that are of a newer protocol."""
+    return {_EPOCHS[kind] for key in keys if (kind := int.from_bytes(key[:_VERSION_BYTES], "big")) in _EPOCHS}
+
+
 def _take_classic(group: GroupState, value: Mapping[str, Any]) -> None:
     group.epoch, group.protocol = int(value["generation"]), value.get("protocol")
     is_consumer = value["protocolType"] == _CONSUMER_PROTOCOL

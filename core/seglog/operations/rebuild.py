@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -23,6 +24,7 @@ from seglog.rescue.rebuild.directories import read_directory
 from seglog.rescue.rebuild.known import KnownMetadata, formatted_with, furthest, read_known
 from seglog.rescue.rebuild.plan import NewFile, RebuildPlan
 from seglog.rescue.rebuild.planner import Choices, Planner
+from seglog.rescue.rebuild.shown_features import shown_features
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
 from seglog.storage.filesystem import PRIVATE, FileSystem
@@ -63,7 +65,8 @@ def plan_rebuild(
     choices = Choices(nodes, request.cluster_id, request.features, request.allow_missing, request.without)
     known = furthest(_known_metadata(fs, paths, request.metadata))
     formatted = formatted_with(fs, paths)
-    return Planner(directories, known, formatted, choices, new_id, clock.now_ms()).plan()
+    shown = partial(shown_features, fs, [one.path for one in directories])
+    return Planner(directories, known, formatted, choices, new_id, clock.now_ms(), shown).plan()
 
 
 def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path) -> list[Path]:

@@ -73,7 +73,8 @@ class _Replica:
 
 
 class Planner:
-    """Makes one plan. `new_id` generates ids that are lost; `now_ms` dates the files."""
+    """Makes one plan. `new_id` generates ids that are lost; `now_ms` dates the files; `shown` are the feature levels
+    that the directories need, asked only if no metadata has them."""
 
     def __init__(
         self,
@@ -83,7 +84,9 @@ class Planner:
         choices: Choices,
         new_id: Callable[[], UUID],
         now_ms: int,
+        shown: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        self._shown = shown
         self._directories, self._choices, self._new_id, self._now_ms = list(directories), choices, new_id, now_ms
         self._known, self._formatted = known, formatted
         self._whole = known is not None and not known.problems and bool(known.topics)
@@ -416,12 +419,22 @@ class Planner:
             levels = {} if source is None else _levels(source)
             if METADATA_VERSION in levels:
                 return _version_first({**levels, **self._choices.features})
-        if METADATA_VERSION not in self._choices.features:
+        shown, chosen = dict(self._shown()), self._choices.features
+        least = shown.pop(METADATA_VERSION, _DEFAULT_VERSION)
+        shown = {name: level for name, level in shown.items() if chosen.get(name, level)}  # level 0 turns it off
+        least = least if shown else _DEFAULT_VERSION
+        version = chosen.get(METADATA_VERSION, least)
+        needed = ", ".join(f"{name}={level}" for name, level in shown.items())
+        if METADATA_VERSION not in chosen:
+            why = f", and with {needed}, which its groups need" if shown else ", which Kafka 3.7 and later run"
             self._notes.append(
-                f"the cluster's features are not known: it begins with {METADATA_VERSION}={_DEFAULT_VERSION}, which"
-                " Kafka 3.7 and later run; raise it by kafka-features upgrade --release-version VERSION"
+                f"the cluster's features are not known: it begins with {METADATA_VERSION}={version}{why}; raise it by"
+                " kafka-features upgrade --release-version VERSION"
             )
-        return _version_first({METADATA_VERSION: _DEFAULT_VERSION, **self._choices.features})
+        elif shown and version < least:
+            self._notes.append(f"groups need {needed}, which begin with {METADATA_VERSION}={least}: they do not work")
+            shown = {}
+        return _version_first({**shown, **chosen, METADATA_VERSION: version})
 
     def _records(self) -> Iterator[FramedRecord]:
         """Yields all records but features, topics, their configuration and producer ids, written separately."""

@@ -15,12 +15,15 @@ from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
 from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.uuids import format_uuid
+from seglog.model import Record
 from seglog.operations.rebuild import RebuildRequest, plan_rebuild
 from seglog.rescue.rebuild.plan import PlannedPartition, RebuildPlan
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
+from tests.support.group_records import group_key
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, changed_id, directory_id, topic_records
 from tests.support.metadata_records import write_metadata_log
+from tests.support.open_logs import opened_log
 
 FS = LocalFileSystem()
 OTHER_ID = format_uuid(UUID(int=12345 << 70))
@@ -80,6 +83,30 @@ def test_an_unknown_configuration_keeps_records_and_kafkas_own_topics_get_theirs
     assert any(note.startswith("the configuration of orders is not known") for note in found.notes)
     assert any(note.startswith("orders was compacted") for note in found.notes)
     assert dict(found.features) == {"metadata.version": 19}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen", "features", "note"),
+    [
+        ((3,), {}, {"metadata.version": 22, "group.version": 1}, "with group.version=1, which its groups need"),
+        ((11, 3), {}, {"metadata.version": 26, "group.version": 1, "share.version": 1}, "share.version=1, which"),
+        ((17,), {}, {"metadata.version": 26, "streams.version": 1}, "with streams.version=1, which its groups need"),
+        ((3,), {"metadata.version": 25}, {"metadata.version": 25, "group.version": 1}, ""),
+        ((3,), {"metadata.version": 19}, {"metadata.version": 19}, "groups need group.version=1, which begin with"),
+        ((3,), {"group.version": 0}, {"metadata.version": 19}, "it begins with metadata.version=19, which Kafka"),
+        ((2,), {}, {"metadata.version": 19}, "it begins with metadata.version=19, which Kafka 3.7 and later run"),
+    ],
+)
+def test_groups_of_the_newer_protocols_show_which_features_a_cluster_without_metadata_needs(
+    tmp_path: Path, kinds: tuple[int, ...], chosen: dict[str, int], features: dict[str, int], note: str
+) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    with opened_log(one / "__consumer_offsets-0") as log:
+        log.append([Record(b"\0\0\0\0\0\x07", group_key(kind, "group")) for kind in kinds])
+        log.append([Record(b"\0\0", group_key(11, "gone")), Record(None, group_key(11, "gone"))])
+    found = plan(one, features=chosen)
+    assert dict(found.features) == features
+    assert any(note in one for one in found.notes)
 
 
 def test_readable_metadata_brings_replicas_configuration_features_and_what_else_was_known(tmp_path: Path) -> None:
