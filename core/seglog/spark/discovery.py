@@ -7,7 +7,7 @@ may lie in a broker's tiered storage or below a prefix of committed logs (`seglo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from seglog.errors import ConfigError, NotALogError
@@ -17,7 +17,7 @@ from seglog.format.tier_names import COMMITTED, OF_A_TIER, is_place_name
 from seglog.model import TopicPartition
 from seglog.remote.routing import RoutingFileSystem, parse_location
 from seglog.remote_path import RemotePath
-from seglog.scan.listing import TargetKind, resolve_path
+from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
 from seglog.scan.patterns import matching_paths
 from seglog.scan.view import unfinished_run
 from seglog.spark.files import BrokersTiers, committed_files
@@ -27,6 +27,8 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
 from seglog.tiers.view import TierFileSystem
+from seglog.verification.absent_partitions import absent_partitions
+from seglog.verification.surroundings import read_surroundings
 
 
 @permitted()
@@ -34,7 +36,8 @@ def find_partitions(fs: FileSystem, options: ReadOptions) -> list[PartitionLog]:
     """Returns the partitions that the options name, by topic and number.
 
     Raises NotALogError for a path without a log, ConfigError if a partition that was asked for is missing or found
-    twice, RefusedError if permission is missing, and IncompleteError if a run of seglog is unfinished there.
+    twice, RefusedError if permission is missing, and IncompleteError if a run of seglog is unfinished there or a
+    partition that had records is gone.
     """
     return Finder(fs, options).find()
 
@@ -51,6 +54,7 @@ class Finder:
         self._listed: dict[Path, bool] = {}  # log directory -> True if a manifest commits its contents
         self._tiers, self._names_in = BrokersTiers(fs, options), dict[Path, list[str]]()
         self._just_read: list[TierFileSystem] = []  # committed logs whose manifests this search has read
+        self._searched: set[Path] = set()  # the log directories of this search
         self._chosen: dict[Path, set[str]] = {}  # object store directory -> the wanted names in it
 
     def find(self, *, require: bool = True) -> list[PartitionLog]:
@@ -64,7 +68,10 @@ class Finder:
         checkpoints: dict[Path, tuple[Offsets, Offsets]] = {}
         committed: dict[Path, TierFileSystem] = {}
         self._just_read = []
+        self._searched = set()
         for path, kind, tier in self._targets():
+            if kind is TargetKind.LOG_DIRECTORY and tier is None:
+                self._searched.add(path)
             if kind is TargetKind.LOG_DIRECTORY:
                 self._check_runs(links.resolve(path), log_directories)
             for key, directory in self._directories(tier or self._fs, path, kind):
@@ -98,6 +105,7 @@ class Finder:
         for log_directory in sorted(log_directories):
             self._check_run(log_directory)  # one may have begun during the search
         if require:
+            self._check_absent(found, checkpoints)
             self._check_missing(seen)
         return [found[key] for key in sorted(found)]
 
@@ -112,6 +120,33 @@ class Finder:
         problem = unfinished_run(self._fs, log_directory)
         if problem:
             self._options.report_loss(problem)
+
+    def _check_absent(
+        self, found: Mapping[TopicPartition, PartitionLog], checkpoints: Mapping[Path, tuple[Offsets, Offsets]]
+    ) -> None:
+        """Reports partitions that had acknowledged records by their log directory's checkpoints, and have no directory.
+
+        More is read only if there seem to be such partitions: a deleted or a reassigned one is none.
+        """
+        directories = sorted(path for path in self._searched if not self._listed.get(path))
+        missing: set[TopicPartition] = set()
+        for path in directories:
+            starts, marks = checkpoints.get(path) or _checkpoints(self._fs, path)
+            missing |= {key for key, mark in marks.items() if mark > starts.get(key, 0) and self._wants(key)}
+        missing -= set(found)
+        if not missing:
+            return
+        around = [
+            (list_log_directory(self._fs, p), read_surroundings(self._fs, p, ask_readers=False)) for p in directories
+        ]
+        for one in absent_partitions(around):
+            if one.topic_partition in missing and one.first_offset is not None:
+                which = f"offsets {one.first_offset} to {one.last_offset} are missing"
+                self._options.report_loss(f"{one.path / str(one.topic_partition)}: {which}: {one.message}")
+
+    def _wants(self, key: TopicPartition) -> bool:
+        is_log = key.topic != filenames.CLUSTER_METADATA_TOPIC
+        return is_log and self._options.chooses(key) and self._options.where.chooses(key)
 
     def _check_missing(self, found: Collection[TopicPartition]) -> None:
         missing = sorted((self._options.assign or frozenset()) - set(found))

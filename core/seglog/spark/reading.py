@@ -240,7 +240,7 @@ def _walk_replacement(
 
 def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
     directory, stop = parse_location(piece.path).parent, piece.share[1]
-    names = _segments_now(fs, directory)
+    names = _segments_now(fs, directory, piece)
     if not names:
         _lost(piece, reached, stop, "the partition is gone", options)
         return
@@ -277,13 +277,14 @@ def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: Rea
             reached = max(reached, min(next_base, stop))
 
 
-def _segments_now(fs: FileSystem, directory: Path) -> tuple[SegmentName, ...]:
+def _segments_now(fs: FileSystem, directory: Path, piece: SegmentPiece) -> tuple[SegmentName, ...]:
     """Returns the segments of a partition; none if it was deleted. Raises RefusedError if it may not be seen."""
     try:
         with permitted():
             return list_segments(fs, directory)
     except NotALogError:
-        _require_seen(fs, directory)
+        # a tier shows its objects in a directory that no disk has
+        _require_seen(fs, directory if piece.stored is None else parse_location(piece.stored.path).parent)
         return ()
 
 

@@ -225,6 +225,31 @@ def test_the_holes_that_a_cleaner_left_before_the_policy_changed_are_lawful(tmp_
     assert len(offsets(directory)) == 15
 
 
+@pytest.mark.parametrize("given", [{}, {"subscribe": "orders-none"}, {"assign": '{"orders-none": [0]}'}], ids=str)
+def test_a_partition_whose_directory_is_gone_is_data_loss(logs: Path, given: dict[str, str]) -> None:
+    if not given:
+        expected = offsets(logs)
+    shutil.rmtree(logs / DELETED)
+    with pytest.raises(IncompleteError, match=rf"{DELETED}: offsets \d+ to 789 are missing: there is no directory"):
+        offsets(logs, **given)
+    if not given:
+        assert 0 < len(offsets(logs, failOnDataLoss="false")) < len(expected)
+    assert offsets(logs, subscribe="customers") and offsets(logs, where="topic = 'customers'")  # nobody asks for it
+    assert offsets(logs / COMPACTED)
+
+
+def test_a_partition_that_is_being_deleted_or_lies_in_another_directory_is_no_loss(logs: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "second"
+    moved.mkdir()
+    shutil.copy(logs / "meta.properties", moved)
+    (logs / DELETED).rename(moved / DELETED)
+    both = f'["{logs}", "{moved}"]'
+    options = parse_read_options({"paths": both, "subscribe": "orders-none"})
+    assert len(plan_splits(FS, options)) > 0
+    (moved / DELETED).rename(logs / f"{DELETED}.{32 * '0'}-delete")
+    assert offsets(logs)
+
+
 def test_a_partition_without_any_segment_that_had_acknowledged_records_is_data_loss(logs: Path) -> None:
     for path in (logs / DELETED).glob("*.log"):
         path.unlink()

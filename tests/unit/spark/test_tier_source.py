@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,9 @@ def test_an_object_that_changed_or_is_gone_ends_a_task(tmp_path: Path, genuine: 
     with pytest.raises(IncompleteError):
         for split in splits:
             list(record_batches(FS, split, projection, options))
+    shutil.rmtree(tmp_path / "tier")
+    with pytest.raises(RefusedError, match="the driver planned to read it"):
+        list(record_batches(FS, splits[0], projection, options))
 
 
 def test_what_is_missing_in_a_tier_ends_a_query_that_may_lose_nothing(tmp_path: Path, genuine: Path) -> None:

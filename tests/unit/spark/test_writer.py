@@ -233,6 +233,6 @@ def test_options_that_cannot_be_are_refused_in_words(given: dict[str, str], mess
 
 def test_another_scheme_and_overwriting_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="mounted file systems"):
-        parse_write_options({"path": "s3a://bucket/logs"})
+        parse_write_options({"path": "hdfs://name/logs"})
     with pytest.raises(UnsupportedError, match=r"use \.mode\('append'\)"):
         parse_write_options({"path": "/x"}, overwrite=True)
