@@ -226,13 +226,17 @@ def test_damage_fails_by_default_and_names_the_place(read, partition_copy):
 
 
 def test_what_vanishes_between_plan_and_read_is_said(spark, read, partition_copy):
-    directory = partition_copy("customers-0")
+    directory, other = partition_copy("customers-0"), partition_copy("clicks-0")
     frame = read(directory)
     assert frame.count() > 0
     shutil.rmtree(directory)
     with pytest.raises(PythonException) as caught:
         frame.count()
     assert "are gone since the query was planned: the partition is gone" in message_of(caught)
+    shutil.rmtree(other)  # nothing shows any more that this machine sees what the driver saw
+    with pytest.raises(PythonException) as caught:
+        frame.count()
+    assert "removed since, or this executor does not see the driver's files" in message_of(caught)
 
 
 def test_a_plan_is_read_on_when_its_segments_were_cleaned_away(spark, read, tmp_path):
