@@ -302,8 +302,8 @@ def _require_seen(fs: FileSystem, directory: Path) -> None:
     ):
         raise RefusedError(
             f"{directory}: {socket.gethostname()} sees no such directory, and the driver planned to read it: it was"
-            " removed since, or this executor does not see the driver's files; both need the same files under the same paths (a"
-            " shared file system, or URLs of an object store)"
+            " removed since, or this executor does not see the driver's files; both need the same files under the same"
+            " paths (a shared file system, or URLs of an object store)"
         )
 
 
