@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -209,8 +208,10 @@ class Session:
 
     def offer_to_apply(self) -> None:
         """After a plan, shows the command line that applies it; only at a terminal."""
+        from seglog.escaping import command_line
+
         planned = ("-n", "--dry-run", "--check")
-        command = shlex.join(["seglog", *(word for word in sys.argv[1:] if word not in planned)])
+        command = command_line("seglog", *(word for word in sys.argv[1:] if word not in planned))
         self.console.next_steps([(command, "applies this plan")])
 
     def tell_unused(self) -> None:

@@ -10,7 +10,6 @@ A `.log` that is removed whole is moved without being read, however large. Kafka
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import zip_longest
@@ -19,6 +18,7 @@ from typing import TypeVar
 
 from seglog.clock import Clock
 from seglog.errors import CorruptCheckpointError, SeglogError
+from seglog.escaping import command_line
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.filenames import FileState, parse_file_name
 from seglog.model import TopicPartition
@@ -86,7 +86,7 @@ def _way_out(partition: Path, command: str, lost: int) -> str:
     """Returns advice for a full disk on which nothing else can be deleted."""
     if command == "truncate":
         return f"--no-keep needs no room for what it cuts: {lost} bytes of the log are then lost, as with a broker"
-    unkept = shlex.join(["seglog", "recover", "--no-keep", str(partition)])
+    unkept = command_line("seglog", "recover", "--no-keep", partition)
     return (
         f"{salvaging(partition)}; `{unkept}` then needs no room for what it cuts: up to {lost} bytes of the log are"
         " lost, as with a broker"

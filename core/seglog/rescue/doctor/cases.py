@@ -334,6 +334,12 @@ _CASES = (
     Case("DAMAGE_SERVED", _D, "Does not notice at start. Readers and followers fail there.", _REPAIR),
     Case("CLEANER_LAUNDERS", _D, "The cleaner gives the damaged batch a new, valid checksum.", _REPAIR),
     Case("CLEANER_FAILS", _D, "The cleaner stops work on the partition until a restart, retention included.", _REPAIR),
+    Case(
+        "SNAPSHOT_MISSING",
+        _D,
+        "Fails to copy the segment before it to remote storage, and tries for ever: nothing after it is copied either.",
+        _REINDEX,
+    ),
     Case("SNAPSHOT_LOST", _D, "Forgets all producers: may store retries twice.", _REINDEX),
     Case("SNAPSHOT_IGNORED", _N, "Deletes the snapshot and replays the log from an older one."),
     Case("SNAPSHOT_TRUSTED", _D, "Trusts the snapshot: may store duplicates or refuse good batches.", _REINDEX),

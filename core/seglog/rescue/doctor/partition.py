@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
@@ -41,6 +42,7 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     yield from _start(facts)
     for segment in facts.listing.segments:
         yield from _indexes(facts, segment)
+    yield from _copying(facts)
     if facts.clean:
         yield from _end(facts)
     if not deep:
@@ -241,6 +243,25 @@ def _indexes(facts: PartitionFacts, segment: SegmentFiles) -> Iterator[Diagnosis
             yield facts.diagnosis(
                 "INDEX_PADDED", segment.offset_index, f"{padding} zero entries after the written ones"
             )
+
+
+def _copying(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields that copies to remote storage fail: a closed segment goes with the snapshot at its end, which is needed.
+
+    A recovery writes the snapshots at the ends of the segments that it reads. Kafka: RemoteLogManager.copyLogSegment.
+    """
+    if not facts.config.remote_storage_enable:
+        return
+    segments, there = facts.listing.segments, {snapshot.offset for snapshot in facts.listing.snapshots}
+    missing = [
+        following.base_offset
+        for closed, following in pairwise(segments)
+        if following.base_offset not in there and not facts.recovered(closed.base_offset)
+    ]
+    if missing:
+        name = f"{missing[0]:020d}.snapshot"
+        message = f"there is no producer snapshot at {count_text(len(missing), 'end')} of closed segments"
+        yield facts.diagnosis("SNAPSHOT_MISSING", name, message, first_offset=missing[0], count=len(missing))
 
 
 def _newest(fs: FileSystem, segment: SegmentFiles) -> int:

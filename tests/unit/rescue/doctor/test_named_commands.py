@@ -22,8 +22,8 @@ from tests.support.target_directories import target_directory
 NOW_MS = 1_700_000_000_000
 
 
-def diagnose(path: Path) -> list[Diagnosis]:
-    given = load_settings(FS, environment={}, config=None, working_directory=path)
+def diagnose(path: Path, *overrides: str) -> list[Diagnosis]:
+    given = load_settings(FS, overrides=list(overrides), environment={}, config=None, working_directory=path)
     return list(Doctor(FS, [path], FixedClock(NOW_MS), lambda each: DirectorySettings(FS, each, given), deep=False))
 
 
@@ -60,3 +60,21 @@ def test_the_records_of_a_stray_partition_come_into_a_topic_that_a_broker_has_ma
         row.command.replace(f"--into {shlex.quote(str(logs))}", f"--into {shlex.quote(str(target))}"), aside
     ) == [0, 0]
     assert run("read", target / "-new-0").stdout == run("read", logs / "orders-none-0").stdout
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_reindex_makes_the_snapshots_without_which_a_tiered_log_is_not_copied(tmp_path: Path, is_clean: bool) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    name = "orders-none-0"
+    first, second, *_ = sorted((logs / name).glob("*.snapshot"))
+    tiered = "remote.storage.enable=true"
+    assert [row for row in diagnose(logs, tiered) if row.code == "SNAPSHOT_MISSING"] == []
+    if not is_clean:
+        (logs / ".kafka_cleanshutdown").unlink()  # the recovery begins at the last recovery point, above these
+    first.unlink()
+    second.unlink()
+    (row,) = [row for row in diagnose(logs, tiered) if row.code == "SNAPSHOT_MISSING"]
+    assert (row.partition, row.file, row.count) == (name, first.name, 2)
+    assert "SNAPSHOT_MISSING" not in {row.code for row in diagnose(logs)}  # of no tiered topic
+    assert run_command(row.command, tmp_path) == [0]
+    assert "SNAPSHOT_MISSING" not in {row.code for row in diagnose(logs, tiered)}
