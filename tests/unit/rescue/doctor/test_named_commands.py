@@ -13,6 +13,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
+from seglog.rescue.doctor.cases import ASIDE, TOOLS
 from seglog.rescue.doctor.doctor import Diagnosis, Doctor
 from tests.support.command_line import run
 from tests.support.fixtures import fixture_copy
@@ -78,3 +79,52 @@ def test_reindex_makes_the_snapshots_without_which_a_tiered_log_is_not_copied(tm
     assert "SNAPSHOT_MISSING" not in {row.code for row in diagnose(logs)}  # of no tiered topic
     assert run_command(row.command, tmp_path) == [0]
     assert "SNAPSHOT_MISSING" not in {row.code for row in diagnose(logs, tiered)}
+
+
+def wounded(root: Path) -> Path:
+    """A log directory with blanks in its path, in which many things are wrong, each in a partition of its own."""
+    logs = fixture_copy("4.3.0/clean", root / "with blanks")
+    names = iter(("-giveaway-0", "-r-0", "a b-0", "it's-0", "--help-0", "-n-0"))
+
+    def copy() -> Path:
+        made = logs / next(names)
+        shutil.copytree(logs / "orders-none-0", made)
+        return made
+
+    damaged = bytearray((log := copy() / f"{0:020d}.log").read_bytes())
+    damaged[100] ^= 1
+    log.write_bytes(damaged)
+    index = copy() / f"{0:020d}.index"
+    index.write_bytes(index.read_bytes() + bytes(64))
+    (copy() / f"{0:020d}.timeindex").unlink()
+    (copy() / "leader-epoch-checkpoint").write_bytes(b"x\n")
+    (copy() / "x.log").touch()
+    with (copy() / f"{790:020d}.log").open("wb") as file:
+        file.write(b"no batch" * 10)
+    (logs / "-stranger").mkdir()
+    shutil.copytree(logs / "both-0", logs / f"-both-0.{'0' * 32}-stray")
+    (logs / "recovery-point-offset-checkpoint").write_bytes(b"0\n1\n-t 0 x\n")
+    return logs
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_shell_takes_every_named_command_apart_into_paths_that_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+) -> None:
+    logs = wounded(tmp_path)
+    monkeypatch.chdir(logs.parent)
+    rows = [row for row in diagnose(Path(logs.name) if is_relative else logs) if row.command.startswith(TOOLS)]
+    assert len({row.code for row in rows}) >= 7, {row.code for row in rows}
+    for row in rows:
+        for part in row.command.split(" && "):
+            words = shlex.split(part)
+            named = [word for word in words[1:] if ("/" in word or word == logs.name) and str(ASIDE) not in word]
+            assert named or part.startswith(f"seglog transplant {ASIDE}"), row
+            made = named[1:] if words[0] == "mv" else [word for word in named if word.endswith(".rebuilt")]
+            for word in named:
+                assert not word.startswith("-"), row
+                assert (Path(word).parent if word in made else Path(word)).exists(), row
+            if words[0] == "seglog" and "transplant" not in words:
+                assert run(*words[1:], "--help").exit_code == 0
+            if words[1] in ("verify", "reindex"):
+                assert run(*words[1:], "--dry-run").exit_code not in (2, 10, 70, 74), row
