@@ -489,5 +489,5 @@ def test_without_the_extra_a_url_says_what_to_install(monkeypatch: pytest.Monkey
     end = ended("ls", "--json", "s3://bucket/kafka")
     assert end.code == 13
     assert "pip install '.[remote]'" in json.loads(end.stderr.splitlines()[-1])["message"]
-    with pytest.raises(UnsupportedError, match=r"seglog\[remote\]"), seglog.open_log("s3://bucket/kafka/t-0"):
+    with pytest.raises(UnsupportedError, match=r"\.\[remote\]"), seglog.open_log("s3://bucket/kafka/t-0"):
         pytest.fail("nothing is there")
