@@ -142,7 +142,7 @@ def main() -> None:
     topics = {f"size-{size}": int(size) for size in given.sizes.split(",")}
     with tempfile.TemporaryDirectory(prefix="seglog-serve-") as work:
         directory = Path(work) / "logs"
-        with Broker(directory) as broker:
+        with Broker(directory, measured=True) as broker:
             for topic, size in topics.items():
                 broker.create_topic(topic)
                 produce(broker.bootstrap, topic, given.records, size)

@@ -61,7 +61,8 @@ class Broker:
     2 warnings and errors, 3 also what it tells while it starts. With `user` (only root may) the broker runs as that
     user, who must be able to get at the log directory; it gets copies of the jars there, too. With `beside` it is a
     node of that broker's cluster, without a controller (the second one unless `settings` say otherwise). A node that is
-    not `alone` is a controller that has brokers beside it, and no listener for clients.
+    not `alone` is a controller that has brokers beside it, and no listener for clients. One whose speed is `measured`
+    has the JVM's whole compiler.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class Broker:
         user: int | None = None,
         beside: Broker | None = None,
         alone: bool = True,
+        measured: bool = False,
     ) -> None:
         self.log_directory = log_directory
+        self._compiler = [] if measured else ["-XX:TieredStopAtLevel=1"]  # enough for a process of a few seconds
         self._heap, self._echo, self._user = heap, echo, user
         work = work_directory or log_directory.with_name(log_directory.name + ".broker")
         work.mkdir(parents=True, exist_ok=True)
@@ -146,7 +149,7 @@ class Broker:
         return self.log_file.read_text(errors="replace")[-6000:] if self.log_file.exists() else ""
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
-        return [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+        return [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", *self._compiler, "-Djava.awt.headless=true",
                 f"-Dseglogkafka.echo={self._echo}", "-cp", self._class_path, *arguments]  # fmt: skip
 
     def _format(self) -> None:
