@@ -39,6 +39,7 @@ class Lost:
                 consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
                 consumer.commit(offsets=[TopicPartition(topic, number, offset)], asynchronous=False)
                 consumer.close()
+            assert next_of_newer_group(broker.bootstrap) == 0
             self.rows = read_all(broker.bootstrap, PLACES)
             broker.kill()
 
@@ -66,6 +67,20 @@ def require_all(broker: Broker, rows: dict[str, dict[Place, list[Row]]]) -> None
     assert "stray" not in broker.log_text().lower()
 
 
+def next_of_newer_group(bootstrap: str) -> int:
+    """The offset of the next record of `paid` for a group of the protocol `consumer`, which commits it."""
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": "newer", "group.protocol": "consumer"}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe(["paid"])
+    message = consumer.poll(60)
+    assert message is not None and message.error() is None
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+    return int(message.offset())
+
+
 def ids_of(partition: Path) -> set[int]:
     batches = json_lines(run("dump", "--json", partition))
     return {int(row["producer_id"]) for row in batches if row["type"] == "batch"}
@@ -81,10 +96,12 @@ def test_a_cluster_without_any_metadata_starts_on_its_directories_with_records_a
     done = run("rebuild", directory, "-o", tmp_path / "made", "--json")
     assert done.exit_code == 0, done.output
     next_id = json_lines(done)[0]["next_producer_id"]
+    assert json_lines(done)[0]["features"] == {"metadata.version": 22, "group.version": 1}
     taken_over(directory, tmp_path / "made")
     before = ids_of(directory / "plain-0")
     with Broker(directory) as broker:
         require_all(broker, lost.rows)
+        assert next_of_newer_group(broker.bootstrap) == 1
         produce(producer(broker.bootstrap), "plain", range(60, 80), 0)
         writer = begun(broker.bootstrap, "a")
         produce(writer, "paid", range(10))
