@@ -230,14 +230,15 @@ def coordinated(maker: Maker, table: str) -> Iterator[tuple[bytes | None, bytes 
     ids=lambda value: value if isinstance(value, str) and value.startswith("--") else "",
 )
 def test_records_of_kafkas_own_topics_read_the_same_intact_and_damaged(
-    option: str, make: Any, table: str, kafka: KafkaHarness, tmp_path: Path
+    option: str, make: Any, table: str, newer_kafka: KafkaHarness, tmp_path: Path
 ) -> None:
+    """As kafka-dump-log 4.4 reads them: 4.3 lacks a record type and some fields."""
     source = make(Maker(f"{option}{SEED}"), table)
     records = [NaiveRecord(i, 0, *next(source)) for i in range(RECORDS)]
     log = tmp_path / "t-0" / f"{0:020d}.log"
     log.parent.mkdir()
     log.write_bytes(batch_v2(0, records))
-    theirs = kafka.dump_log("--files", log, option).stdout.split("\n| offset: ")
+    theirs = newer_kafka.dump_log("--files", log, option).stdout.split("\n| offset: ")
     ours = ended("dump-log", "--files", log, option).stdout.decode().split("\n| offset: ")
     for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
         assert QUOTA.sub(as_number, other) == QUOTA.sub(as_number, one), records[number - 1]
