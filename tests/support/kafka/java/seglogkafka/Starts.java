@@ -3,9 +3,8 @@ package seglogkafka;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 
-import org.apache.kafka.common.utils.Exit;
-import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
