@@ -196,7 +196,7 @@ GROUPS = """
 17 key 0 - groupId:string
 17 value 0 0
     epoch:int32 metadataHash:int64 validatedTopologyEpoch:int32#0=-1 lastAssignmentConfigs:[]{ key:string
-    value:string }?#1=null storedDescriptionTopologyEpoch:int32#2=-1 failedDescriptionTopologyEpoch:int32#3=-1
+    value:string }?#1 storedDescriptionTopologyEpoch:int32#2=-1 failedDescriptionTopologyEpoch:int32#3=-1
 19 key 0 - groupId:string memberId:string
 19 value 0 0
     instanceId:string? rackId:string? clientId:string clientHost:string rebalanceTimeoutMs:int32
