@@ -38,7 +38,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "truncate": "Cuts off the end of a log, as a broker truncates a follower.",
         "reindex": "Rebuilds indexes, snapshots and leader epochs from the records.",
         "salvage": "Copies every good batch from damaged files into a new, valid log.",
-        "undo": "Takes a repair back: restores every file bit for bit.",
+        "undo": "Takes a repair back: restores its partitions bit for bit.",
         "quarantine": "Shows, restores or deletes data that repairs removed from logs.",
     },
     "Make room": {

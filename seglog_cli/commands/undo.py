@@ -15,7 +15,7 @@ def run(
     name: Annotated[str | None, argument("RUN", "The name of a run, or its folder.")] = None,
     quarantine: Quarantine = None,
 ) -> None:
-    """Takes a repair back: restores every file of its partitions bit for bit.
+    """Takes a repair back: restores its partitions bit for bit.
 
     Every file also gets its times, mode and owner back. A run of recover, truncate or transplant is undone in the same
     way. In checkpoints, which all partitions share, only the entries of the run's own partitions are restored. Runs

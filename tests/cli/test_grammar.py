@@ -188,6 +188,7 @@ def test_a_common_option_that_changed_nothing_is_mentioned(logs: Path) -> None:
 # What the same letters mean, where it is not the same: each has as many texts as meanings.
 _MEANINGS = {
     "-l, --long": 2,
+    "--kafka-version VERSION": 2,
     "--codec none|gzip|snappy|lz4|zstd": 2,
     "--to-offset N": 2,
     "--max-bytes SIZE": 2,

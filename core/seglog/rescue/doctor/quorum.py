@@ -79,7 +79,10 @@ def examine_metadata(facts: PartitionFacts, log_directories: Sequence[Path]) -> 
 def rebuild_command(log_directories: Sequence[Path]) -> str:
     """Returns the command that makes the metadata anew from the brokers' directories."""
     first = log_directories[0]
-    return command_line("seglog", "rebuild", *log_directories, "-o", first.with_name(f"{first.name}.rebuilt"))
+    # "." and ".." have no name, and a broker refuses to start on a log directory that holds a foreign one.
+    named = first.name not in ("", "..")
+    beside = first.with_name(f"{first.name}.rebuilt") if named else first / ".." / "metadata.rebuilt"
+    return command_line("seglog", "rebuild", *log_directories, "-o", beside)
 
 
 def aside_command(path: Path) -> str:
