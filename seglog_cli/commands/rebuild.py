@@ -85,7 +85,7 @@ def run(
     Examples:
       seglog rebuild --dry-run /mnt/broker1/kafka /mnt/broker2/kafka -o rebuilt
       seglog rebuild /mnt/broker1/kafka /mnt/broker2/kafka /mnt/controller/kafka -o rebuilt
-      seglog rebuild /mnt/broker1/kafka --metadata /backup/__cluster_metadata-0 -o rebuilt
+      seglog rebuild /mnt/broker1/kafka /mnt/broker2/kafka --metadata /backup/__cluster_metadata-0 -o rebuilt
     """
     from seglog.operations.rebuild import RebuildRequest, plan_rebuild, require_output, write_rebuilt
 
