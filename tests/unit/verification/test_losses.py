@@ -12,6 +12,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
+from seglog.errors import RefusedError
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import examination, repair
@@ -373,13 +374,18 @@ def test_a_missing_segment_that_a_repair_removed_is_info_though_its_snapshot_exi
 def test_undo_takes_the_note_of_its_own_repair_and_no_other(logs: Path, tmp_path: Path) -> None:
     before = rotten_end(logs, 10).read_bytes()
     first = repaired(logs, tmp_path / "elsewhere")
+    healthy = logs / "t-0" / f"{20:020d}.log"
+    shutil.copy2(healthy, tmp_path / "healthy")
     rotten_end(logs, 20)
     second = repaired(logs)
     assert [each.first_offset for each in losses(logs)] == [15, 25]
+    undo_run(FS, second)
+    assert [path.name for path in (logs / "t-0").glob(".seglog-repaired-*")] == [f".seglog-repaired-{first.name}"]
+    with pytest.raises(RefusedError, match="was changed"):  # by the rot between the runs, in a log that it left alone
+        undo_run(FS, first)
+    shutil.copy2(tmp_path / "healthy", healthy)
     undo_run(FS, first)
     assert (logs / "t-0" / f"{10:020d}.log").read_bytes() == before
-    assert [path.name for path in (logs / "t-0").glob(".seglog-repaired-*")] == [f".seglog-repaired-{second.name}"]
-    undo_run(FS, second)
     assert not list((logs / "t-0").glob(".seglog-*"))
 
 
