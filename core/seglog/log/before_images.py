@@ -48,17 +48,19 @@ class BeforeImages:
         """Puts every file back, with its times, and removes the new ones.
 
         A copy that takes its file's place is as durable as that was: a later run may find the file as it shall be, and
-        leave it out.
+        leave it out. New files go last, when nothing they were made of is missing any more.
         """
-        for path, copy in self._copies.items():
+        for path, copy in list(self._copies.items()):
             if copy is not None:
                 with self._fs.open(copy, "r") as file:
                     file.sync()
                 self._fs.rename(copy, path)
-            elif self._fs.status(path, follow=False) is not None:
+                del self._copies[path]
+        self._fs.sync_directory(self._directory)
+        for path in self._copies:
+            if self._fs.status(path, follow=False) is not None:
                 self._fs.remove(path)
-        if self._copies:
-            self._fs.sync_directory(self._directory)
+        self._fs.sync_directory(self._directory)
         self._copies.clear()
 
     def discard(self) -> None:
@@ -81,13 +83,15 @@ def restored_at_loss(
     if options.before_loss is None:
         yield
         return
-    if not options.clean_shutdown:
-        leftovers = list_partition(fs, directory).leftovers
-        if any(path.suffixes[:1] == [FileKind.LOG.value] for path in leftovers):
-            # Opening replaces or removes these logs before it finds damage, and they are too large to copy.
-            report = plan_recovery(fs, directory, clock, options)
-            if report.truncated_bytes:
-                options.before_loss(directory, f"{report.truncated_bytes} bytes would be cut off")
+    leftovers = list_partition(fs, directory).leftovers
+    if any(path.suffixes[:1] == [FileKind.LOG.value] for path in leftovers):
+        # Opening replaces or removes these logs before it finds damage. They are too large to copy, and a disk may be
+        # full until they are gone; without a loss ahead nothing needs to be copied.
+        report = plan_recovery(fs, directory, clock, options)
+        if report.truncated_bytes:
+            options.before_loss(directory, f"{report.truncated_bytes} bytes would be cut off")
+        yield
+        return
     own = images[directory] = BeforeImages(fs, directory)
     try:
         yield

@@ -80,6 +80,7 @@ class NoticingFileSystem(PassingFileSystem):
         return NoticingFile(super().open(path, mode), self._before_change)
 
     def rename(self, source: Path, target: Path) -> None:
+        self._changing(source)
         self._changing(target)
         super().rename(source, target)
 

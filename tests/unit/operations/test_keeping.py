@@ -13,7 +13,10 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError, IncompleteError, OffsetOutOfRangeError, RefusedError
 from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.log import before_images
 from seglog.log.directory import LogDirectory
+from seglog.log.loader import LossAhead, stop_at_loss
+from seglog.log.opening import open_partition
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
@@ -362,3 +365,46 @@ def test_a_log_that_may_not_be_read_is_not_marked_as_closed(
             )
         )
     assert facts(logs) == before and not (logs / ".kafka_cleanshutdown").exists()
+
+
+# --- what stops before a loss -----------------------------------------------------------------------------
+
+
+def test_a_split_before_a_loss_is_taken_back_whole(tmp_path: Path) -> None:
+    """An old cleaner merged the segment too far, and a crash tore its end: opening splits it before it finds that."""
+    partition = tmp_path / "logs" / "t-0"
+    partition.mkdir(parents=True)
+    whole = [batch(0, 10), batch(2**31 - 5, 10), batch(2**31 + 5, 10)]
+    torn = batch(2**31 + 15, 10)[:-5]
+    (partition / f"{0:020d}.log").write_bytes(b"".join(whole) + torn)
+    before = facts(partition)
+    with pytest.raises(LossAhead):
+        open_partition(
+            partition, fs=FS, clock=CLOCK, config_of=lambda _: CONFIG, writable=True, before_loss=stop_at_loss
+        )
+    assert facts(partition) == before
+    owner, _, report = keeper().open(partition)
+    owner.close()
+    assert b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) == b"".join(whole)
+    assert report.run is not None
+    undo_run(FS, read_journal(FS, report.run))
+    assert facts(partition)[f"{0:020d}.log"] == before[f"{0:020d}.log"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_removed_segment_that_waits_for_its_deletion_is_not_copied(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    """It may be large, and its deletion what a full disk waits for."""
+    if not clean:
+        (logs / ".kafka_cleanshutdown").unlink()
+    first = min((logs / "t-0").glob("*.log"))
+    first.rename(first.with_name(first.name + ".deleted"))
+    copied: list[str] = []
+    monkeypatch.setattr(before_images, "copy_bytes", lambda _fs, source, *_: copied.append(source.name))
+    owner, log, report = keeper().open(logs / "t-0")
+    owner.close()
+    assert not copied
+    assert not report.truncated_bytes
+    assert not list((logs / "t-0").glob("*.deleted"))
+    assert log.log_start_offset > 0

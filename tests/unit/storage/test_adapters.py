@@ -27,7 +27,6 @@ CHANGES: dict[str, Step] = {
     "write": written,
     "truncate": truncated,
     "create": lambda fs, path: fs.open(path, "create").close(),
-    "rename": lambda fs, path: fs.rename(path.with_name("other"), path),
     "remove": lambda fs, path: fs.remove(path),
     "set_modified": lambda fs, path: fs.set_modified(path, 5_000),
     "copy_attributes": lambda fs, path: fs.copy_attributes(path.with_name("other"), path),
@@ -61,6 +60,16 @@ def told(folder: Path, name: str, step: Step) -> list[tuple[Path, bytes | None]]
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_is_announced_before_it_happens(tmp_path: Path, name: str) -> None:
     assert told(tmp_path, "00.log", CHANGES[name]) == [(tmp_path / "00.log", b"old")]
+
+
+def test_both_names_of_a_rename_are_announced_before_it(tmp_path: Path) -> None:
+    found = told(tmp_path, "00.log", lambda fs, path: fs.rename(path.with_name("other"), path))
+    assert found == [(tmp_path / "other", b"old"), (tmp_path / "00.log", b"old")]
+
+
+def test_of_a_cleaners_output_only_the_new_name_is_announced(tmp_path: Path) -> None:
+    found = told(tmp_path, "00.log.cleaned", lambda fs, path: fs.rename(path, path.with_name("00.log.swap")))
+    assert found == [(tmp_path / "00.log.swap", None)]
 
 
 @pytest.mark.parametrize("name", CHANGES)
