@@ -53,6 +53,12 @@ class Tiers(OptionGroup):
     lacking: bool = field(default=False, init=False)
     _heard: set[str] = field(default_factory=set, init=False)
 
+    @property
+    def given(self) -> dict[str, object]:
+        """The options that were given, and their values."""
+        every = {"--local": self.local, "--tier-key": self.tier_key, "--remote-metadata": self.remote_metadata}
+        return {name: value for name, value in every.items() if value is not None}
+
     def seen(self, session: Session, paths: Sequence[Path], *, warn_of_runs: bool = True) -> tuple[Session, list[Path]]:
         """Returns the session and the paths to work with; they are unchanged if no path is in tiered storage.
 
@@ -64,8 +70,7 @@ class Tiers(OptionGroup):
             session.warn_of_runs([*paths, *filter(None, (self.local,))])
         recognised = recognise(session.fs, paths)
         if not any(found.is_tier for found in recognised):
-            given = {"--local": self.local, "--tier-key": self.tier_key, "--remote-metadata": self.remote_metadata}
-            for name in (name for name, value in given.items() if value is not None):
+            for name in self.given:
                 raise UsageError(f"{name} is only for a PATH in tiered storage, and none of these is one")
             return session, list(paths)
         # imported only now: most paths are no tier

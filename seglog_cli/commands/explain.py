@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import Console
+from seglog_cli.failures import UsageError
 from seglog_cli.options import MetadataDirectory, argument, command, flag, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
@@ -63,6 +64,8 @@ def run(
       seglog explain --advise --json payments-0
     """
     if looks_like_code(partition.name) and str(partition) == partition.name and not session.fs.status(partition):
+        if advise or quick or metadata_dir is not None or tiers.given:
+            raise UsageError(f"{partition} is a code: the options of explain are for a partition")
         explain_code(session.console, partition.name)
         return
     from seglog.operations.explain import explain_partition

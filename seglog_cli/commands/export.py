@@ -67,7 +67,8 @@ def run(
     in JSON lines, keys and values are then objects.
 
     The file gets its name when it is complete. If FILE is a symbolic link that you or root own, its target is written
-    or replaced. Links of other users, directories, devices and pipes are errors.
+    or replaced. Links of other users, directories, devices and pipes are errors, and so is a file of Kafka: --replace
+    never takes a log.
 
     Examples:
       seglog export orders-lz4-0 -o orders.jsonl

@@ -135,21 +135,21 @@ def _purged(session: Session, folder: Path, freed: int) -> None:
     session.console.message(f"{folder.name} is deleted; {bytes_text(freed)} freed")
 
 
-def list_runs(session: Session, path: Path | None, quarantine: Path | None) -> int:
+def list_runs(session: Session, path: Path | None, quarantine: Path | None, *, undone: bool = True) -> int:
     """Shows the runs of a log directory, partition or quarantine, and returns their number.
 
-    Without a path, all runs that are known are shown.
+    Without a path, all runs that are known are shown; those that are `undone` only if asked for.
     """
     from seglog.operations.undo import concerns, noted_places, places
     from seglog.operations.workspace import working_directory
-    from seglog.repairs.undo.journal import RunRecord
+    from seglog.repairs.undo.journal import RunRecord, RunState
     from seglog.repairs.undo.quarantine import runs_in, saved_bytes
     from seglog.scan.listing import require_directory
 
     if path is not None and quarantine is not None:
         raise UsageError("PATH and --quarantine both say where to look: give one of them")
-    if path is not None:
-        require_directory(session.fs, path)
+    for named in filter(None, (path, quarantine)):
+        require_directory(session.fs, named)
     runs: list[tuple[RunRecord, int]] = []
     others = 0
     where = noted_places(session.fs, os.environ) if path is None and quarantine is None else []
@@ -157,10 +157,10 @@ def list_runs(session: Session, path: Path | None, quarantine: Path | None) -> i
         for found in runs_in(session.fs, place):
             if isinstance(found, RunRecord) and path is not None and not concerns(found, path):
                 others += 1
-            elif isinstance(found, RunRecord):
-                runs.append((found, saved_bytes(session.fs, found.folder)))
-            else:
+            elif not isinstance(found, RunRecord):
                 session.console.warning(str(found))
+            elif undone or found.state is not RunState.UNDONE:
+                runs.append((found, saved_bytes(session.fs, found.folder)))
     show_runs(session.console, runs)
     if others:
         session.console.message(

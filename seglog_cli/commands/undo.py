@@ -37,7 +37,7 @@ def run(
     if name is None:
         from seglog_cli.commands.quarantine import list_runs
 
-        if list_runs(session, None, quarantine):
+        if list_runs(session, None, quarantine, undone=False):
             session.console.message("name one of these runs to take it back: seglog undo RUN")
         return
     from seglog.operations.undo import named_run, undo
@@ -46,4 +46,8 @@ def run(
     if session.as_json:
         session.console.json({"type": "undone", "run": found.name, "files": len(found.changed)})
     else:
-        session.console.line(f"{found.name} is undone: {len(found.changed)} files are as they were")
+        session.console.line(f"{found.name} is undone: {_restored(len(found.changed))}")
+
+
+def _restored(count: int) -> str:
+    return f"{count} files are as they were" if count != 1 else "1 file is as it was"

@@ -152,17 +152,25 @@ def verdict(summary: VerifySummary) -> ExitCode:
 
 
 def _next_steps(targets: Sequence[Target]) -> list[tuple[str, str]]:
-    """Returns the suggested commands for damage in these targets. `explain` takes one partition."""
+    """Returns the suggested commands for damage in these targets.
+
+    `explain` takes one partition, `repair` no URL; what is around a single file at a URL may not be listable.
+    """
     from seglog.escaping import command_line
+    from seglog.remote_path import RemotePath
     from seglog.scan.listing import TargetKind
 
+    remote = [target for target in targets if isinstance(target.path, RemotePath)]
     directories = list(dict.fromkeys(target.directory for target in targets))
     partitions = [target.directory for target in targets if target.kind is not TargetKind.LOG_DIRECTORY]
-    repair = command_line("seglog", "repair", "--dry-run", *directories)
-    return [
-        (repair, "shows what a repair would do, and changes nothing"),
-        (command_line("seglog", "explain", partitions[0]), "shows how far it can be cleaned, deleted and read")
-        if partitions
-        else (command_line("seglog", "doctor", *directories), "shows what a broker would do with this data"),
-        ("seglog explain CODE", "explains what a code means"),
-    ]
+    steps = []
+    if not remote:
+        repair = command_line("seglog", "repair", "--dry-run", *directories)
+        steps.append((repair, "shows what a repair would do, and changes nothing"))
+    alone = any(target.kind is TargetKind.FILE for target in remote)
+    if partitions and not alone:
+        explain = command_line("seglog", "explain", partitions[0])
+        steps.append((explain, "shows how far it can be cleaned, deleted and read"))
+    elif not alone:
+        steps.append((command_line("seglog", "doctor", *directories), "shows what a broker would do with this data"))
+    return [*steps, ("seglog explain CODE", "explains what a code means")]

@@ -1,4 +1,4 @@
-"""What people type first: repair, a command without a path, a code to explain, undo without a run."""
+"""What people type first: repair, a command without a path, a code to explain, undo without a run; what comes next."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from seglog.rescue.doctor.cases import CASES
 from seglog.verification.findings import CODES
 from seglog_cli.exit_codes import ExitCode
 from tests.support.command_line import clean_logs, damage_logs, ended, keep_partitions
+from tests.support.fixtures import CLEAN
+from tests.support.object_server import object_server
+from tests.support.terminals import on_terminal
 
 KEPT = ("orders-none-0", "customers-0", "__cluster_metadata-0")
 
@@ -89,6 +92,12 @@ def test_an_unknown_code_names_similar_ones(logs: Path) -> None:
     assert ended("explain", "99").code == ExitCode.USAGE
 
 
+def test_a_code_takes_no_option_of_a_partition(logs: Path) -> None:
+    for options in (("--advise",), ("--quick",), ("--metadata-dir", logs), ("--local", logs)):
+        refused = ended("explain", "CRC_MISMATCH", *options)
+        assert refused.code == ExitCode.USAGE and b"CRC_MISMATCH is a code" in refused.stderr
+
+
 def test_a_partition_is_explained_even_if_its_name_is_like_a_code(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +120,17 @@ def test_without_a_run_the_runs_are_listed_from_anywhere(
     assert listed.stdout.split()[0].decode() == run
     assert (b"seglog undo RUN" in listed.stderr) == (command == "undo")
     assert ended("undo", run).code == 0
-    assert b"undone" in ended(command).stdout
+    after = ended(command)
+    if command == "quarantine":
+        assert b"undone" in after.stdout
+    else:  # it lists only what it can take back
+        assert after.stdout == b"" and b"seglog undo RUN" not in after.stderr
+
+
+def test_a_quarantine_that_is_not_there_is_no_empty_one(logs: Path, tmp_path: Path) -> None:
+    for command in (["undo"], ["quarantine"], ["quarantine", "ls"]):
+        assert ended(*command, "--quarantine", tmp_path / "typo").code == ExitCode.NOT_A_LOG
+    assert ended("quarantine", tmp_path / "typo").code == ExitCode.NOT_A_LOG
 
 
 def test_a_group_takes_the_path_for_its_usual_command(logs: Path) -> None:
@@ -122,3 +141,14 @@ def test_a_group_takes_the_path_for_its_usual_command(logs: Path) -> None:
     ended("repair", logs / "orders-none-0")
     assert ended("quarantine", logs).stdout == ended("quarantine", "ls", logs).stdout != b""
     assert b"No such command 'nothing'" in ended("config", "nothing").stderr
+
+
+def test_after_damage_at_a_url_no_command_is_named_that_a_url_cannot_take() -> None:
+    log = bytearray((CLEAN / "orders-gzip-0" / "00000000000000000000.log").read_bytes())
+    log[200] ^= 1
+    name = "kafka/orders-gzip-0/00000000000000000000.log"
+    with object_server() as server:
+        server.objects[name] = bytes(log)
+        shown = on_terminal(80, "verify", f"http://127.0.0.1:{server.port}/{name}")
+    assert shown.code == 1
+    assert shown.lines[shown.lines.index("what to do next:") + 1 :][0] == "  seglog explain CODE"

@@ -35,6 +35,21 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+_WITHOUT_OFFSET = frozenset(
+    {
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        HIGH_WATERMARK_CHECKPOINT,
+        CLEANER_OFFSET_CHECKPOINT,
+        META_PROPERTIES,
+        CLEAN_SHUTDOWN_FILE,
+        LOCK_FILE,
+        LEADER_EPOCH_CHECKPOINT,
+        PARTITION_METADATA,
+        QUORUM_STATE,
+        BOOTSTRAP_CHECKPOINT,
+    }
+)
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
@@ -156,6 +171,11 @@ def segment_file_name(base_offset: int, kind: FileKind = FileKind.LOG, state: Fi
 
 
 @lru_cache(maxsize=1 << 16)  # a directory is listed several times, and may hold ten thousand segments
+def is_of_kafka(name: str) -> bool:
+    """True if a broker or controller gives files this name."""
+    return name in _WITHOUT_OFFSET or parse_file_name(name) is not None
+
+
 def parse_file_name(name: str) -> FileName | None:
     """Returns the parts of a file name that begins with an offset, or None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)

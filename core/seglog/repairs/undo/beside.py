@@ -109,8 +109,9 @@ def remove_unfinished(fs: FileSystem, parent: Path) -> None:
 class NewFile:
     """A file to write that becomes `target` on `keep`, with the owner and mode of a file that it replaces.
 
-    Raises RefusedError if the target exists, unless `replace` is set, and if it is not a regular file. Replaces the
-    target of a link that may be followed (`storage.links`).
+    Raises RefusedError if the target exists, unless `replace` is set, if it is not a regular file, and always if it is
+    one of Kafka's: no result is worth the log that it would replace. Replaces the target of a link that may be followed
+    (`storage.links`).
     """
 
     def __init__(self, fs: FileSystem, target: Path, *, replace: bool = False) -> None:
@@ -124,6 +125,8 @@ class NewFile:
             raise RefusedError(
                 f"{self.target} is not a regular file but a device, a pipe or a socket; write to - and redirect that"
             )
+        if found is not None and filenames.is_of_kafka(self.target.name):
+            raise RefusedError(f"{self.target} is a file of Kafka, which is never replaced; name another file")
         if found is not None and not replace:
             raise RefusedError(f"{target} exists already; --replace replaces it")
         self.path = self.target.with_name(f"{prefix}{os.urandom(4).hex()}{suffix}")

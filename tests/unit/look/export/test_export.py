@@ -139,6 +139,21 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
         FileSink(FS, path)
 
 
+def test_a_file_of_kafka_is_never_replaced(tmp_path: Path) -> None:
+    kafkas = ("00000000000000000000.log", "00000000000000000042.timeindex.deleted", "leader-epoch-checkpoint", ".lock")
+    link = tmp_path / "out.csv"
+    for name in kafkas:
+        path = tmp_path / name
+        path.write_bytes(b"records")
+        link.unlink(missing_ok=True)
+        link.symlink_to(path)
+        for written in (path, link):
+            with pytest.raises(RefusedError, match=r"never replaced|link"):
+                FileSink(FS, written, replace=True)
+        assert path.read_bytes() == b"records"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((*kafkas, "out.csv"))
+
+
 def test_a_parquet_file_that_an_error_cut_short_gets_nothing_more(odd: Path) -> None:
     """Arrow closes a writer when it is forgotten, and would write into a file that is closed."""
     out = io.BytesIO()
