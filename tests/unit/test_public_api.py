@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import gc
 import inspect
 import re
 import subprocess
@@ -334,6 +335,19 @@ def test_a_log_is_used_without_a_with_block(tmp_path: Path) -> None:
     assert repr(reading).endswith("closed>")
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_log_that_nobody_closed_is_closed_when_it_is_collected(tmp_path: Path) -> None:
+    log = seglog.open_log(tmp_path / "t-0", create=True)
+    log.append([seglog.Record(b"v", timestamp=5)])
+    del log
+    gc.collect()
+    assert (tmp_path / "t-0" / "00000000000000000001.snapshot").exists()
+    reading = seglog.open_log(tmp_path / "t-0")
+    assert reading.log_end_offset == 1
+    del reading
+    gc.collect()
+
+
 def test_opening_a_log_that_is_not_there_fails_at_once(tmp_path: Path) -> None:
     with pytest.raises(NotALogError):
         seglog.open_log(tmp_path / "t-0")
@@ -402,3 +416,11 @@ def test_the_library_does_what_the_commands_do(tmp_path: Path) -> None:
     apart = {"cleaner", "serve", "replay", "dump-log", "spark"}
     missing = [name for name in COMMANDS if name not in apart and not hasattr(seglog, others.get(name, name))]
     assert missing == []
+
+
+def test_an_export_whose_format_nothing_names_asks_for_it(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v", timestamp=5)])
+    with pytest.raises(ValueError, match=r"give format, jsonl, csv or parquet: .*t\.txt has no extension"):
+        seglog.export(tmp_path / "t-0", tmp_path / "t.txt")
+    assert seglog.export(tmp_path / "t-0", tmp_path / "t.txt", format="csv") == 1

@@ -139,6 +139,7 @@ def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_
         yield log
     finally:
         if log is not None:
+            log.release = None  # this is the release; a log that nobody closed is released when it is collected
             log.close()
         views.close()
 
@@ -151,7 +152,10 @@ def _opened_for_writing(path: Path, fs: FileSystem, clock: Clock, settings: LogC
         path, fs=fs, clock=clock, config_of=lambda _topic: settings, writable=True, create=create
     )
     try:
-        yield log
+        try:
+            yield log
+        finally:
+            log.release = None  # as in opened_for_reading
     except OSError:
         # what the file system refused may be half done: the next opening recovers
         owner.close(clean=False)

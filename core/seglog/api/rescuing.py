@@ -234,6 +234,8 @@ def export(
     """
     target = local_path("output", output)
     kinds = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+    if format is None and target.suffix not in kinds:
+        raise ValueError(f"give format, jsonl, csv or parquet: {target} has no extension that names it")
     chosen = one_of("format", kinds.get(target.suffix) if format is None else format, tuple(ExportedFormat.__args__))  # type: ignore[attr-defined]
     work, (shown,) = looked_at(common, [path])
     selection = Selection(
