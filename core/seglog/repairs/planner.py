@@ -191,10 +191,15 @@ class _Planner:
                     self._overlay.open(log, "create").close()
                 limit = min(PlausibleOffsets.of_segment(base).most, end - 1)
                 files = segment if base == segment.base_offset else replace(segment, base_offset=base, log=log)
-                self._add_segment(
-                    files, survey, PlausibleOffsets(base, limit), survey.batches if files.log != segment.log else 0
-                )
+                came = survey.batches if files.log != segment.log else 0
+                self._add_segment(files, self._on_disk(survey), PlausibleOffsets(base, limit), came)
         return settled
+
+    def _on_disk(self, survey: Survey) -> Survey:
+        """Returns a survey whose ranges name files as they are on disk, before misnamed ones are renamed."""
+        return replace(
+            survey, kept=[replace(part, file=self._sources.get(part.file, part.file)) for part in survey.kept]
+        )
 
     def _plan_surveys(self, listing: PartitionListing) -> None:
         settled = self._split(listing)
@@ -205,9 +210,10 @@ class _Planner:
         }
         if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
             kept = {name: survey.kept for name, survey in surveys.items()}
-            logs = [(segment.log, kept.get(segment.log.name)) for segment in listing.segments]
-            found = epoch_patches(self._overlay, self._directory, logs)
-            self._patches = found.by_log
+            there = [segment.log for segment in listing.segments if self._overlay.status(segment.log) is not None]
+            found = epoch_patches(self._overlay, self._directory, [(log, kept.get(log.name)) for log in there])
+            # Those of a segment that is split are left to the next repair.
+            self._patches = {name: patches for name, patches in found.by_log.items() if name not in settled}
             if found.left:
                 self._keeps_epochs = found.noted
                 checkpoint = f", and so does {filenames.LEADER_EPOCH_CHECKPOINT}" if found.noted else ""
@@ -252,8 +258,7 @@ class _Planner:
                 survey_of(segment)
         found = gather(self._overlay, segments, survey_of, sorted(strayed - none), others)
         for base, survey in found.surveys.items():
-            kept = [replace(part, file=self._sources.get(part.file, part.file)) for part in survey.kept]
-            surveys[segment_file_name(base, FileKind.LOG)] = replace(survey, kept=kept)
+            surveys[segment_file_name(base, FileKind.LOG)] = self._on_disk(survey)
         for each in others:
             self._remove_segment(each.files, "its name lies within a batch of another segment")
         return segments, {segment_file_name(base, FileKind.LOG): count for base, count in found.came.items()}

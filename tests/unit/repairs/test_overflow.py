@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
+from seglog.layout import PARTITION_LEADER_EPOCH_OFFSET
 from seglog.log.loader import LoadOptions, load_log
 from seglog.model import Compression, Record
 from seglog.repairs.repair import examination, repair
@@ -64,3 +65,35 @@ def test_a_last_batch_whose_offset_is_one_bit_off_is_no_overflow(tmp_path: Path)
     found = examination(FS, CLOCK, partition.parent, [partition])
     assert repair(FS, CLOCK, partition.parent, [partition], found.findings).complete
     assert [path.read_bytes() for path in partition.glob("*.log")] == [b"".join(batches[:2])]
+
+
+def test_a_segment_that_is_misnamed_too_is_split_under_its_right_name(tmp_path: Path) -> None:
+    partition = tmp_path / "logs" / "t-0"
+    batches = written(partition, [5 * STEP, 5 * STEP + 3, 6 * STEP + 7], 2)
+    (partition / f"{0:020d}.log").rename(partition / f"{4 * STEP + 3:020d}.log")
+    earlier = [batch(4 * STEP, 3), batch(5 * STEP - 3, 3)]
+    (partition / f"{4 * STEP:020d}.log").write_bytes(b"".join(earlier))
+    before = facts(partition)
+    found = examination(FS, CLOCK, partition.parent, [partition])
+    outcome = repair(FS, CLOCK, partition.parent, [partition], found.findings)
+    assert outcome.complete and outcome.run is not None
+    assert b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) == b"".join(earlier + batches)
+    assert not examination(FS, CLOCK, partition.parent, [partition]).damaged
+    undo_run(FS, outcome.run)
+    assert facts(partition) == before
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_a_broken_epoch_in_a_segment_that_overflows_is_corrected_by_the_next_repair(tmp_path: Path, first: int) -> None:
+    """With a `first` offset that does not fit, the segment of that name goes."""
+    partition = tmp_path / "logs" / "t-0"
+    bases = [first * STEP, first * STEP + 3, first * STEP + 6, (first + 1) * STEP + 9, (first + 1) * STEP + 12]
+    batches = written(partition, bases, 2)
+    whole = bytearray(b"".join(batches))
+    whole[len(batches[0]) + PARTITION_LEADER_EPOCH_OFFSET] ^= 0x40
+    (partition / f"{0:020d}.log").write_bytes(whole)
+    for _ in range(2):
+        found = examination(FS, CLOCK, partition.parent, [partition])
+        assert repair(FS, CLOCK, partition.parent, [partition], found.findings).run is not None
+    assert b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) == b"".join(batches)
+    assert not examination(FS, CLOCK, partition.parent, [partition]).damaged

@@ -69,8 +69,11 @@ def copies_of(
     fs: FileSystem, log_directory: Path, folder: Path, names: Sequence[str], changes: Sequence[Change]
 ) -> Iterator[Change]:
     """Copies the files that a broker will change into the run's folder, durably; yields a `keep` for each."""
+    by_name: dict[str, list[Change]] = {}
+    for change in changes:
+        by_name.setdefault(Path(change.path).parent.name, []).append(change)
     for name in names:
-        own = [change for change in changes if Path(change.path).parent.name == name]
+        own = by_name.get(name, [])
         touched = {Path(path).name for change in own for path in (change.path, change.source) if path}
         kept = []
         for file in _to_copy([file for file, _ in _entries(fs, log_directory / name)], own):
