@@ -90,7 +90,7 @@ def test_without_a_library_numba_compiles_and_without_numba_kernels_are_interpre
     assert interpreted.stdout == "interpreted 2\n"
     assert interpreted.stderr.count("\n") == 1
     assert "some hundred times slower" in interpreted.stderr
-    assert "pip install 'seglog[jit]'" in interpreted.stderr
+    assert "pip install '.[jit]' in seglog's clone" in interpreted.stderr
 
 
 def test_a_library_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:

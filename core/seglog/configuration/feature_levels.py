@@ -6,8 +6,6 @@ it does not know. No level can be taken back once it is finalized, unless nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from seglog.kafka_version import KafkaVersion
 
 METADATA_VERSION = "metadata.version"
@@ -27,7 +25,6 @@ _LEVELS: dict[KafkaVersion, tuple[int, int]] = {
     KafkaVersion(4, 3): (30, 30),
     KafkaVersion(4, 4): (31, 33),
 }
-OLDEST_OF_KAFKA_4 = 7  # 3.3-IV3: Kafka 4.0 and later read nothing older
 
 # The last level of every other feature, by the release that has it. 0 means that the feature is off.
 _OTHERS: dict[str, tuple[tuple[KafkaVersion, int], ...]] = {
@@ -48,11 +45,6 @@ def level_name(level: int) -> str:
     return ""
 
 
-def release_of(level: int) -> KafkaVersion | None:
-    """Returns the release that began to write a metadata.version, None if no known release did."""
-    return next((release for release, (first, last) in _LEVELS.items() if first <= level <= last), None)
-
-
 def last_level(release: KafkaVersion, feature: str = METADATA_VERSION) -> int:
     """Returns the last level of a feature that a release knows, 0 if it does not know the feature."""
     if feature == METADATA_VERSION:
@@ -63,8 +55,3 @@ def last_level(release: KafkaVersion, feature: str = METADATA_VERSION) -> int:
 def first_level_with(feature: str) -> int:
     """Returns the first metadata.version of the release that brought another feature. Raises KeyError."""
     return _LEVELS[_OTHERS[feature][0][0]][0]
-
-
-def unknown_features(levels: Mapping[str, int], release: KafkaVersion) -> dict[str, int]:
-    """Returns the features whose finalized level a release does not know."""
-    return {name: level for name, level in levels.items() if level > last_level(release, name)}

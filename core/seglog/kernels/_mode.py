@@ -97,7 +97,8 @@ def _choose() -> Mode:
         if wanted == JIT:
             _refuse(f"{VARIABLE}={JIT}: {missing}")
         _logger.warning(
-            "kernels run interpreted, some hundred times slower: %s (pip install 'seglog[jit]' helps)", reason
+            "kernels run interpreted, some hundred times slower: %s (pip install '.[jit]' in seglog's clone helps)",
+            reason,
         )
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"seglog\.kernels\.")  # integers may wrap
     return Mode(INTERPRETED, reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -305,31 +305,23 @@ def optional_integer(name: str, value: int | None, least: int | None = None) -> 
 
 def optional_duration(name: str, value: int | str | None, least: int | None = None) -> int | None:
     """Returns milliseconds, from a number of them or from text such as `7d`; None if none is given."""
-    if not isinstance(value, str):
-        return optional_integer(name, value, least)
-    try:
-        return optional_integer(name, parse_duration(value), least)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}".replace(f"{name}: {name}: ", f"{name}: ")) from None
+    return optional_integer(name, _number_of(name, value, parse_duration), least)
 
 
 def optional_size(name: str, value: int | str | None, least: int | None = None) -> int | None:
     """Returns bytes, from a number of them or from text such as `1GiB`; None if none is given."""
-    if not isinstance(value, str):
-        return optional_integer(name, value, least)
-    try:
-        return optional_integer(name, parse_size(value), least)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}".replace(f"{name}: {name}: ", f"{name}: ")) from None
+    return optional_integer(name, _number_of(name, value, parse_size), least)
 
 
 def optional_time(name: str, value: int | str | None, clock: Clock) -> int | None:
     """Returns epoch milliseconds, from a number of them or from text such as `2026-11-21` or `-1h`; None if none is
     given."""
-    if not isinstance(value, str):
-        return optional_integer(name, value)
+    return optional_integer(name, _number_of(name, value, lambda text: parse_time(text, clock.now_ms)))
+
+
+def _number_of(name: str, value: int | str | None, parse: Callable[[str], int]) -> int | None:
     try:
-        return optional_integer(name, parse_time(value, clock.now_ms))
+        return parse(value) if isinstance(value, str) else value
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
