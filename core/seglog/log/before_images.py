@@ -40,8 +40,13 @@ class BeforeImages:
         copy = path.with_name(path.name + _SUFFIX)
         if self._fs.status(copy, follow=False) is not None:
             self._fs.remove(copy)
-        copy_bytes(ScratchFileSystem(self._fs), path, copy, 0, status.size)
-        self._fs.copy_attributes(path, copy)
+        try:
+            copy_bytes(ScratchFileSystem(self._fs), path, copy, 0, status.size)
+            self._fs.copy_attributes(path, copy)
+        except BaseException:
+            if self._fs.status(copy, follow=False) is not None:
+                self._fs.remove(copy)  # a full disk needs the room
+            raise
         self._copies[path] = copy
 
     def restore(self) -> None:

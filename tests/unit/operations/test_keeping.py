@@ -408,3 +408,17 @@ def test_a_removed_segment_that_waits_for_its_deletion_is_not_copied(
     assert not report.truncated_bytes
     assert not list((logs / "t-0").glob("*.deleted"))
     assert log.log_start_offset > 0
+
+
+def test_a_copy_that_a_full_disk_stops_is_removed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (logs / ".kafka_cleanshutdown").unlink()
+
+    def stopped(_fs: object, _source: Path, target: Path, *_: int) -> None:
+        target.write_bytes(b"some")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    before = set((logs / "t-0").iterdir())
+    monkeypatch.setattr(before_images, "copy_bytes", stopped)
+    with pytest.raises(OSError, match="No space left"):
+        keeper().open(logs / "t-0")
+    assert set((logs / "t-0").iterdir()) == before
