@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 TOOLS = {
@@ -18,6 +20,7 @@ TOOLS = {
 }
 
 
+@pytest.mark.slow
 def test_the_tools_find_nothing() -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
     for name, arguments in TOOLS.items():

@@ -158,6 +158,7 @@ FLIPS = st.lists(st.tuples(st.integers(0, sum(map(len, THREE)) - 1), st.integers
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(flips=FLIPS, cut=st.integers(0, 20))
+@pytest.mark.slow
 def test_damage_costs_the_batches_it_touches_and_nothing_else(tmp_path_factory, flips, cut):
     data = bytearray(b"".join(THREE))
     for at, mask in flips:
