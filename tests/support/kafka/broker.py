@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 START_LIMIT_SECONDS = 300
 STOP_LIMIT_SECONDS = 60
 NODE_ID, SECOND_NODE_ID = 1, 2
+QUICK_COMPILER = ["-XX:TieredStopAtLevel=1"]  # enough for a process of a few seconds
 CLUSTER_ID = "c2VnbG9nLXRlc3RzLS0tLQ"  # any 16 bytes; fixed, so that directories of several runs fit together
 
 SETTINGS = {
@@ -79,7 +80,7 @@ class Broker:
         measured: bool = False,
     ) -> None:
         self.log_directory = log_directory
-        self._compiler = [] if measured else ["-XX:TieredStopAtLevel=1"]  # enough for a process of a few seconds
+        self._compiler = [] if measured else QUICK_COMPILER
         self._heap, self._echo, self._user = heap, echo, user
         work = work_directory or log_directory.with_name(log_directory.name + ".broker")
         work.mkdir(parents=True, exist_ok=True)

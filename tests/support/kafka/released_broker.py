@@ -13,7 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seglog.kafka_version import KafkaVersion
-from tests.support.kafka.broker import CLUSTER_ID, NODE_ID, SETTINGS, START_LIMIT_SECONDS, Broker, free_ports
+from tests.support.kafka.broker import (
+    CLUSTER_ID,
+    NODE_ID,
+    QUICK_COMPILER,
+    SETTINGS,
+    START_LIMIT_SECONDS,
+    Broker,
+    free_ports,
+)
 from tests.support.kafka.jvm import SOURCES, compiled, kafka_jars
 
 FIRST_OF_KRAFT = KafkaVersion(3, 3)
@@ -31,6 +39,7 @@ class ReleasedBroker(Broker):
         self.release, self.version = release, KafkaVersion.parse(release)
         self.log_directory = log_directory
         self._heap, self._echo, self._user = "384m", 2, None
+        self._compiler = QUICK_COMPILER
         self._work = work_directory
         work_directory.mkdir(parents=True, exist_ok=True)
         self.log_file = work_directory / "broker.log"
