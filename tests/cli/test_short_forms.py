@@ -111,7 +111,9 @@ def test_a_partition_is_explained_even_if_its_name_is_like_a_code(
 def test_without_a_run_the_runs_are_listed_from_anywhere(
     command: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # without the runs of other tests
+    elsewhere = tmp_path / "far" / "from" / "the" / "runs"  # of other tests: their quarantines lie beside their logs
+    elsewhere.mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
     damage_logs(logs)
     assert ended(command).stdout == b""
     run = json.loads(ended("repair", "--json", logs / "orders-none-0").stdout.splitlines()[-1])["run"]
