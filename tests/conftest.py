@@ -60,18 +60,25 @@ def _is_first_tier(item: pytest.Item) -> bool:
     return not later or item.get_closest_marker("smoke") is not None or _is_recorded(item)
 
 
+def _is_second_tier(item: pytest.Item) -> bool:
+    """Recorded tests are of both tiers: the second asks Kafka itself."""
+    return not _is_first_tier(item) or _is_recorded(item)
+
+
 def _is_live(config: pytest.Config) -> bool:
-    """Whether `kafka` is the real one; recorded tests run live in the second tier as well."""
+    """Whether `kafka` is the real one."""
     return bool(config.getoption("whole") or config.getoption("second") or config.getoption("record_kafka"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("whole") and not config.getoption("record_kafka"):
-        second = config.getoption("second")
-        wanted = [i for i in items if (not _is_first_tier(i) or _is_recorded(i) if second else _is_first_tier(i))]
-        config.hook.pytest_deselected(items=[item for item in items if item not in {*wanted}])
-        items[:] = wanted
+        wanted = _is_second_tier if config.getoption("second") else _is_first_tier
+        chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            chosen[wanted(item)].append(item)
+        config.hook.pytest_deselected(items=chosen[False])
+        items[:] = chosen[True]
     if not config.pluginmanager.hasplugin("xdist") or not _is_live(config):
         return
     for item in items:
