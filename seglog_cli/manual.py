@@ -2,15 +2,13 @@
 
     python -m seglog_cli.manual [DIRECTORY]
 
-writes all pages below `man/`, and the list of modules in `core/ARCHITECTURE.md`. A test fails if the files differ from
-what this would write. A command's docstring has its summary, description and examples.
+writes all pages below `man/`. A test fails if the files differ from what this would write. A command's docstring has
+its summary, description and examples.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import re
 import sys
 from pathlib import Path
 
@@ -26,7 +24,6 @@ from seglog_cli.help_text import Description, Term, shortest
 from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT
 
 _OTHER_PAGES = "seglog-format(5), seglog-findings(7), seglog-dead-cluster(7)"
-LIST_BEGINS, LIST_ENDS = "<!-- modules -->", "<!-- /modules -->"
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -178,39 +175,11 @@ def _page(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def module_list(root: Path = ROOT) -> str:
-    """Lists the engine's modules with the first sentence of their docstrings, for `core/ARCHITECTURE.md`."""
-    packages: dict[str, list[str]] = {}
-    for path in sorted((root / "core" / "seglog").rglob("*.py")):
-        docstring = ast.get_docstring(ast.parse(path.read_text()))
-        if path.name != "__init__.py" and docstring:
-            package = str(path.parent.relative_to(root / "core"))
-            packages.setdefault(package, []).append(f"- `{path.stem}`: {_first_sentence(docstring)}")
-    blocks = [f"### {package}\n\n" + "\n".join(lines) for package, lines in sorted(packages.items())]
-    return "\n\n".join(blocks)
-
-
-def with_module_list(architecture: str, modules: str) -> str:
-    """Replaces the list of modules on the page. The list is between two comments; without them it is appended."""
-    before, _, rest = architecture.partition(LIST_BEGINS)
-    _, _, after = rest.partition(LIST_ENDS)
-    heading = "" if rest else "\n## Every module\n\n"
-    return f"{before}{heading}{LIST_BEGINS}\n\n{modules}\n\n{LIST_ENDS}{after or chr(10)}"
-
-
-def _first_sentence(docstring: str) -> str:
-    paragraph = " ".join(docstring.split("\n\n")[0].split())
-    match = re.match(r"(.+?[.!?])(?= [A-Z`(]|$)", paragraph)
-    return match[1] if match else paragraph
-
-
 def main(arguments: list[str]) -> None:
-    """Writes the pages and the list."""
+    """Writes the pages."""
     parser = argparse.ArgumentParser(prog="python -m seglog_cli.manual", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("directory", nargs="?", type=Path, default=ROOT / "man", metavar="DIRECTORY")
     write(parser.parse_args(arguments).directory)
-    architecture = ROOT / "core" / "ARCHITECTURE.md"
-    architecture.write_text(with_module_list(architecture.read_text(), module_list()))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import pytest
 
 from seglog_cli import roff
 from seglog_cli.help import split_docstring
-from seglog_cli.manual import module_list, with_module_list
 from seglog_cli.progress import Pace, bytes_text, describe
 from seglog_cli.tables import Layout, table
 
@@ -58,9 +57,3 @@ def test_a_docstring_is_summary_description_and_examples() -> None:
         "Does\n    it.\n\n    More.\n\n    Examples:\n      seglog x\n      seglog y\n"
     )
     assert (summary, paragraphs, examples) == ("Does it.", ("More.",), ("seglog x", "seglog y"))
-
-
-def test_the_list_of_modules_replaces_itself() -> None:
-    once = with_module_list("# Page\n", module_list())
-    assert with_module_list(once, module_list()) == once
-    assert "- `layout`: " in once

@@ -36,11 +36,6 @@ POSITIONS = {
 }
 
 
-def test_the_architecture_names_every_module_and_what_it_owns() -> None:
-    made = manual.with_module_list(ARCHITECTURE, manual.module_list())
-    assert made == ARCHITECTURE, "run python -m seglog_cli.manual"
-
-
 def test_the_format_page_has_every_file_type() -> None:
     suffixes = {getattr(filenames, name) for name in dir(filenames) if name.endswith("_SUFFIX")}
     files = {getattr(filenames, name) for name in dir(filenames) if name.endswith(("_CHECKPOINT", "_FILE"))}
