@@ -15,8 +15,8 @@ from seglog_cli import manual
 from seglog_cli.app import COMMANDS, VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
-ARCHITECTURE = (ROOT / "core" / "ARCHITECTURE.md").read_text()
-FORMAT = (ROOT / "core" / "FORMAT.md").read_text()
+PAGES = {path.name: path.read_text() for path in (ROOT / "core").glob("*.md")}
+FORMAT = PAGES["FORMAT.md"]
 README = (ROOT / "README.md").read_text()
 
 # Row of a table in FORMAT.md → the position that the code uses.
@@ -87,10 +87,16 @@ def test_the_findings_page_has_every_code_of_verify_and_doctor() -> None:
     assert [code for code in (*CODES, *CASES) if f"\\fB{code}\\fR" not in page] == []
 
 
-@pytest.mark.parametrize(("page", "least"), [("ARCHITECTURE.md", 20), ("DEAD_CLUSTER.md", 10)])
+def test_the_map_is_short_enough_to_be_read() -> None:
+    assert len(PAGES["ARCHITECTURE.md"].splitlines()) <= 300
+
+
+@pytest.mark.parametrize(
+    ("page", "least"), [("ROOMS.md", 20), ("DIFFERENCES.md", 60), ("TRUST.md", 15), ("DEAD_CLUSTER.md", 10)]
+)
 def test_every_test_that_a_page_names_is_there(page: str, least: int) -> None:
     sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    named = re.findall(r"`(test_[a-z0-9_]+)`", (ROOT / "core" / page).read_text())
+    named = re.findall(r"`(test_[a-z0-9_]+)`", PAGES[page])
     assert len(named) > least
     assert [name for name in named if f"def {name}(" not in sources] == []
 
@@ -134,9 +140,9 @@ def quoted_signatures(page: str) -> Iterator[tuple[str, list[str]]]:
             yield f"{owner}.{name}" if owner else name, names
 
 
-def test_the_signatures_that_the_architecture_quotes_are_those_of_the_code() -> None:
+def test_the_signatures_that_a_page_quotes_are_those_of_the_code() -> None:
     """A page may leave parameters out, and calls none by another name or in another order."""
-    known, quoted = parameters_by_name(), list(quoted_signatures(ARCHITECTURE))
+    known, quoted = parameters_by_name(), list(quoted_signatures(PAGES["ROOMS.md"]))
     assert len(quoted) > 40
 
     def stands(name: str, given: list[str]) -> bool:
@@ -154,7 +160,8 @@ def test_the_modules_and_names_that_the_pages_mention_exist() -> None:
         owner = path.parent.name if path.name == "__init__.py" else path.stem
         within = [each.stem for each in path.parent.iterdir()] if path.name == "__init__.py" else []
         texts[owner] = " ".join((texts.get(owner, ""), path.read_text(), *within))
-    pages = "".join((ROOT / "core" / name).read_text() for name in ("ARCHITECTURE.md", "SPARK.md", "DEAD_CLUSTER.md"))
+    described = ("ARCHITECTURE.md", "ROOMS.md", "DIFFERENCES.md", "TRUST.md", "SPARK.md", "DEAD_CLUSTER.md")
+    pages = "".join(PAGES[name] for name in described)
     mentioned = re.findall(r"`([a-z_][\w/]*)\.(\w+)(?:\([^`]*)?`", pages + README)
     assert len(mentioned) > 100
     assert [f"{of}.{name}" for of, name in mentioned if name == "py" and f"{of.split('/')[-1]}.py" not in files] == []

@@ -4,7 +4,7 @@ A step is a method. It is done by both; either both refuse (with errors that mea
 epochs, segments with the number of their index entries, producers and the names of snapshots must agree. After an
 orderly close every file must. `Parted` says what differs.
 
-Files may be damaged while the log is closed after a kill; both get the same damage. Differences that ARCHITECTURE
+Files may be damaged while the log is closed after a kill; both get the same damage. Differences that DIFFERENCES.md
 names are not stepped into, and `LostTwin` says when Kafka itself can go no further.
 """
 
@@ -63,7 +63,7 @@ ACCIDENTS = (
     "key is skipped in PartialDefaultRecord",
 )
 
-# What Kafka takes and seglog does not, by ARCHITECTURE's table of differences.
+# What Kafka takes and seglog does not, by the tables of DIFFERENCES.md.
 REFUSED_HERE: tuple[tuple[type[errors.SeglogError], str], ...] = (
     (errors.InvalidRecordError, "ends before it begins"),
     (errors.CorruptRecordError, "its offsets are too large"),
