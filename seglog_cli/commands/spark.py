@@ -239,7 +239,7 @@ def clean(
             return ExitCode.DONE
         from seglog.remote.settings import NO_SETTINGS
         from seglog.spark.cleaning_objects import Destination, clean_into
-        from seglog.spark.files import sent_along
+        from seglog.table.files import sent_along
 
         to = Destination(paths, output, sent_along(NO_SETTINGS, [*paths, output]))
         where = seen.fs, shown

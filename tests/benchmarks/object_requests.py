@@ -32,15 +32,15 @@ from seglog.operations.workspace import Sources, Workspace
 from seglog.remote.routing import parse_location, traffic
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Prices, Traffic
-from seglog.spark.arrow import record_batches
 from seglog.spark.cleaning_objects import Destination, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import rewrite_round
-from seglog.spark.files import files_of
-from seglog.spark.options import parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import plan_splits
 from seglog.storage.local import LocalFileSystem
+from seglog.table.arrow import record_batches
+from seglog.table.files import files_of
+from seglog.table.options import parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import plan_splits
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.support.object_server import ObjectServer, object_server
 

@@ -40,11 +40,11 @@ def best(runs: int, work: Callable[[], int]) -> tuple[float, int]:
 
 def engine_alone(path: Path) -> Callable[[], int]:
     """Counts the rows of the Arrow batches in this process."""
-    from seglog.spark.arrow import split_batches
-    from seglog.spark.options import parse_read_options
-    from seglog.spark.schema import default_projection
-    from seglog.spark.splits import plan_splits
     from seglog.storage.local import LocalFileSystem
+    from seglog.table.arrow import split_batches
+    from seglog.table.options import parse_read_options
+    from seglog.table.schema import default_projection
+    from seglog.table.splits import plan_splits
 
     fs, options = LocalFileSystem(), parse_read_options({"path": str(path)})
     projection = default_projection("records", None, False)

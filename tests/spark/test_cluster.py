@@ -19,12 +19,12 @@ from seglog.operations.fetch import fetch
 from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
-from seglog.spark.arrow import record_batches
-from seglog.spark.files import files_of
-from seglog.spark.options import parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import plan_splits
 from seglog.storage.local import LocalFileSystem
+from seglog.table.arrow import record_batches
+from seglog.table.files import files_of
+from seglog.table.options import parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import plan_splits
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.command_line import keep_partitions

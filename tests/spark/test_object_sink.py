@@ -13,8 +13,8 @@ from seglog.operations.fetch import fetch
 from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import resolve_paths
-from seglog.spark.files import files_of
 from seglog.storage.local import LocalFileSystem
+from seglog.table.files import files_of
 from seglog.tiers.manifests import CommittedLogs, orphans, read_committed
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions

@@ -16,9 +16,9 @@ from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs
-from seglog.spark.files import files_of
-from seglog.spark.schema import VIEWS
 from seglog.storage.local import LocalFileSystem
+from seglog.table.files import files_of
+from seglog.table.schema import VIEWS
 from seglog.verification.verify import Level, VerifyOptions
 from seglog_cli.app import run
 from tests.support.object_server import SECRETS, ObjectServer, object_server

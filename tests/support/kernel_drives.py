@@ -40,9 +40,9 @@ from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.model import Compression, Record
 from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
-from seglog.spark import arrow
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.table import arrow
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.guarded_kernels import Guard, guard_kernels
 from tests.support.guarded_memory import Journal, Side

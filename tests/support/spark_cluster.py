@@ -19,9 +19,9 @@ from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs
-from seglog.spark.files import files_of
 from seglog.spark.latest import latest
 from seglog.spark.library import clean
+from seglog.table.files import files_of
 from seglog.verification.verify import Level, VerifyOptions
 
 if TYPE_CHECKING:

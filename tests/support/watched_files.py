@@ -14,7 +14,7 @@ from seglog.storage.local import LocalFile, LocalFileSystem
 
 
 def routed(fs: FileSystem) -> RoutingFileSystem:
-    """`fs` where `spark.files.files_of` would give the machine's files; URLs are an error."""
+    """`fs` where `table.files.files_of` would give the machine's files; URLs are an error."""
     return RoutingFileSystem(fs, lambda: pytest.fail("a URL was met"))
 
 

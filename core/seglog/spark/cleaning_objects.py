@@ -53,9 +53,9 @@ from seglog.spark.cleaning_round import (
     identity_of,
     staged_groups,
 )
-from seglog.spark.files import files_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.table.files import files_of
 from seglog.tiers.manifests import object_of
 from seglog.tiers.publishing import (
     ObjectFiles,

@@ -38,10 +38,10 @@ from seglog.log.segment import LogSegment
 from seglog.log.swap import Replacement
 from seglog.model import TopicPartition
 from seglog.remote.settings import StoreSettings
-from seglog.spark.files import files_of
 from seglog.spark.tasks import remove_task_files
 from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
+from seglog.table.files import files_of
 from seglog.tiers.publishing import SegmentToPut, new_place, put_segment
 from seglog.tiers.view import see_tiers
 

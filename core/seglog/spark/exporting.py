@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from seglog.errors import RefusedError
 from seglog.look.dump.selection import EVERYTHING, Selection
 from seglog.model import NO_TIMESTAMP, Isolation
-from seglog.spark.files import files_of, sendable
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import Split, plan_splits
 from seglog.spark.tasks import Watch, attempt_id, remove_task_files, run_tasks
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog.table.files import files_of, sendable
+from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import Split, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ def _exported(
     """In a task: writes a split's records, a file for each topic and day."""
     import pyarrow.parquet as pq
 
-    from seglog.spark.arrow import record_batches
+    from seglog.table.arrow import record_batches
 
     number, split = work
     fs, folder = LocalFileSystem(), Path(staging) / f"{number}-{attempt_id()}"

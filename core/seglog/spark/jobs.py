@@ -43,9 +43,9 @@ from seglog.scan.listing import (
     log_directory_of,
 )
 from seglog.scan.view import SingleFile, is_held
-from seglog.spark.files import Shown, files_of, sent_along, shown_at, size_of, task_files
 from seglog.spark.tasks import Watch, cores_of, run_tasks, task_bytes
 from seglog.storage.filesystem import FileSystem
+from seglog.table.files import Shown, files_of, sent_along, shown_at, size_of, task_files
 from seglog.tiers.segments import Remark
 from seglog.verification.batches import Level
 from seglog.verification.files import verify_log_directory

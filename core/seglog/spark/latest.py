@@ -36,16 +36,16 @@ from seglog.errors import IncompleteError
 from seglog.format.columns import Records
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.layout import INT32_MAX
-from seglog.spark.arrow import ArrowRows, records_of
-from seglog.spark.files import files_of, sendable
 from seglog.spark.key_merge import KeyMerge, MergeSpace
 from seglog.spark.keys import ENTRIES, Bytes, DirtyKeys, Keys, by_reducer, object_blob, opened
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.schema import Field, ddl, default_projection
-from seglog.spark.splits import SegmentPiece, Split, plan_splits
 from seglog.spark.tasks import ROW, blobs_of, cores_of, distributed, in_batches, local_directory, settle
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog.table.arrow import ArrowRows, records_of
+from seglog.table.files import files_of, sendable
+from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.schema import Field, ddl, default_projection
+from seglog.table.splits import SegmentPiece, Split, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -55,7 +55,7 @@ def clean(
     from seglog.scan.listing import resolve_paths
     from seglog.spark import cleaning
     from seglog.spark.cleaning_objects import Destination, clean_into
-    from seglog.spark.files import files_of, sent_along
+    from seglog.table.files import files_of, sent_along
     from seglog.tiers.view import see_tiers
 
     if output is None:
@@ -105,7 +105,7 @@ def verify(
     from seglog.scan.listing import resolve_paths
     from seglog.scan.view import unfinished_runs
     from seglog.spark import jobs
-    from seglog.spark.files import files_of, sent_along
+    from seglog.table.files import files_of, sent_along
     from seglog.tiers.view import see_tiers
     from seglog.verification.batches import Level
     from seglog.verification.verify import VerifyOptions

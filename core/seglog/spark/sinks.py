@@ -43,12 +43,12 @@ from seglog.log.staged_objects import JOINED_BYTES, GrowingPrefix, Growth, Objec
 from seglog.log.staged_settling import discard_staged
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
-from seglog.spark.files import files_of, sent_along
 from seglog.spark.write_options import WriteOptions
 from seglog.spark.writer import stage_rows
 from seglog.storage.adapters import ScratchFileSystem
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog.table.files import files_of, sent_along
 from seglog.tiers.manifests import object_of, read_committed
 from seglog.tiers.publishing import ObjectFiles, put_object
 from seglog.tiers.recognition import committed_prefix

@@ -30,8 +30,8 @@ from pyspark.sql.datasource import (
 )
 
 from seglog.errors import SeglogError, UnsupportedError
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.schema import Field, ddl, default_projection, projection_of
+from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.schema import Field, ddl, default_projection, projection_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,13 +50,13 @@ class SeglogReader(DataSourceReader):
         self.options, self.projection = options, projection
 
     def partitions(self) -> list[InputPartition]:
-        from seglog.spark.files import files_of
-        from seglog.spark.splits import plan_splits
+        from seglog.table.files import files_of
+        from seglog.table.splits import plan_splits
 
         return [InputPartition(split) for split in plan_splits(files_of(self.options.store), self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from seglog.spark.arrow import read_split
+        from seglog.spark.tasks import read_split
 
         return read_split(partition.value, self.projection, self.options)
 
@@ -139,7 +139,7 @@ class SeglogDataSource(DataSource):
         return ddl(default_projection(options.view, options.columns, options.include_headers))
 
     def reader(self, schema: StructType) -> SeglogReader:
-        from seglog.spark.files import sendable
+        from seglog.table.files import sendable
 
         options = sendable(parse_read_options(self.options))
         return SeglogReader(options, projection_of(options.view, schema))
@@ -165,8 +165,8 @@ class SeglogDataSource(DataSource):
             raise UnsupportedError(
                 f"a stream needs a later PySpark than {version}, which gives Python sources no read limits"
             )
-        from seglog.spark.files import sendable
         from seglog.spark.stream import RefusedStreamReader, SeglogStreamReader
+        from seglog.table.files import sendable
 
         try:
             options = sendable(parse_read_options(self.options, streaming=True))

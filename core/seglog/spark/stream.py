@@ -32,12 +32,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from seglog.errors import NotALogError, SeglogError
 from seglog.log.staged_journal import open_starts
 from seglog.model import Isolation, TopicPartition
-from seglog.spark.discovery import Finder
-from seglog.spark.files import files_of
-from seglog.spark.options import Offsets, ReadOptions, format_offsets, offsets_of
-from seglog.spark.partition_log import LogTail, PartitionLog, permitted, settled, tail_of
-from seglog.spark.schema import Field
-from seglog.spark.splits import (
+from seglog.table.discovery import Finder
+from seglog.table.files import files_of
+from seglog.table.options import Offsets, ReadOptions, format_offsets, offsets_of
+from seglog.table.partition_log import LogTail, PartitionLog, permitted, settled, tail_of
+from seglog.table.schema import Field
+from seglog.table.splits import (
     OffsetRange,
     PlannedPartition,
     Split,
@@ -93,7 +93,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(split) for split in self._log.splits(offsets_of(start or {}), offsets_of(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from seglog.spark.arrow import read_split
+        from seglog.spark.tasks import read_split
 
         return read_split(partition.value, self.projection, self.options)
 

@@ -29,6 +29,10 @@ from seglog.errors import IncompleteError, SeglogError, UnsupportedError
 from seglog.remote.routing import traffic
 from seglog.storage import files
 from seglog.storage.filesystem import FileSystem
+from seglog.table.files import files_of
+from seglog.table.options import ReadOptions
+from seglog.table.schema import Field
+from seglog.table.splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,6 +205,15 @@ def settle() -> None:
     if len(gc.get_objects()) > _MANY_OBJECTS:  # those not frozen yet
         gc.collect()
         gc.freeze()
+
+
+def read_split(split: Split | None, projection: Sequence[Field], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a split. Spark makes one partition without a split of no splits at all."""
+    from seglog.table.arrow import split_batches
+
+    settle()
+    if split is not None:
+        yield from split_batches(files_of(options.store), split, projection, options)
 
 
 def attempt_id() -> int:

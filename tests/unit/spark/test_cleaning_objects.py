@@ -25,9 +25,9 @@ from seglog.spark.cleaning import Placement, SparkTasks
 from seglog.spark.cleaning_objects import Destination, Tasks, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
-from seglog.spark.files import files_of
 from seglog.spark.key_merge import MergeSpace
 from seglog.spark.keys import object_blob
+from seglog.table.files import files_of
 from seglog.tiers.manifests import read_committed
 from seglog.tiers.view import see_tiers
 from tests.support.compacted_directories import Topics, broker_directory

@@ -11,8 +11,8 @@ pytest.importorskip("pyspark")
 from seglog.errors import IncompleteError
 from seglog.model import TopicPartition
 from seglog.spark import stream
-from seglog.spark.options import parse_read_options
-from seglog.spark.splits import plan_splits
+from seglog.table.options import parse_read_options
+from seglog.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem, routed
 

@@ -26,9 +26,9 @@ from seglog.model import TopicPartition
 from seglog.operations.fetch import fetch
 from seglog.remote.routing import machine_files, parse_location
 from seglog.scan.listing import resolve_paths
-from seglog.spark.files import files_of
 from seglog.spark.sinks import ObjectSink, sink_of
 from seglog.spark.write_options import WriteOptions, parse_write_options
+from seglog.table.files import files_of
 from seglog.tiers.manifests import CommittedLogs, orphans, read_committed
 from seglog.tiers.publishing import commit
 from seglog.tiers.view import see_tiers

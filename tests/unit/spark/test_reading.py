@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from seglog.errors import CorruptRecordError, RefusedError
-from seglog.spark.arrow import split_batches
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import Split, plan_splits
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
+from seglog.table.arrow import split_batches
+from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import Split, plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import routed
 

@@ -13,14 +13,14 @@ pytest.importorskip("pyspark")
 from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.remote import filesystem
 from seglog.remote.settings import StoreSettings
-from seglog.spark.arrow import record_batches
-from seglog.spark.files import files_of, sent_along
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import Split, plan_splits
 from seglog.spark.stream import FollowedLog
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
+from seglog.table.arrow import record_batches
+from seglog.table.files import files_of, sent_along
+from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import Split, plan_splits
 from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import ObjectServer, object_server

@@ -17,10 +17,10 @@ from seglog.errors import ConfigError, IncompleteError, UnsupportedError
 from seglog.log.staged_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog.model import TopicPartition
 from seglog.spark import source, stream
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.splits import plan_splits
 from seglog.spark.stream import FollowedLog, limited
 from seglog.storage.local import LocalFileSystem
+from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import ChangingFileSystem, routed
 

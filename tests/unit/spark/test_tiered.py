@@ -19,8 +19,8 @@ from seglog.remote.routing import machine_files, parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.spark import jobs
-from seglog.spark.files import files_of, shown_at, size_of, task_files
 from seglog.storage.filesystem import FileSystem
+from seglog.table.files import files_of, shown_at, size_of, task_files
 from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit

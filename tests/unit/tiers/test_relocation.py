@@ -10,8 +10,8 @@ import pytest
 
 from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
-from seglog.spark.files import files_of
 from seglog.storage.filesystem import FileSystem
+from seglog.table.files import files_of
 from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Problem, Remark

@@ -20,15 +20,15 @@ from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
-from seglog.spark import partition_log, reading
-from seglog.spark.arrow import decoded, split_batches
-from seglog.spark.damage import Damage, handle
-from seglog.spark.discovery import find_partitions
-from seglog.spark.options import ReadOptions, parse_read_options
-from seglog.spark.reading import Batches, walk_piece
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import SegmentPiece, plan_splits
 from seglog.storage.local import LocalFileSystem
+from seglog.table import partition_log, reading
+from seglog.table.arrow import decoded, split_batches
+from seglog.table.damage import Damage, handle
+from seglog.table.discovery import find_partitions
+from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.reading import Batches, walk_piece
+from seglog.table.schema import default_projection
+from seglog.table.splits import SegmentPiece, plan_splits
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.watched_files import ChangingFileSystem

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog.errors import CorruptRecordError
-from seglog.spark.options import ReadOptions
-from seglog.spark.splits import SegmentPiece
+from seglog.table.options import ReadOptions
+from seglog.table.splits import SegmentPiece
 
 _logger = logging.getLogger(__name__)
 

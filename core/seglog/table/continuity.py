@@ -32,11 +32,11 @@ from seglog.model import TopicPartition
 from seglog.remote.routing import parse_location
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.view import is_held
-from seglog.spark.damage import FRAMING, MISSING, OFFSETS, TORN_TAIL, Damage
-from seglog.spark.partition_log import SegmentName, list_segments, permitted
-from seglog.spark.splits import SegmentPiece
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.lock import partition_path
+from seglog.table.damage import FRAMING, MISSING, OFFSETS, TORN_TAIL, Damage
+from seglog.table.partition_log import SegmentName, list_segments, permitted
+from seglog.table.splits import SegmentPiece
 from seglog.verification.surroundings import Surroundings, read_surroundings
 
 _HEAD_BYTES = 27  # of a batch: up to its last offset delta

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from seglog.errors import CorruptRecordError
 from seglog.format.filenames import parse_partition_directory
-from seglog.spark import arrow
-from seglog.spark.arrow import split_batches
-from seglog.spark.options import parse_read_options
-from seglog.spark.schema import VIEWS, arrow_schema, default_projection
-from seglog.spark.splits import plan_splits
 from seglog.storage.local import LocalFileSystem
+from seglog.table import arrow
+from seglog.table.arrow import split_batches
+from seglog.table.options import parse_read_options
+from seglog.table.schema import VIEWS, arrow_schema, default_projection
+from seglog.table.splits import plan_splits
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.rows import expected_rows, rows_of

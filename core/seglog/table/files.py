@@ -31,8 +31,8 @@ from seglog.format.tier_manifest import ChunkIndex
 from seglog.remote.routing import RoutingFileSystem, files_with, parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.remote_path import RemotePath
-from seglog.spark.options import ReadOptions
 from seglog.storage.filesystem import FileSystem
+from seglog.table.options import ReadOptions
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, ChunkedLog, OneFile, PartOfObject, Stored, WholeObject
 from seglog.tiers.manifests import checkpoints_of
 from seglog.tiers.metadata import RemoteLogs, read_remote_logs

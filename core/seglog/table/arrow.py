@@ -26,10 +26,10 @@ from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.kernels import gather
 from seglog.model import Compression
-from seglog.spark.damage import CHECKSUM, CONTENTS, Damage, damage_at, handle
-from seglog.spark.files import files_of
-from seglog.spark.options import ReadOptions
-from seglog.spark.reading import (
+from seglog.storage.filesystem import FileSystem
+from seglog.table.damage import CHECKSUM, CONTENTS, Damage, damage_at, handle
+from seglog.table.options import ReadOptions
+from seglog.table.reading import (
     Batches,
     ReplacedError,
     as_it_is,
@@ -37,11 +37,9 @@ from seglog.spark.reading import (
     walk_file,
     walk_piece,
 )
-from seglog.spark.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
-from seglog.spark.splits import SegmentPiece, Split
-from seglog.spark.tasks import settle
-from seglog.spark.where import ALL, TIMESTAMPS, Range
-from seglog.storage.filesystem import FileSystem
+from seglog.table.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
+from seglog.table.splits import SegmentPiece, Split
+from seglog.table.where import ALL, TIMESTAMPS, Range
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 8 << 20
@@ -49,13 +47,6 @@ BATCH_BYTES = 8 << 20
 _CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
 
 Rows = tuple[str, Mapping[str, Any]]  # the file that the rows are about, and their columns
-
-
-def read_split(split: Split | None, projection: Sequence[Field], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """In a task: yields the rows of a split. Spark makes one partition without a split of no splits at all."""
-    settle()
-    if split is not None:
-        yield from split_batches(files_of(options.store), split, projection, options)
 
 
 def split_batches(

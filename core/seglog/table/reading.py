@@ -29,12 +29,12 @@ from seglog.remote_path import RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
-from seglog.spark.continuity import Continuity
-from seglog.spark.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
-from seglog.spark.options import ReadOptions
-from seglog.spark.partition_log import GONE, Segment, SegmentName, indexed_position, list_segments, look_at, permitted
-from seglog.spark.splits import SegmentPiece
 from seglog.storage.filesystem import File, FileSystem
+from seglog.table.continuity import Continuity
+from seglog.table.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
+from seglog.table.options import ReadOptions
+from seglog.table.partition_log import GONE, Segment, SegmentName, indexed_position, list_segments, look_at, permitted
+from seglog.table.splits import SegmentPiece
 
 CHUNK_BYTES = 2 << 20
 

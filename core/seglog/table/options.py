@@ -27,8 +27,8 @@ from seglog.errors import ConfigError, IncompleteError
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Isolation, TopicPartition
 from seglog.remote.settings import KNOWN, StoreSettings
-from seglog.spark.schema import RECORDS, columns_of
-from seglog.spark.where import EVERYTHING, Where, parse_where
+from seglog.table.schema import RECORDS, columns_of
+from seglog.table.where import EVERYTHING, Where, parse_where
 from seglog.units import parse_integer, parse_size
 
 _logger = logging.getLogger(__name__)

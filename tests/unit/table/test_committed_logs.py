@@ -11,12 +11,12 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.remote.routing import machine_files
-from seglog.spark.arrow import record_batches
-from seglog.spark.discovery import Finder
-from seglog.spark.options import parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import plan_splits
 from seglog.storage.filesystem import FileSystem
+from seglog.table.arrow import record_batches
+from seglog.table.discovery import Finder
+from seglog.table.options import parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import plan_splits
 from seglog.tiers import manifests
 from seglog.tiers.publishing import commit
 from tests.support.fixtures import clean_partition

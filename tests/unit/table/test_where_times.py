@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from seglog.layout import INT64_MAX
-from seglog.spark.arrow import record_batches
-from seglog.spark.options import parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import plan_splits
 from seglog.storage.local import LocalFileSystem
+from seglog.table.arrow import record_batches
+from seglog.table.options import parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2, message
 
 COLUMNS = default_projection("records", ("partition", "offset", "timestamp"), False)

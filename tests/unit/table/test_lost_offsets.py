@@ -15,12 +15,12 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
-from seglog.spark import continuity
-from seglog.spark.arrow import split_batches
-from seglog.spark.options import parse_read_options
-from seglog.spark.schema import default_projection
-from seglog.spark.splits import plan_splits
 from seglog.storage.local import LocalFileSystem
+from seglog.table import continuity
+from seglog.table.arrow import split_batches
+from seglog.table.options import parse_read_options
+from seglog.table.schema import default_projection
+from seglog.table.splits import plan_splits
 from tests.support import fixtures, log_files
 
 FS = LocalFileSystem()

@@ -35,10 +35,11 @@ from seglog.log.indexes import AbortedTransaction, TimeIndex
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.segment_scan import SegmentScan
-from seglog.spark.discovery import find_partitions
-from seglog.spark.files import StoredLog, where_stored
-from seglog.spark.options import EARLIEST, LATEST, OffsetRule, ReadOptions
-from seglog.spark.partition_log import (
+from seglog.storage.filesystem import FileSystem
+from seglog.table.discovery import find_partitions
+from seglog.table.files import StoredLog, where_stored
+from seglog.table.options import EARLIEST, LATEST, OffsetRule, ReadOptions
+from seglog.table.partition_log import (
     GONE,
     Identity,
     PartitionLog,
@@ -48,9 +49,8 @@ from seglog.spark.partition_log import (
     permitted,
     settled,
 )
-from seglog.spark.schema import SEGMENTS
-from seglog.spark.where import Where
-from seglog.storage.filesystem import FileSystem
+from seglog.table.schema import SEGMENTS
+from seglog.table.where import Where
 
 _logger = logging.getLogger(__name__)
 

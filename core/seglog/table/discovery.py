@@ -1,7 +1,7 @@
 """Expands the user's paths into partitions on the driver, by file names only.
 
 A path is a partition directory, a log directory (one of a broker's `log.dirs`), a `.log` file, or a glob of them; it
-may lie in a broker's tiered storage or below a prefix of committed logs (`seglog.spark.files`).
+may lie in a broker's tiered storage or below a prefix of committed logs (`seglog.table.files`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from seglog.remote_path import RemotePath
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
 from seglog.scan.patterns import matching_paths
 from seglog.scan.view import unfinished_run
-from seglog.spark.files import BrokersTiers, committed_files
-from seglog.spark.options import NO_TIER_NAMES, Offsets, ReadOptions
-from seglog.spark.partition_log import PartitionLog, list_segments, permitted
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
+from seglog.table.files import BrokersTiers, committed_files
+from seglog.table.options import NO_TIER_NAMES, Offsets, ReadOptions
+from seglog.table.partition_log import PartitionLog, list_segments, permitted
 from seglog.tiers.view import TierFileSystem
 from seglog.verification.absent_partitions import absent_partitions
 from seglog.verification.surroundings import read_surroundings
