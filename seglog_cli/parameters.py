@@ -71,7 +71,12 @@ def with_default(name: str) -> type[PlainGroup]:
             is_path = "/" in first or os.path.lexists(first)
             is_option = first.startswith("-") and first not in ("--help", "-h")
             completing = context.resilient_parsing  # a shell then asks for the names of the commands
-            if first not in self.commands and (is_path or is_option) and not completing:
+            if first not in self.commands and not completing:
+                if not is_path and not is_option:
+                    commands = " or ".join(self.commands)
+                    raise UsageError(
+                        f"{self.name}: {first!r} is neither a file or directory nor a command ({commands})"
+                    )
                 arguments = [name, *arguments]
             return super().parse_args(context, arguments)
 

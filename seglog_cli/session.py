@@ -75,7 +75,7 @@ class Session:
     def settled(self, run: RunRecord) -> None:
         """Reports that an interrupted run was settled, and remembers where it is."""
         self.remember_run(run.folder)
-        command = run.start.get("command", "repair")
+        command = run.command
         self.console.message(f"the {command} {run.name}, which was cut short, is {run.state.value} now")
 
     def remember_run(self, folder: Path) -> None:

@@ -175,7 +175,7 @@ def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:
         if console.as_json:
             console.json({"type": "run", **_run_fields(run), "bytes": size})
             continue
-        partitions = ", ".join(run.start.get("partitions", ())) or "-"
+        partitions = ", ".join(run.partitions) or "-"
         count = count_text(len(run.changed), "file")
         console.line(f"{run.name}  {run.state.value}  {count}  {bytes_text(size)}  {run.log_directory}  {partitions}")
     if not runs and not console.as_json:
@@ -189,8 +189,8 @@ def show_run(console: Console, run: RunRecord, size: int) -> None:
         for change in run.changed:
             console.json({"type": "change", **dataclasses.asdict(change)})
         return
-    started = datetime.fromtimestamp(run.start["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
-    console.line(f"{run.name}: {run.start['command']} of {run.log_directory}, {started}, {run.state.value}")
+    started = datetime.fromtimestamp(run.started_ms / 1000, UTC).isoformat(timespec="seconds")
+    console.line(f"{run.name}: {run.command} of {run.log_directory}, {started}, {run.state.value}")
     console.line(f"folder {run.folder}, {bytes_text(size)}")
     for change in run.changed:
         sizes = " → ".join("none" if facts is None else str(facts.size) for facts in (change.before, change.after))

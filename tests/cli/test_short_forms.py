@@ -142,7 +142,13 @@ def test_a_group_takes_the_path_for_its_usual_command(logs: Path) -> None:
     damage_logs(logs)
     ended("repair", logs / "orders-none-0")
     assert ended("quarantine", logs).stdout == ended("quarantine", "ls", logs).stdout != b""
-    assert b"No such command 'nothing'" in ended("config", "nothing").stderr
+
+
+@pytest.mark.parametrize(("group", "commands"), [("config", "show"), ("quarantine", "ls or show or restore or purge")])
+def test_a_word_that_is_neither_a_path_nor_a_command_is_said_to_be_neither(group: str, commands: str) -> None:
+    done = ended(group, "customers-9")
+    words = f"error: {group}: 'customers-9' is neither a file or directory nor a command ({commands})"
+    assert (done.code, done.stderr.decode().splitlines()[0]) == (ExitCode.USAGE, words)
 
 
 def test_after_damage_at_a_url_no_command_is_named_that_a_url_cannot_take() -> None:

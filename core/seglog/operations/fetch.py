@@ -31,7 +31,14 @@ from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
-from seglog.repairs.undo.beside import access_for, discard_staging, lock_open_file, log_directory_lock, require_free
+from seglog.repairs.undo.beside import (
+    access_for,
+    discard_staging,
+    lock_open_file,
+    log_directory_lock,
+    require_free,
+    require_outside_partitions,
+)
 from seglog.scan.listing import PartitionListing, TargetKind, list_partition, partition_directories, resolve_paths
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.view import require_no_run
@@ -133,15 +140,16 @@ def fetch(
 ) -> Fetched:
     """Makes `target` a partition directory with the files of the partition `source`.
 
-    `progress` is called with (bytes done, bytes in all). Raises RefusedError if the target has contents that are not a
-    fetch of the source, if the source lacks offsets, or if a run that changes it is not finished; LockedError if a
-    broker or another fetch is running; CorruptRecordError for damage; OSError.
+    `progress` is called with (bytes done, bytes in all). Raises RefusedError if the target lies in a partition or has
+    contents that are not a fetch of the source, if the source lacks offsets, or if a run that changes it is not
+    finished; LockedError if a broker or another fetch is running; CorruptRecordError for damage; OSError.
     """
     target = links.resolve(target)
     if filenames.parse_topic_partition(target.name) is None:
         raise RefusedError(f"{target}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
     if not isinstance(source, RemotePath):  # runs are only on disks, also in the log directory of a tier's local part
         require_no_run(source_fs, partition_path(source).parent)
+    require_outside_partitions(fs, target)
     fs.make_directory(target.parent, parents=True)
     settle_unfinished(fs, target.parent, settled)
     with log_directory_lock(fs, target):

@@ -128,7 +128,7 @@ def concerns(run: RunRecord, path: Path) -> bool:
     full = partition_path(path)
     if full in (run.log_directory, *run.log_directory.parents, *run.folder.parents, run.folder):
         return True
-    return full.parent == run.log_directory and full.name in run.start.get("partitions", ())
+    return full.parent == run.log_directory and full.name in run.partitions
 
 
 def _notes(environment: Mapping[str, str]) -> Path:

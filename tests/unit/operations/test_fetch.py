@@ -63,6 +63,14 @@ def test_what_is_there_already_is_never_touched(source: Path, tmp_path: Path) ->
         fetch(FS, tmp_path, FS, tmp_path / "new" / "t-1")
 
 
+@pytest.mark.parametrize("below", ["t-1", "new/t-0"])
+def test_a_partition_is_not_fetched_into_itself(source: Path, below: str) -> None:
+    before = files_of(source)
+    with pytest.raises(RefusedError, match="lies in the partition"):
+        fetch(FS, source, FS, source / below)
+    assert files_of(source) == before and not (source / below.split("/")[0]).exists()
+
+
 def test_a_partition_that_has_come_is_not_brought_again(source: Path, tmp_path: Path) -> None:
     """Of several the first ones have their names when a fetch is killed: the next one goes on with the others."""
     target = tmp_path / "new" / "t-0"

@@ -119,7 +119,7 @@ def _require_own(fs: FileSystem, run: RunRecord, log_directory: Path) -> None:
     """Raises RefusedError if the run belongs to another log directory: an owner of both can have moved the marker."""
     theirs, ours = fs.status(run.log_directory), fs.status(log_directory)
     is_same = theirs is not None and ours is not None and (theirs.device, theirs.inode) == (ours.device, ours.inode)
-    if not is_same or run.start.get("run") != run.name:
+    if not is_same or run.start["run"] != run.name:
         raise RefusedError(
             f"{log_directory / PENDING_FILE} names {run.folder}, a run in {run.log_directory}; remove it and {BARRIER}"
             " to continue without it"

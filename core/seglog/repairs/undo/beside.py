@@ -42,9 +42,10 @@ def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
     """Yields a directory to fill that becomes `target` if the block succeeds. Makes its parent if needed.
 
     The caller syncs the contents. An existing target must be empty; the new directory takes over its owner and mode. In
-    a log directory a new one gets the broker's. Raises RefusedError if `target` is not empty.
+    a log directory a new one gets the broker's. Raises RefusedError if `target` is not empty or lies in a partition.
     """
     target = links.resolve(target)
+    require_outside_partitions(fs, target)
     fs.make_directory(target.parent, parents=True)
     require_free(fs, target)
     access = access_for(fs, target)
@@ -89,8 +90,11 @@ def discard_staging(fs: FileSystem, staging: Path) -> None:
 
 
 def require_free(fs: FileSystem, target: Path) -> None:
-    """Raises RefusedError if `target` is not empty. First removes the remains of killed attempts."""
+    """Raises RefusedError if `target` is not empty or lies in a partition. First removes the remains of killed
+    attempts.
+    """
     target = links.resolve(target)
+    require_outside_partitions(fs, target)
     remove_unfinished(fs, target.parent)
     found = fs.status(target)
     if found is not None and (not found.is_directory or fs.list(target)):
@@ -98,6 +102,14 @@ def require_free(fs: FileSystem, target: Path) -> None:
             f"{target} is there already and not empty. Nothing incomplete has that name: if an earlier run made it, it"
             " is complete. Choose another place, or move it away to make it again"
         )
+
+
+def require_outside_partitions(fs: FileSystem, target: Path) -> None:
+    """Raises RefusedError if `target` lies in a partition directory: no command writes into its source."""
+    for parent in links.resolve(target).parents:
+        found = fs.status(parent) if filenames.parse_partition_directory(parent.name) is not None else None
+        if found is not None and found.is_directory and any(map(filenames.parse_file_name, fs.list(parent))):
+            raise RefusedError(f"{target} lies in the partition {parent}: choose a place outside it")
 
 
 def remove_unfinished(fs: FileSystem, parent: Path) -> None:

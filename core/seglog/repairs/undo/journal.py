@@ -23,7 +23,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -55,6 +55,15 @@ class RunState(Enum):
     UNDOING = "undoing"
     UNDONE = "undone"
 
+
+_LATEST_MS = 253_402_300_799_999  # the end of year 9999, the last moment that can be shown
+_START: Mapping[str, Callable[[Any], bool]] = {
+    "run": lambda value: isinstance(value, str),
+    "command": lambda value: isinstance(value, str),
+    "log_directory": lambda value: is_absolute(value),
+    "started_ms": lambda value: type(value) is int and 0 <= value <= _LATEST_MS,
+    "partitions": lambda value: isinstance(value, list) and all(map(_is_name, value)),
+}
 
 _STATES = {
     "start": RunState.STARTED,
@@ -176,7 +185,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as its journal describes it. `start` has the fields of the first line.
+    """A run as its journal describes it. `start` has the fields of the first line, those of `_START` among them.
 
     `standing` has, by partition directory, the names of all files before the run; for a log that the run left alone its
     size and time (ns). `surplus` are the files (relative to the log directory) that an undo removes because they came
@@ -192,7 +201,7 @@ class RunRecord:
 
     def __repr__(self) -> str:
         files = f"{len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
-        return f"<RunRecord {self.name}: {self.start['command']}, {self.state.value}, {files}>"
+        return f"<RunRecord {self.name}: {self.command}, {self.state.value}, {files}>"
 
     @property
     def name(self) -> str:
@@ -202,6 +211,20 @@ class RunRecord:
     @property
     def log_directory(self) -> Path:
         return Path(self.start["log_directory"])
+
+    @property
+    def command(self) -> str:
+        """The command that made the run, such as `repair`."""
+        return str(self.start["command"])
+
+    @property
+    def started_ms(self) -> int:
+        return int(self.start["started_ms"])
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The names of the partition directories that the run concerns."""
+        return tuple(self.start["partitions"])
 
     @property
     def changed(self) -> tuple[Change, ...]:
@@ -236,26 +259,42 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
             record = json.loads(line)
             state = _STATES[record["step"]]
             if record["step"] == "start":
-                start = record
                 if record["version"] not in _VERSIONS:
                     raise UnsupportedError(f"{path}: a journal of version {record['version']}, not {VERSION}")
+                start = _start(record)
             elif record["step"] == "prepared":
                 changes = [_change(fields) for fields in record["changes"]]
-                standing = record.get("standing", {})
+                standing = _standing(record.get("standing", {}))
             elif record["step"] == "undoing":
                 surplus = _surplus(record.get("surplus", ()))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptionError(path, f"the journal cannot be read ({error})") from error
-    if state is None or "log_directory" not in start:
+    if state is None or not start:
         raise CorruptionError(path, "the journal has no beginning")
-    if not is_absolute(start["log_directory"]):
-        raise CorruptionError(path, "the log directory that the journal names is not an absolute path")
     return RunRecord(folder, state, start, tuple(changes), standing, surplus)
 
 
 def is_absolute(path: object) -> bool:
     """True if `path` is the text of an absolute path without `..`."""
     return isinstance(path, str) and "\0" not in path and Path(path).is_absolute() and ".." not in Path(path).parts
+
+
+def _start(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, is_right in _START.items():
+        if name not in record:
+            raise ValueError(f"its first line has no {name!r}")
+        if not is_right(record[name]):
+            raise ValueError(f"{record[name]!r} is no value of {name!r}")
+    return record
+
+
+def _standing(standing: Standing) -> Standing:
+    for directory, files in standing.items():
+        if not _is_name(directory) or not all(map(_is_name, files)):
+            raise ValueError("it names files outside the log directory")
+        if not all(len(facts) in (0, 2) and all(type(n) is int for n in facts) for facts in files.values()):
+            raise ValueError("a file's size or time is no number")
+    return standing
 
 
 def _surplus(paths: Sequence[str]) -> tuple[str, ...]:
@@ -290,7 +329,11 @@ def group_of(name: str) -> int:
 
 def _is_name_below(path: object) -> bool:
     """True if `path` names a file in a log directory or in one of its partitions."""
-    if not isinstance(path, str) or "\0" in path:
+    if not isinstance(path, str):
         return False
-    parts = path.split("/")
-    return 1 <= len(parts) <= 2 and not {"", ".", ".."} & set(parts)
+    return path.count("/") <= 1 and all(map(_is_name, path.split("/")))
+
+
+def _is_name(name: object) -> bool:
+    """True if `name` can be a file's name, without a directory."""
+    return isinstance(name, str) and not {"/", "\0"} & set(name) and name not in ("", ".", "..")

@@ -54,7 +54,7 @@ def kept_file(run: RunRecord, change: Change) -> Path:
 
 
 def _refuse_later_runs(fs: FileSystem, run: RunRecord) -> None:
-    mine = set(run.start.get("partitions", ()))
+    mine = set(run.partitions)
     defaults = (run.log_directory.parent / QUARANTINE, run.log_directory / filenames.QUARANTINE_WITHIN)
     later: dict[str, RunRecord] = {}
     for place in dict.fromkeys((run.folder.parent, *defaults)):
@@ -62,14 +62,14 @@ def _refuse_later_runs(fs: FileSystem, run: RunRecord) -> None:
             if not isinstance(found, RunRecord) or found.log_directory != run.log_directory:
                 continue
             over = found.state in (RunState.UNDONE, RunState.STARTED) or found.name == run.name
-            if not over and found.start["started_ms"] > run.start["started_ms"]:
-                both = sorted(mine.intersection(found.start.get("partitions", ())))
+            if not over and found.started_ms > run.started_ms:
+                both = sorted(mine.intersection(found.partitions))
                 if both:
                     later[both[0]] = found
     if later:
-        name, last = max(later.items(), key=lambda item: item[1].start["started_ms"])
+        name, last = max(later.items(), key=lambda item: item[1].started_ms)
         raise ChangedSinceError(
-            f"{run.log_directory / name} was changed since {run.name}, by {last.name} ({last.start['command']}): undo"
+            f"{run.log_directory / name} was changed since {run.name}, by {last.name} ({last.command}): undo"
             " that run first"
         )
 

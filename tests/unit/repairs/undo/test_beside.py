@@ -121,6 +121,23 @@ def test_what_is_there_is_not_replaced(tmp_path: Path, kind: str) -> None:
     assert names_in(tmp_path) == ["t-0"] and target.exists()
 
 
+@pytest.mark.parametrize("below", ["u-0", "new/u-0"])
+def test_nothing_is_made_in_a_partition(log_directory: Path, below: str) -> None:
+    before = names_in(log_directory / "t-0")
+    with (
+        pytest.raises(RefusedError, match=r"lies in the partition .*t-0: choose a place outside it"),
+        new_directory(FS, log_directory / "t-0" / below),
+    ):
+        pytest.fail("nothing may be filled in")
+    assert names_in(log_directory / "t-0") == before
+
+
+def test_a_directory_that_is_only_named_like_a_partition_may_hold_one(tmp_path: Path) -> None:
+    with new_directory(FS, tmp_path / "kafka-0" / "t-0") as place:
+        (place / "file").touch()
+    assert names_in(tmp_path / "kafka-0") == ["t-0"]
+
+
 # --- what killed attempts left
 
 

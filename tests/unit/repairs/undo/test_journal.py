@@ -26,6 +26,7 @@ CHANGES = [
     Change.of("remove", "t-0/b.log", FACTS, None),
     Change.of("move", "t-0/c.log", None, FACTS, source="t-1/c.log"),
 ]
+START = {"run": "run", "log_directory": "/logs", "command": "repair", "started_ms": 5, "partitions": ["t-0"]}
 STEPS = ("start", "prepared", "change", "applied", "finished", "undoing", "undone")
 STATES = (
     RunState.STARTED,
@@ -51,7 +52,7 @@ def write_steps(folder: Path, steps: tuple[str, ...] = STEPS) -> None:
     for step in steps:
         journal = Journal(FS, folder)
         if step == "start":
-            journal.append(step, version=VERSION, log_directory="/logs", command="repair")
+            journal.append(step, version=VERSION, **START)
         elif step == "prepared":
             journal.prepared(CHANGES, {})
         else:
@@ -93,6 +94,33 @@ def test_a_journal_is_its_users_alone(folder: Path) -> None:
 )
 def test_a_line_that_is_no_step_is_damage(folder: Path, line: bytes) -> None:
     write_steps(folder, STEPS[:1])
+    path = folder / JOURNAL_FILE
+    path.write_bytes(path.read_bytes() + line)
+    with pytest.raises(CorruptionError, match="the journal cannot be read"):
+        read_journal(FS, folder)
+
+
+@pytest.mark.parametrize("value", [None, [], {}, "..", "a/b", -1, 1 << 62, 0.5, ["../x"], [5], True])
+@pytest.mark.parametrize("name", START)
+def test_a_first_line_that_lacks_a_field_or_has_a_wrong_one_is_damage(folder: Path, name: str, value: object) -> None:
+    write_steps(folder, STEPS[:1])
+    path = folder / JOURNAL_FILE
+    start = json.loads(path.read_bytes())
+    path.write_text(json.dumps({key: kept for key, kept in start.items() if key != name}) + "\n")
+    with pytest.raises(CorruptionError, match=f"its first line has no '{name}'"):
+        read_journal(FS, folder)
+    if not (value == [] and name == "partitions") and not (isinstance(value, str) and name in ("run", "command")):
+        path.write_text(json.dumps({**start, name: value}) + "\n")
+        with pytest.raises(CorruptionError, match=f"no value of '{name}'"):
+            read_journal(FS, folder)
+
+
+@pytest.mark.parametrize(
+    "standing", [5, [], {"../x": {}}, {"t-0": []}, {"t-0": {"a/b": []}}, {"t-0": {"a": [1]}}, {"t-0": {"a": [1, "2"]}}]
+)
+def test_files_that_stood_beside_a_run_are_names_with_sizes_and_times(folder: Path, standing: object) -> None:
+    write_steps(folder, STEPS[:1])
+    line = json.dumps({"step": "prepared", "changes": [], "standing": standing}).encode() + b"\n"
     path = folder / JOURNAL_FILE
     path.write_bytes(path.read_bytes() + line)
     with pytest.raises(CorruptionError, match="the journal cannot be read"):
