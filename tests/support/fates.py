@@ -2,8 +2,9 @@
 
 `python -m tests.support.fates` gives every state, or those whose names contain a text, once to a real broker (Java,
 Maven; as root, or the states about owners and modes are left as they were), and writes `tests/golden/fates.txt`: a line
-for each state with its fate in the words of `fate_text`, and for a broker that did not start what it said last. The
-table needs no Java to be compared with doctor.
+for each state with its fate in the words of `fate_text`. With `--new` only states without a line are given, with
+`--most N` at most so many. What a broker said that did not start is printed, but not recorded: its last words are
+those of whichever thread died last. The table needs no Java to be compared with doctor.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -29,7 +31,7 @@ TABLE = Path(__file__).resolve().parents[1] / "golden" / "fates.txt"
 HEADER = """\
 # What a Kafka 4.3.0 broker did with log directories that were wounded as tests/support/wounded_starts.py says.
 # Made by: python -m tests.support.fates
-# base | file | wound | fate | what a broker that did not start said
+# base | file | wound | fate
 """
 SETTLING_S, LIMIT_S = 0.8, 30.0
 
@@ -173,8 +175,8 @@ def recorded() -> dict[str, str]:
     found = {}
     for line in TABLE.read_text().splitlines():
         if not line.startswith("#"):
-            base, file, wound, fate = line.split(" | ")[:4]
-            found[" | ".join((base, file, wound))] = _without_directories(fate)
+            name, _, fate = line.rpartition(" | ")
+            found[name] = fate
     return found
 
 
@@ -182,10 +184,6 @@ def settled(fate: str) -> str:
     """Leaves out what depends on timing: which partitions of a directory that fails are made anew in another one."""
     gone = "offline other" in fate or "makes clicks-0 orders-lz4-0" in fate
     return "starts; offline other" if gone else fate
-
-
-def _without_directories(fate: str) -> str:
-    return re.sub(r"makes [^;]*", lambda found: re.sub(r"\b(logs|other)/", "", found[0]), fate)
 
 
 def fates(wanted: Sequence[State], work: Path) -> Iterator[tuple[State, str, str]]:
@@ -212,21 +210,24 @@ def _shortened(said: str, root: Path) -> str:
     return re.sub(r"\s+", " ", re.sub(r"@[0-9a-f]{5,8}\b", "", said)).replace(" | ", " ")[:160]
 
 
-def _main(words: Sequence[str]) -> None:
-    wanted = [state for state in states() if not words or any(word in state.name for word in words)]
+def _main(arguments: Sequence[str]) -> None:
+    parser = ArgumentParser(prog="python -m tests.support.fates")
+    parser.add_argument("texts", nargs="*", help="states whose names contain one of them; without any all states")
+    parser.add_argument("--new", action="store_true", help="only states that have no line yet")
+    parser.add_argument("--most", type=int, help="at most so many states")
+    given = parser.parse_args(arguments)
+    known, every = recorded() if TABLE.exists() else {}, states()
+    wanted = [state for state in every if not given.texts or any(text in state.name for text in given.texts)]
+    wanted = [state for state in wanted if not (given.new and state.name in known)]
     if os.geteuid() != 0:
         wanted = [state for state in wanted if not state.needs_root]
-    known = {}
-    if TABLE.exists():
-        known = {" | ".join(line.split(" | ")[:3]): line for line in TABLE.read_text().splitlines() if line[0] != "#"}
-    order = {state.name: number for number, state in enumerate(states())}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
-        for state, fate, said in fates(wanted, Path(work)):
-            known[state.name] = " | ".join((state.name, fate, *([said] if said else [])))
-            sys.stdout.write(f"{known[state.name]}\n")
+        for state, fate, said in fates(wanted[: given.most], Path(work)):
+            known[state.name] = fate
+            sys.stdout.write(" | ".join((state.name, fate, *([said] if said else []))) + "\n")
             sys.stdout.flush()
-            kept = sorted((name for name in known if name in order), key=order.__getitem__)
-            TABLE.write_text(HEADER + "".join(f"{known[name]}\n" for name in kept))
+            lines = (f"{one.name} | {known[one.name]}\n" for one in every if one.name in known)
+            TABLE.write_text(HEADER + "".join(lines))
 
 
 if __name__ == "__main__":

@@ -119,10 +119,12 @@ class MetadataReplay:
         if not self._trusting:
             self._read_file(fs, path, 0)
             return
-        scan, begun = SegmentScan(fs, path), False
+        scan, begun, ended = SegmentScan(fs, path), False, False
         for chunk in scan:
             if not begun and len(chunk.batches) and not int(chunk.batches["attributes"][0]) & layout.CONTROL_MASK:
                 self._problem(path, 0, "the snapshot does not begin with its header")
+            for last in chunk.batches[-1:]:
+                ended = last["position"] > 0 and bool(last["attributes"] & layout.CONTROL_MASK)
             begun = begun or len(chunk.batches) > 0
             valid = chunk.checksums_valid()
             if not valid.all():
@@ -138,6 +140,8 @@ class MetadataReplay:
             self.unnoticed.append(f"{path}: position {end.position}: {end.reason.value}")
         elif end is not None and end.reason is not EndReason.COMPLETE:
             self._problem(path, end.position, end.reason.value)
+        elif end is not None and not ended:
+            self.unnoticed.append(f"{path}: position {end.position}: the snapshot ends without its footer")
 
     def _read_file(self, fs: FileSystem, path: Path, start: int, growing: bool = False) -> bool:
         """Replays the records of `path` from offset `start`. Returns False if damage ended it.

@@ -6,7 +6,6 @@ What cannot be read becomes a finding.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from seglog.format import checkpoint, filenames
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
 from seglog.format.producer_snapshot import decode_snapshot
+from seglog.format.quorum_state import parse_quorum_state
 from seglog.format.uuids import format_uuid
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
@@ -117,11 +117,8 @@ def _meta_properties(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
     yield {**fields, "directory_id": directory}
 
 
-def _quorum_state(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    try:
-        yield "quorum_state", {"data": json.loads(fs.read_bytes(path))}
-    except (ValueError, RecursionError) as error:
-        yield finding("CHECKPOINT_CORRUPT", *place_of(path), f"not JSON: {error}")
+def _quorum_state(data: bytes, path: Path) -> Iterator[dict[str, Any]]:
+    yield {"data": parse_quorum_state(data, path).data}
 
 
 _BY_KIND: dict[FileKind, Reader] = {
@@ -139,5 +136,5 @@ _BY_NAME: dict[str, Reader] = {
     filenames.CLEAN_SHUTDOWN_FILE: _rows_of(
         "clean_shutdown", lambda data, _: [{"broker_epoch": checkpoint.parse_clean_shutdown(data)}]
     ),
-    filenames.QUORUM_STATE: _quorum_state,
+    filenames.QUORUM_STATE: _rows_of("quorum_state", _quorum_state),
 }

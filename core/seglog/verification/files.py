@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from seglog.configuration.metadata_log import MetadataReplay
 from seglog.errors import UnsupportedError
 from seglog.format import filenames
+from seglog.format.filenames import FileKind, FileState
 from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, PartitionListing
@@ -51,6 +53,27 @@ def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool) -> It
             yield from (row for row in rows_of(fs, listing.partition_metadata) if isinstance(row, Finding))
         except UnsupportedError as error:
             yield finding("STRANGE_FILE", partition, listing.partition_metadata.name, str(error))
+    key = listing.topic_partition
+    if key is not None and key.topic == filenames.CLUSTER_METADATA_TOPIC:
+        yield from _controller_files(fs, listing.directory)
+
+
+def _controller_files(fs: FileSystem, directory: Path) -> Iterator[Finding]:
+    """Yields findings on a controller's vote, and on the snapshots of its log."""
+    vote = directory / filenames.QUORUM_STATE
+    if fs.status(vote) is not None:
+        yield from (row for row in rows_of(fs, vote) if isinstance(row, Finding))
+    for name in map(filenames.parse_file_name, fs.list(directory)):
+        if name is not None and name.kind is FileKind.METADATA_SNAPSHOT and name.state is FileState.LIVE:
+            yield from _snapshot(fs, directory / str(name), name_of(directory))
+
+
+def _snapshot(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
+    """Yields the finding on a snapshot of cluster metadata that does not hold from its header to its footer."""
+    replay = MetadataReplay(lambda *_: None, (), trusting=True)
+    replay.read_snapshot(fs, path)
+    for problem in [*replay.problems, *replay.unnoticed][:1]:
+        yield finding("METADATA_SNAPSHOT_CORRUPT", partition, path.name, problem.removeprefix(f"{path}: "))
 
 
 def _stranger(fs: FileSystem, path: Path, partition: str) -> Finding:
@@ -89,6 +112,9 @@ def verify_log_directory(
         yield finding("CHECKPOINT_CORRUPT", "", filenames.META_PROPERTIES, str(around.meta_damage))
     for name, error in around.damage.items():
         yield finding("CHECKPOINT_CORRUPT", "", name, str(error))
+    bootstrap = listing.path / filenames.BOOTSTRAP_CHECKPOINT
+    if fs.status(bootstrap) is not None:
+        yield from _snapshot(fs, bootstrap, "")
     for key, name, message, severity in contradicted_offsets(around, extents, live=live):
         yield finding("CHECKPOINT_BEYOND_LOG", "", name, f"{key}: {message}", severity=severity)
     for absent in absent_partitions([(listing, around)]):

@@ -351,8 +351,15 @@ _REGISTRY = (
     FindingCode(
         "CHECKPOINT_CORRUPT",
         _E,
-        "A checkpoint or properties file cannot be read.",
-        "Treats it as empty, or takes the log directory offline.",
+        "A checkpoint or properties file, or a controller's `quorum-state`, cannot be read.",
+        "Treats it as empty, takes the log directory offline, or refuses to start.",
+        Notice.START,
+    ),
+    FindingCode(
+        "METADATA_SNAPSHOT_CORRUPT",
+        _E,
+        "A snapshot of the cluster's metadata, or `bootstrap.checkpoint`, is damaged or has lost its end.",
+        "Refuses to start, or takes what is left for the cluster's metadata.",
         Notice.START,
     ),
     FindingCode(
