@@ -1,6 +1,6 @@
 """Chooses the log to clean next, and keeps the outcome of each round (Kafka: LogCleanerManager, LogToClean).
 
-1. For every log that is neither being cleaned nor uncleanable, compute the dirty ratio (`log_to_clean`).
+1. For every log that is neither being cleaned nor uncleanable, compute the dirty ratio (`dirtiness.log_to_clean`).
 2. A log is eligible if its ratio exceeds `min.cleanable.dirty.ratio`, or if a dirty record is older than
    `max.compaction.lag.ms`. The log with the largest ratio is the filthiest. This is computed anew each time.
 3. After a round, its end becomes the checkpoint. A log whose round failed is *uncleanable*, with the reason, until one
@@ -17,73 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.cleaner.round import cleanable_offsets, rolled_segments, round_down
+from seglog.cleaner.dirtiness import LogToClean, log_to_clean
+from seglog.cleaner.round import rolled_segments
 from seglog.clock import Clock
-from seglog.configuration.keys import LONG_MAX
 from seglog.errors import RefusedError, sentence_of
 from seglog.log.log import Log
-from seglog.log.segments import LogSegments
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
-from seglog.units import rough_duration
 
 Fingerprint = tuple[tuple[str, int, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LogToClean:
-    """How dirty a log is. Offsets are as in a round; sizes are bytes of `.log` files.
-
-    A partly clean segment counts in both `clean_bytes` and `cleanable_bytes`, as in Kafka. `delay_ms` is the excess
-    over max.compaction.lag.ms, or 0. `limit_reason` says why the dirty section ends where it does. `closed_bytes` is
-    the size of the segments before the active one, whose base is `active_base_offset`. `log_start_offset` is the log's.
-    """
-
-    topic_partition: TopicPartition
-    first_dirty_offset: int
-    first_uncleanable_offset: int
-    clean_bytes: int
-    cleanable_bytes: int
-    min_cleanable_ratio: float
-    delay_ms: int
-    checkpoint_reset: bool
-    limit_reason: str
-    closed_bytes: int
-    active_base_offset: int
-    log_start_offset: int = 0
-
-    @property
-    def total_bytes(self) -> int:
-        return self.clean_bytes + self.cleanable_bytes
-
-    @property
-    def cleanable_ratio(self) -> float:
-        """The dirty fraction of the bytes to clean; 0 for an empty log, which Kafka never asks about."""
-        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
-
-    @property
-    def eligible(self) -> bool:
-        """True if a broker's cleaner would take the log."""
-        overdue = self.delay_ms > 0 and self.cleanable_bytes > 0
-        return overdue or self.cleanable_ratio > self.min_cleanable_ratio
-
-    @property
-    def why(self) -> str:
-        """The reason why the log is taken or not, in one clause."""
-        ratio = f"{100 * self.cleanable_ratio:.1f}% of its bytes are dirty"
-        if not self.closed_bytes:
-            return "it holds nothing outside the active segment"
-        if self.log_start_offset >= self.active_base_offset:
-            return f"nothing is cleanable: {self.limit_reason}"
-        if self.first_dirty_offset >= self.active_base_offset:
-            return "nothing is cleanable: everything outside the active segment is clean"
-        if not self.cleanable_bytes:
-            return f"nothing is cleanable: {self.limit_reason}"
-        if self.cleanable_ratio > self.min_cleanable_ratio:
-            return f"{ratio}, more than min.cleanable.dirty.ratio {self.min_cleanable_ratio:g}"
-        if self.eligible:
-            return f"a record is {rough_duration(self.delay_ms)} over max.compaction.lag.ms"
-        return f"{ratio}, not more than min.cleanable.dirty.ratio {self.min_cleanable_ratio:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,39 +36,6 @@ class Uncleanable:
     reason: str
     fingerprint: Fingerprint | None
     bytes: int
-
-
-def log_to_clean(log: Log, checkpoint: int | None, now_ms: int, *, rolled: bool = False) -> LogToClean:
-    """Computes how dirty `log` is at `now_ms`. Reads only indexes and the first batches of dirty segments.
-
-    With `rolled`, counts the active segment as rolled.
-    """
-    segments, config = rolled_segments(log) if rolled else log.segments, log.config
-    found = cleanable_offsets(log, segments, checkpoint, now_ms)
-    first, end = found.first_dirty_offset, round_down(segments, found.first_uncleanable_offset)
-    return LogToClean(
-        topic_partition=log.topic_partition,
-        first_dirty_offset=first,
-        first_uncleanable_offset=end,
-        clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first),
-        cleanable_bytes=sum(segment.size for segment in segments.between(min(first, end), end)),
-        min_cleanable_ratio=config.min_cleanable_dirty_ratio,
-        delay_ms=_delay_ms(segments, config.max_compaction_lag_ms, first, now_ms),
-        checkpoint_reset=found.checkpoint_reset,
-        limit_reason=found.reason,
-        closed_bytes=sum(segment.size for segment in segments if segment is not segments.active),
-        active_base_offset=segments.active.base_offset,
-        log_start_offset=log.log_start_offset,
-    )
-
-
-def _delay_ms(segments: LogSegments, lag: int, first_dirty_offset: int, now_ms: int) -> int:
-    """Returns by how much the oldest dirty record exceeds max.compaction.lag.ms, by its segment's first batch."""
-    if lag >= LONG_MAX:
-        return 0
-    inactive = (s for s in segments.from_floor(first_dirty_offset) if s is not segments.active)
-    stamps = [stamp for stamp in (segment.first_batch_timestamp() for segment in inactive) if stamp > 0]
-    return max(0, now_ms - lag - min(stamps)) if stamps else 0
 
 
 def fingerprint_of(fs: FileSystem, directory: Path) -> Fingerprint:
@@ -178,7 +87,12 @@ class CleanerManager:
         free = [
             log for key, log in self._logs.items() if key not in self._in_progress and not self._is_uncleanable(log)
         ]
-        found = [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms, rolled=self._rolled) for log in free]
+        found = [
+            log_to_clean(
+                log, checkpoints.get(log.topic_partition), now_ms, rolled_segments(log) if self._rolled else None
+            )
+            for log in free
+        ]
         return sorted(found, key=lambda log: (-log.cleanable_ratio, log.topic_partition))
 
     def take_filthiest(self) -> tuple[Log, LogToClean] | None:

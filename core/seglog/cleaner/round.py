@@ -32,6 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
+from seglog.cleaner.dirtiness import cleanable_offsets, round_down
 from seglog.clock import Clock
 from seglog.errors import ConfigError, RefusedError
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
@@ -409,47 +410,6 @@ def rolled_segments(log: Log) -> LogSegments:
 
 
 # --- the range, and the groups ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CleanableOffsets:
-    """The range [`first_dirty_offset`, `first_uncleanable_offset`) of a round.
-
-    `checkpoint_reset` is True if the checkpoint was outside the log and must be rewritten. `reason` says why the range
-    ends where it does; it is "" if the log ends there.
-    """
-
-    first_dirty_offset: int
-    first_uncleanable_offset: int
-    checkpoint_reset: bool
-    reason: str
-
-
-def cleanable_offsets(log: Log, segments: LogSegments, checkpoint: int | None, now_ms: int) -> CleanableOffsets:
-    """Returns the range that a broker would clean now if `log` had these segments. The end is not rounded yet."""
-    first = log.log_start_offset if checkpoint is None else checkpoint
-    reset = not log.log_start_offset <= first <= log.log_end_offset
-    if reset:
-        first = log.log_start_offset
-    active = segments.active.base_offset
-    is_last = active >= log.log_end_offset  # it is empty: nothing is left to clean
-    limits = [(active, "" if is_last else f"the active segment begins at offset {active} and is not cleaned")]
-    if log.last_stable_offset < active:
-        limits.append((log.last_stable_offset, "a transaction is open (last stable offset)"))
-    lag_ms = log.config.min_compaction_lag_ms
-    for segment in segments.from_floor(first) if lag_ms > 0 else ():
-        if segment is not segments.active and segment.largest_timestamp() > now_ms - lag_ms:
-            limits.append((segment.base_offset, "younger than min.compaction.lag.ms"))
-            break
-    end, reason = min(limits)
-    if active <= log.log_start_offset and end == active and active > segments.first.base_offset:
-        reason = f"everything before the active segment lies below the log start offset {log.log_start_offset}"
-    return CleanableOffsets(first, max(first, end), reset, reason)
-
-
-def round_down(segments: LogSegments, offset: int) -> int:
-    """Returns the base of the segment that holds `offset`, or of the first segment if all bases are above it."""
-    return segments.from_floor(offset)[0].base_offset
 
 
 def group_segments(

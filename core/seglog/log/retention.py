@@ -23,14 +23,18 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
-from seglog.log.log import Log
-from seglog.log.segment import LogSegment
+from seglog.log.outline import LogFacts
+from seglog.log.segment_list import SegmentFacts
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 from seglog.units import format_duration, rough_duration
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
 
 EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offset are deleted"
 
@@ -107,7 +111,7 @@ class RetentionPlan:
         return not self.removed
 
 
-def plan_retention(log: Log, now_ms: int, high_watermark: int | None = None) -> RetentionPlan:
+def plan_retention(log: LogFacts, now_ms: int, high_watermark: int | None = None) -> RetentionPlan:
     """Plans what a broker would delete from `log` at `now_ms` under the log's own configuration; changes nothing.
 
     `high_watermark` is a broker's, if it may be below the log's own.
@@ -133,7 +137,7 @@ def plan_freeing(
     the logs'.
     """
     known = {} if high_watermarks is None else high_watermarks
-    judges = [_Judge(log, now_ms, known.get(log.topic_partition, log.high_watermark)) for log in logs]
+    judges = [_OpenJudge(log, now_ms, known.get(log.topic_partition, log.high_watermark)) for log in logs]
     counts = [0] * len(judges)
     queue: list[tuple[int, int]] = []
     for number, judge in enumerate(judges):
@@ -149,7 +153,7 @@ def plan_freeing(
     return [judge.plan(count) for judge, count in zip(judges, counts, strict=True)]
 
 
-def _offer(queue: list[tuple[int, int]], number: int, judge: _Judge, index: int) -> None:
+def _offer(queue: list[tuple[int, int]], number: int, judge: _OpenJudge, index: int) -> None:
     """Puts a log's next segment into the queue, if it may be deleted."""
     config = judge.log.config
     # Deleting moves the log start, and a broker deletes below it in the tier, too.
@@ -181,10 +185,10 @@ def remove_deleted(fs: FileSystem, paths: Sequence[Path]) -> None:
 class _Judge:
     """Applies the rules to the segments of one log and keeps their reasons."""
 
-    def __init__(self, log: Log, now_ms: int, high_watermark: int) -> None:
+    def __init__(self, log: LogFacts, now_ms: int, high_watermark: int) -> None:
         self.log, self.now_ms = log, now_ms
         self.high_watermark = min(high_watermark, log.high_watermark)
-        self.segments: tuple[LogSegment, ...] = log.segments.snapshot()
+        self.segments: tuple[SegmentFacts, ...] = log.segments.snapshot()
         self.config: LogConfig = log.config
         self._rules: list[tuple[RetentionRule, str]] = []
         self._excess = 0
@@ -206,19 +210,6 @@ class _Judge:
             self._rules.append((rule, reason))
             gone += 1
         return gone
-
-    def take_room(self, index: int) -> int:
-        """Records and returns the disk space of a segment's files."""
-        segment = self.segments[index]
-        paths = (segment.path, segment.offset_index.path, segment.time_index.path, segment.transaction_index.path)
-        found = (self.log.fs.status(path) for path in paths)
-        self._rooms[index] = sum(status.allocated for status in found if status is not None)
-        return self._rooms[index]
-
-    def free(self, count: int, wanted_bytes: int) -> None:
-        """Records that the first `count` segments are deleted to make room."""
-        self._freeing = True
-        self._rules = [(RetentionRule.FREE, f"one of the oldest segments, to free {wanted_bytes} bytes")] * count
 
     def guard(self, index: int) -> str:
         """Returns why no rule may delete this segment, or ""."""
@@ -327,6 +318,27 @@ class _Judge:
             what = "its newest record" if segment.max_timestamp >= 0 else "its modification time"
             return f"{what} lies {rough_duration(-age)} in the future and holds back everything after it"
         return f"its newest record is {_beside(age, limit)}"
+
+
+class _OpenJudge(_Judge):
+    """Also frees space: it takes the oldest segments of an open log, by the disk space of their files."""
+
+    def __init__(self, log: Log, now_ms: int, high_watermark: int) -> None:
+        super().__init__(log, now_ms, high_watermark)
+        self._fs, self._open = log.fs, log.segments.snapshot()
+
+    def take_room(self, index: int) -> int:
+        """Records and returns the disk space of a segment's files."""
+        segment = self._open[index]
+        paths = (segment.path, segment.offset_index.path, segment.time_index.path, segment.transaction_index.path)
+        found = (self._fs.status(path) for path in paths)
+        self._rooms[index] = sum(status.allocated for status in found if status is not None)
+        return self._rooms[index]
+
+    def free(self, count: int, wanted_bytes: int) -> None:
+        """Records that the first `count` segments are deleted to make room."""
+        self._freeing = True
+        self._rules = [(RetentionRule.FREE, f"one of the oldest segments, to free {wanted_bytes} bytes")] * count
 
 
 def _beside(age: int, limit: int) -> str:

@@ -1,12 +1,12 @@
-"""The segments of a log, ordered by base offset, and queries across them (Kafka: LogSegments).
+"""The open segments of a log, and one consistent state of them (Kafka: LogSegments).
 
-Every change makes a new tuple, so a reader with a `snapshot()`, or a `LogView`, keeps a consistent view without a lock.
+`log.segment_list` has the queries across them.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,104 +14,14 @@ from seglog.errors import OffsetOutOfRangeError
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
+from seglog.log.segment_list import SegmentList, base_offset_of
 from seglog.model import NO_LEADER_EPOCH, Isolation
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
 
-class LogSegments:
-    """A copy-on-write list; one writer, any number of readers."""
-
-    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        self._segments = tuple(sorted(segments, key=_base_offset))
-
-    def __repr__(self) -> str:
-        return f"<LogSegments: {len(self)}, {self.size} bytes>"
-
-    def __iter__(self) -> Iterator[LogSegment]:
-        return iter(self._segments)
-
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def snapshot(self) -> tuple[LogSegment, ...]:
-        """Returns the segments now, in order, as a tuple that never changes."""
-        return self._segments
-
-    @property
-    def active(self) -> LogSegment:
-        """The last segment, the only one that is appended to. Raises IndexError if there is none."""
-        return self._segments[-1]
-
-    @property
-    def first(self) -> LogSegment:
-        """The segment with the lowest base offset. Raises IndexError if there is none."""
-        return self._segments[0]
-
-    @property
-    def base_offsets(self) -> list[int]:
-        """The base offsets, ascending."""
-        return [segment.base_offset for segment in self._segments]
-
-    @property
-    def size(self) -> int:
-        """Bytes in all `.log` files."""
-        return sum(segment.size for segment in self._segments)
-
-    def get(self, base_offset: int) -> LogSegment | None:
-        """Returns the segment with exactly this base offset, or None."""
-        found = self.floor(base_offset)
-        return found if found is not None and found.base_offset == base_offset else None
-
-    def floor(self, offset: int) -> LogSegment | None:
-        """Returns the segment with the greatest base offset of at most `offset`, or None."""
-        segments = self._segments
-        i = bisect_right(segments, offset, key=_base_offset) - 1
-        return segments[i] if i >= 0 else None
-
-    def from_floor(self, offset: int) -> tuple[LogSegment, ...]:
-        """Returns the segment that holds `offset` and all after it; all of them if every base is above it."""
-        segments = self._segments
-        return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
-
-    def between(self, first: int, last: int) -> tuple[LogSegment, ...]:
-        """Returns the segments that may hold offsets of [`first`, `last`): from the floor of `first`, bases below
-        `last`.
-
-        Empty if both are equal; if no base is at most `first`, all with a base below `last` (Kafka: values). Raises
-        ValueError if `last` is less than `first`.
-        """
-        if last < first:
-            raise ValueError(f"offsets {first} to {last} are no range")
-        if first == last:
-            return ()
-        return tuple(segment for segment in self.from_floor(first) if segment.base_offset < last)
-
-    def add(self, segment: LogSegment) -> None:
-        """Adds a segment, replacing one with the same base offset."""
-        before, after = self._around(segment.base_offset)
-        self._segments = (*before, segment, *after)
-
-    def remove(self, base_offset: int) -> None:
-        """Removes the segment with this base offset from the list; its files stay."""
-        before, after = self._around(base_offset)
-        self._segments = before + after
-
-    def _around(self, base_offset: int) -> tuple[tuple[LogSegment, ...], tuple[LogSegment, ...]]:
-        """Returns the segments below and above this base offset."""
-        segments = self._segments
-        i = bisect_left(segments, base_offset, key=_base_offset)
-        return segments[:i], segments[bisect_right(segments, base_offset, key=_base_offset) :]
-
-    def replace(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Swaps `old` for `new` in one step."""
-        gone = {id(segment) for segment in old}
-        kept = [segment for segment in self._segments if id(segment) not in gone]
-        self._segments = tuple(sorted([*kept, *new], key=_base_offset))
-
-    def clear(self) -> None:
-        """Empties the list; the files stay."""
-        self._segments = ()
+class LogSegments(SegmentList[LogSegment]):
+    """The open segments of a log."""
 
     def close(self, writable: bool = False) -> None:
         """Closes every segment."""
@@ -145,7 +55,7 @@ class LogView:
 
     def floor(self, offset: int) -> int:
         """Returns the index of the last segment whose base offset is at most `offset`, or -1."""
-        return bisect_right(self.segments, offset, key=_base_offset) - 1
+        return bisect_right(self.segments, offset, key=base_offset_of) - 1
 
     def first_segment(self, offset: int) -> int:
         """Returns the index of the segment in which a read from `offset` begins.
@@ -197,10 +107,6 @@ def collect_aborted(
         if complete:
             break
     return found
-
-
-def _base_offset(segment: LogSegment) -> int:
-    return segment.base_offset
 
 
 def rebuild_producer_state(

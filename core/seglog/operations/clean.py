@@ -28,7 +28,8 @@ from seglog.cleaner.cleaner import (
     has_ample_room,
     ignore_step,
 )
-from seglog.cleaner.manager import CleanerManager, LogToClean, log_to_clean
+from seglog.cleaner.dirtiness import LogToClean, log_to_clean
+from seglog.cleaner.manager import CleanerManager
 from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions, RoundPlan, Strategy, plan_round
 from seglog.clock import Clock

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.manager import CleanerManager, LogToClean, Uncleanable, fingerprint_of
+from seglog.cleaner.dirtiness import LogToClean
+from seglog.cleaner.manager import CleanerManager, Uncleanable, fingerprint_of
 from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import OFFSET, CleanerOptions, Strategy
 from seglog.clock import Clock

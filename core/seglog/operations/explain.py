@@ -1,7 +1,7 @@
 """Explains why a partition is not cleaned, not deleted, or not readable past an offset, with a verdict on each segment
 (`seglog explain`).
 
-This module decides nothing: the answers come from `manager.log_to_clean`, `retention.plan_retention`, the log's own
+This module decides nothing: the answers come from `dirtiness.log_to_clean`, `retention.plan_retention`, the log's own
 offsets, and a dry run of the round, which alone shows whether damage would end it. The advice lists the commands that
 would help; it includes a command that cleans or deletes only if its dry run changes something.
 """
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, Self
 
-from seglog.cleaner.manager import LogToClean, log_to_clean
+from seglog.cleaner.dirtiness import LogToClean, log_to_clean
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig

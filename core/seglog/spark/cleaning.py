@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.cleaner.cleaner import roll_as_planned
-from seglog.cleaner.manager import CleanerManager, LogToClean
+from seglog.cleaner.dirtiness import LogToClean
+from seglog.cleaner.manager import CleanerManager
 from seglog.cleaner.round import CleanerOptions, RoundPlan, StrategyKind, plan_round
 from seglog.clock import Clock
 from seglog.configuration.settings import DirectorySettings

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner.round import CleanableOffsets, CleanerOptions, cleanable_offsets, plan_round, round_down
+from seglog.cleaner.dirtiness import CleanableOffsets, cleanable_offsets, round_down
+from seglog.cleaner.round import CleanerOptions, plan_round
 from seglog.configuration.keys import LogConfig
 from seglog.log.segments import LogSegments
 from tests.support.manual_clock import ManualClock

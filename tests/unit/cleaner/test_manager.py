@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.manager import CleanerManager, Uncleanable, log_to_clean
+from seglog.cleaner.dirtiness import log_to_clean
+from seglog.cleaner.manager import CleanerManager, Uncleanable
 from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptCheckpointError, CorruptRecordError, RefusedError
 from seglog.log.checkpoints import check_checkpoints

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.cleaner.manager import LogToClean, log_to_clean
+from seglog.cleaner.dirtiness import LogToClean, log_to_clean
 from seglog.cleaner.round import KAFKA_BYTES_PER_ENTRY
 from seglog.clock import FixedClock
 from seglog.configuration.keys import CleanerConfig, LogConfig

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seglog.cleaner.manager import log_to_clean
+from seglog.cleaner.dirtiness import log_to_clean
 from seglog.configuration.keys import CleanerConfig, LogConfig
 from seglog.look.inspect.sizing import (
     Sizing,

@@ -1,0 +1,233 @@
+"""A log as names, sizes, indexes, snapshots and checkpoints show it. No `.log` file is opened.
+
+The rules of retention and of the cleaner work on an outline as they do on an open log (`LogFacts`), so that a report on
+ten thousand partitions beside a running broker costs no read of data. What only records tell is bounded, not guessed:
+
+- The log ends at `log_end_offset` or later: at the offset after the last entries of the active segment's indexes, at
+  the newest snapshot's, or at a checkpoint's, whichever is the largest.
+- The largest timestamp of the active segment is that of its time index, which lacks the last few KiB.
+- A transaction is *seen open* at the newest snapshot, which a broker writes when it rolls a segment. Whether it was
+  committed since is in the active segment; that it was aborted, its transaction index tells.
+- A segment's first timestamp is that of its first time index entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from seglog.configuration.keys import LogConfig
+from seglog.errors import CorruptionError, RefusedError
+from seglog.format import filenames
+from seglog.format.producer_snapshot import NO_OFFSET, decode_snapshot
+from seglog.log.segment_list import SegmentList
+from seglog.model import NO_TIMESTAMP, TopicPartition
+from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
+from seglog.scan.listing import PartitionListing, SegmentFiles
+from seglog.storage.filesystem import FileSystem
+
+_EMPTY_SNAPSHOT_BYTES = 10  # the header of a snapshot without producers
+_NO_TIMES = np.zeros(0, dtype=[("timestamp", np.int64), ("offset", np.int64)])
+
+
+class LogFacts(Protocol):
+    """What the rules of retention and of the cleaner ask of a log: an open one, or an outline."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def segments(self) -> SegmentList[Any]: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeenOpen:
+    """A transaction that was open at offset `seen_at`. `last_timestamp` is its producer's (epoch milliseconds)."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_timestamp: int
+    seen_at: int
+
+
+@dataclass
+class OutlinedSegment:
+    """A segment as its names and its time index show it. The index is read at first use."""
+
+    fs: FileSystem
+    files: SegmentFiles
+
+    @property
+    def base_offset(self) -> int:
+        return self.files.base_offset
+
+    @property
+    def size(self) -> int:
+        return self.files.size
+
+    @property
+    def modified_ms(self) -> int:
+        """The modification time of the `.log` (epoch milliseconds)."""
+        return self.files.modified_ms
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """The entries of the time index: columns `timestamp` and `offset`. None if it is missing or cannot be read."""
+        return read_entries(self.fs, self.files.time_index, self.base_offset)
+
+    @property
+    def max_timestamp(self) -> int:
+        return int(self.times["timestamp"][-1]) if len(self.times) else NO_TIMESTAMP
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        return int(self.times["offset"][-1]) if len(self.times) else NO_OFFSET
+
+    def largest_timestamp(self) -> int:
+        """Returns the last time index entry's timestamp, or the modification time (epoch milliseconds)."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms
+
+    def first_batch_timestamp(self) -> int:
+        """Returns the first time index entry's timestamp, -1 if there is none."""
+        return int(self.times["timestamp"][0]) if len(self.times) else NO_TIMESTAMP
+
+
+@dataclass(frozen=True)
+class OutlinedLog:
+    """A log of at least one segment. `high_watermark` is the checkpoint's, or the log end."""
+
+    topic_partition: TopicPartition
+    config: LogConfig
+    segments: SegmentList[OutlinedSegment]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    transactions: tuple[SeenOpen, ...] = ()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of a transaction that was seen open, else the high watermark."""
+        return min((one.first_offset for one in self.transactions), default=self.high_watermark)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The offsets in a log directory's checkpoints, by the files' names."""
+
+    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+
+    def offset(self, checkpoint: str, key: TopicPartition) -> int | None:
+        """Returns a partition's offset in a checkpoint, None if it has none."""
+        return self.offsets.get(checkpoint, {}).get(key)
+
+
+def outline(
+    fs: FileSystem, listing: PartitionListing, key: TopicPartition, config: LogConfig, checkpoints: Checkpoints
+) -> OutlinedLog | None:
+    """Returns the outline of a listed partition; None without a segment, and for a log of Kafka 0.7."""
+    if not listing.segments or listing.format != "kafka":
+        return None
+    segments = SegmentList(OutlinedSegment(fs, files) for files in listing.segments)
+    end = _least_end(fs, listing, segments.active, checkpoints, key)
+    watermark = checkpoints.offset(filenames.HIGH_WATERMARK_CHECKPOINT, key)
+    start = checkpoints.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key) or 0
+    return OutlinedLog(
+        topic_partition=key,
+        config=config,
+        segments=segments,
+        log_start_offset=min(max(start, segments.first.base_offset), end),
+        log_end_offset=end,
+        high_watermark=end if watermark is None else min(watermark, end),
+        transactions=seen_open(fs, listing),
+    )
+
+
+def _least_end(
+    fs: FileSystem,
+    listing: PartitionListing,
+    active: OutlinedSegment,
+    checkpoints: Checkpoints,
+    key: TopicPartition,
+) -> int:
+    """Returns the largest offset up to which the log is known to reach."""
+    known = [active.base_offset]
+    for name in (filenames.HIGH_WATERMARK_CHECKPOINT, filenames.RECOVERY_POINT_CHECKPOINT):
+        known.append(checkpoints.offset(name, key) or 0)
+    known += [snapshot.offset for snapshot in listing.snapshots[-1:]]
+    for rows in (read_entries(fs, active.files.offset_index, active.base_offset), active.times):
+        known += [int(rows["offset"][-1]) + 1] if len(rows) else []
+    return max(known)
+
+
+def read_entries(fs: FileSystem, path: Path | None, base_offset: int) -> np.ndarray:
+    """Returns the entries of an index; none if it is missing, gone by now, or too large for one.
+
+    Damage is for `verify` to find: an entry that leads nowhere is a wrong hint here, no error.
+    """
+    status = None if path is None else fs.status(path)
+    if path is None or status is None or status.size > MOST_INDEX_BYTES:
+        return _NO_TIMES
+    try:
+        return read_index(fs, path, base_offset).rows
+    except FileNotFoundError:
+        return _NO_TIMES
+
+
+def seen_open(fs: FileSystem, listing: PartitionListing) -> tuple[SeenOpen, ...]:
+    """Returns the transactions that were open at the newest snapshot and were not aborted since, by first offset.
+
+    None if the snapshot cannot be read: a broker rebuilds such a one, and `verify` says why.
+    """
+    newest = listing.snapshots[-1] if listing.snapshots else None
+    if newest is None or newest.size <= _EMPTY_SNAPSHOT_BYTES:
+        return ()
+    try:
+        entries = decode_snapshot(fs.read_bytes(newest.path), newest.path)
+    except (FileNotFoundError, CorruptionError, RefusedError):
+        return ()
+    found = [
+        SeenOpen(one.producer_id, one.producer_epoch, one.current_txn_first_offset, one.timestamp, newest.offset)
+        for one in entries
+        if one.current_txn_first_offset != NO_OFFSET
+    ]
+    aborted = _aborted(fs, listing, newest.offset) if found else frozenset()
+    alive = (one for one in found if (one.producer_id, one.first_offset) not in aborted)
+    return tuple(sorted(alive, key=lambda one: one.first_offset))
+
+
+def _aborted(fs: FileSystem, listing: PartitionListing, offset: int) -> frozenset[tuple[int, int]]:
+    """Returns the (producer, first offset) of transactions that the segments from `offset` on abort."""
+    from seglog.log.indexes import TransactionIndex  # few partitions have an open transaction
+
+    found: set[tuple[int, int]] = set()
+    for number, segment in enumerate(listing.segments):
+        ends_before = number + 1 < len(listing.segments) and listing.segments[number + 1].base_offset <= offset
+        if segment.transaction_index is None or ends_before:
+            continue
+        try:
+            entries = TransactionIndex(fs, segment.transaction_index, segment.base_offset).entries
+        except (FileNotFoundError, CorruptionError):
+            continue
+        found.update((entry.producer_id, entry.first_offset) for entry in entries)
+    return frozenset(found)
