@@ -23,6 +23,8 @@ def show_recovery(session: Session, report: RecoveryReport, dry_run: bool, verb:
         return
     did = f"would {verb}" if dry_run else f"{verb}ed"
     what = lost_text(report) if report.truncated_bytes else "nothing lost"
+    if report.preallocated_bytes:
+        what += f", {count_text(report.preallocated_bytes, 'preallocated zero byte')} cut off"
     if report.gone is not None:
         first, last = report.gone
         what = f"offsets {first} to {last} are gone: there was no .log file (seglog restore finds what was set aside)"
@@ -73,6 +75,7 @@ def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
         "log_end_offset": report.log_end_offset,
         "segments_recovered": len(report.recovered),
         "truncated_bytes": report.truncated_bytes,
+        "preallocated_bytes": report.preallocated_bytes,
         "truncated_segments": [
             {
                 "base_offset": one.base_offset,

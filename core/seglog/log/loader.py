@@ -38,7 +38,8 @@ from seglog.errors import (
 from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError, RecoveredSegment
+from seglog.log.recovered_segment import RecoveredSegment
+from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError
 from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.log.swap import (
     BeforeLoss,
@@ -133,13 +134,18 @@ class RecoveryReport:
     @property
     def truncated_bytes(self) -> int:
         """The bytes lost: cut tails, deleted segments, and logs replaced by less data."""
-        cut = sum(segment.truncated_bytes for segment in self.recovered)
+        cut = sum(segment.lost_bytes for segment in self.recovered)
         return cut + self.deleted_bytes + sum(each.size for each in self.replaced)
+
+    @property
+    def preallocated_bytes(self) -> int:
+        """The zeros cut off that a broker had allocated (`log.preallocate`); no data is lost with them."""
+        return sum(segment.truncated_bytes for segment in self.recovered if segment.preallocated)
 
     @property
     def truncated_segments(self) -> list[RecoveredSegment]:
         """The segments that lost bytes."""
-        return [segment for segment in self.recovered if segment.truncated_bytes > 0]
+        return [segment for segment in self.recovered if segment.lost_bytes > 0]
 
     @property
     def changes(self) -> bool:
@@ -211,6 +217,7 @@ class _Loader:
         self._epochs = LeaderEpochCache(fs, directory, tolerant=not options.writable)
         self._report = RecoveryReport(directory, options.clean_shutdown)
         self._recovers_from: int | None = None
+        self._last_base = -1
         self._snapshots: list[int] | None = None  # after the last recovered segment; None: list again
         if self._epochs.damage is not None:
             self._report.events.append(str(self._epochs.damage))
@@ -265,6 +272,7 @@ class _Loader:
         self._segments.clear()
         names = [name for name, found in self._fs.entries(self._directory) if not found.is_directory]
         logs = {p.offset for name in names if (p := parse_file_name(name)) is not None and _is_live_log(name)}
+        self._last_base = max(logs, default=-1)
         self._recovers_from = None  # the base offset of the first segment that step 3 will recover
         if logs and self._recovers and not self._options.keeps_holes:
             below = (base for base in logs if base <= self._options.recovery_point)
@@ -365,14 +373,15 @@ class _Loader:
             self._clock.now_ms(),
             reload_from_clean_shutdown=False,
         )
-        recovered = segment.recover(producers, self._epochs, partial(self._before_cut, segment, later))
+        before_cut, is_last = partial(self._before_cut, segment, later), segment.base_offset == self._last_base
+        recovered = segment.recover(producers, self._epochs, before_cut, ends_log=is_last)
         segment.close_files()  # there may be more segments than a process may open files
         producers.take_snapshot()
         self._report.recovered.append(recovered)
         if recovered.truncated_bytes:
+            why = "no record was in these preallocated zeros" if recovered.preallocated else recovered.reason
             self._report.events.append(
-                f"{segment.path}: position {recovered.valid_bytes}: {recovered.reason};"
-                f" {recovered.truncated_bytes} bytes cut off"
+                f"{segment.path}: position {recovered.valid_bytes}: {why}; {recovered.truncated_bytes} bytes cut off"
             )
         return recovered
 

@@ -17,7 +17,6 @@ A broker fails to start if a rebuilt index outgrows `segment.index.bytes`; here 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,7 @@ from seglog.log.indexes import (
     new_index_state,
 )
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
+from seglog.log.recovered_segment import RecoveredSegment, is_preallocated
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentScan, believed_batch, find_batch
 from seglog.storage.filesystem import File, FileSystem
@@ -52,18 +52,6 @@ _SEARCH_CHUNK_BYTES = 64 << 10
 
 class OffsetNotAscendingError(CorruptIndexError):
     """An index entry would go backwards: offsets in the log are out of order (Kafka: InvalidOffsetException)."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveredSegment:
-    """The result of recovering a segment. `reason` says why bytes from `valid_bytes` on were cut, if any were."""
-
-    base_offset: int
-    valid_bytes: int
-    truncated_bytes: int
-    next_offset: int
-    batches: int
-    reason: str
 
 
 class LogSegment:
@@ -298,10 +286,13 @@ class LogSegment:
         producers: ProducerStateManager,
         epochs: LeaderEpochCache | None = None,
         before_cut: Callable[[str], None] | None = None,
+        *,
+        ends_log: bool = False,
     ) -> RecoveredSegment:
         """Rebuilds the indexes from the `.log` and cuts it after its last good batch.
 
-        `before_cut` is called with the reason before the cut; if it raises, the `.log` stays as it was.
+        `before_cut` is called with the reason before the cut; if it raises, the `.log` stays as it was. It is not
+        called for preallocated zeros, which only the segment that `ends_log` can have.
 
         Raises SegmentOffsetOverflowError if a batch does not fit the segment (it must be split), and, like a broker,
         OffsetNotAscendingError if offsets go backwards and InvalidTransactionStateError if a producer's batches
@@ -326,8 +317,9 @@ class LogSegment:
         if not reason and scan.end is not None and scan.end.reason is not EndReason.COMPLETE:
             reason = scan.end.reason.value
         truncated = self.size - valid
+        preallocated = truncated > 0 and ends_log and is_preallocated(self.fs, self.path, valid)
         if truncated:
-            if before_cut is not None:
+            if before_cut is not None and not preallocated:
                 before_cut(reason)
             self._writable().truncate(valid)
             self.size = valid
@@ -337,7 +329,8 @@ class LogSegment:
         self.index_state()[indexing.BYTES_SINCE_LAST_ENTRY] = 0  # as in Kafka, whose recovery has its own counter
         self.trim_indexes()
         self.flush()  # a clean-shutdown marker may follow, and then nobody checks again
-        return RecoveredSegment(self.base_offset, valid, truncated, next_offset, batches, reason if truncated else "")
+        reason = reason if truncated else ""
+        return RecoveredSegment(self.base_offset, valid, truncated, next_offset, batches, reason, preallocated)
 
     def _recover_chunk(
         self, chunk: Chunk, producers: ProducerStateManager, epochs: LeaderEpochCache | None

@@ -188,8 +188,7 @@ def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
         path = f"{cut.base_offset:020d}.log"
         if cut.truncated_bytes:
             code = "SEGMENT_HOLE" if facts.clean else "RECOVERY_CUTS"
-            if not facts.clean and not plan.deleted_segments and _cuts_zeros(facts, path, cut.valid_bytes):
-                code = "RECOVERY_CUTS_ZEROS"
+            code = "RECOVERY_CUTS_ZEROS" if cut.preallocated else code
             message = f"{cut.reason}; recovery cuts {cut.truncated_bytes} bytes from position {cut.valid_bytes}"
             where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
             yield facts.diagnosis(code, path, message, **where)
@@ -201,12 +200,6 @@ def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
         message += f", {plan.deleted_bytes} bytes from offset {first}"
         fields = {"length": plan.deleted_bytes, "first_offset": first, "count": len(plan.deleted_segments)}
         yield facts.diagnosis("RECOVERY_DROPS_SEGMENTS", f"{first:020d}.log", message, **fields)
-
-
-def _cuts_zeros(facts: PartitionFacts, name: str, position: int) -> bool:
-    """True if only preallocated zeros lie from `position` of a log on."""
-    step = next(iter(LogWalk(facts.fs, facts.listing.directory / name, position)), None)
-    return isinstance(step, Gap) and step.preallocated
 
 
 def _full_indexes(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
