@@ -42,7 +42,7 @@ from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.table import arrow
+from seglog.table import columns
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.guarded_kernels import Guard, guard_kernels
 from tests.support.guarded_memory import Journal, Side
@@ -132,9 +132,9 @@ def compared(given: Input) -> None:
 def as_arrow(given: Input) -> None:
     for records in decode(given):
         rows = records.rows
-        arrow.spans(records.arena, rows["key_position"], rows["key_size"])
-        arrow.spans(records.arena, rows["value_position"], rows["value_size"])
-        arrow.headers(records)
+        columns.spans(records.arena, rows["key_position"], rows["key_size"])
+        columns.spans(records.arena, rows["value_position"], rows["value_size"])
+        columns.headers(records)
 
 
 def cleaned(given: Input) -> None:

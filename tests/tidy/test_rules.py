@@ -75,7 +75,7 @@ def test_numba_comes_in_by_its_one_door() -> None:
 
 
 def test_arrow_and_spark_stay_where_they_belong() -> None:
-    home = ("core/seglog/spark/", "core/seglog/table/", "core/seglog/look/export/")
+    home = ("core/seglog/spark/", "core/seglog/table/")
     outside = (path for path in ENGINE if not name_of(path).startswith(home))
     assert offenders(outside, lambda path: roots(path) & {"pyarrow", "pyspark", "pandas"}) == []
 

@@ -41,7 +41,8 @@ from seglog.spark.keys import ENTRIES, Bytes, DirtyKeys, Keys, by_reducer, objec
 from seglog.spark.tasks import ROW, blobs_of, cores_of, distributed, in_batches, local_directory, settle
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
-from seglog.table.arrow import ArrowRows, records_of
+from seglog.table.arrow import records_of
+from seglog.table.columns import ColumnBuilder, spark_outputs
 from seglog.table.files import files_of, sendable
 from seglog.table.options import ReadOptions, parse_read_options
 from seglog.table.schema import Field, ddl, default_projection
@@ -294,7 +295,7 @@ def _rows(
     live = np.setdiff1d(newest, tombstones, assume_unique=True)
     count = 0
     for piece in share.pieces:
-        shown = ArrowRows(piece, plan.projection)
+        shown = ColumnBuilder(spark_outputs(plan.projection), piece.topic, piece.partition, piece.path)
         for records in records_of(fs, piece, plan.options):
             chosen = records.rows[_is_in(_counted_from(share, records.rows["offset"]), live)]
             count += len(chosen)

@@ -3,9 +3,8 @@
 Records:
 
 1. Walk each piece; drop control batches and those of aborted transactions before decoding anything.
-2. Decode to columns, keep the wanted offsets, and cut into batches of 16 k rows or 8 MiB of keys, values and headers,
-   whichever comes first, so that a batch of 1 MiB values does not grow to gigabytes.
-3. Build each column by one copy into a fresh buffer (`kernels.gather`), never through Python objects.
+2. Decode, and keep the wanted offsets.
+3. Make Arrow batches (`columns`).
 
 A batch whose records do not decode yields none of them: with `onCorrupt` skip it is skipped as a whole.
 
@@ -24,9 +23,9 @@ import pyarrow as pa
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.kernels import gather
 from seglog.model import Compression
 from seglog.storage.filesystem import FileSystem
+from seglog.table.columns import ColumnBuilder, spark_outputs, timestamp_types, timestamps
 from seglog.table.damage import CHECKSUM, CONTENTS, Damage, damage_at, handle
 from seglog.table.options import ReadOptions
 from seglog.table.reading import (
@@ -39,10 +38,7 @@ from seglog.table.reading import (
 )
 from seglog.table.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
 from seglog.table.splits import SegmentPiece, Split
-from seglog.table.where import ALL, TIMESTAMPS, Range
-
-BATCH_ROWS = 16_384
-BATCH_BYTES = 8 << 20
+from seglog.table.where import ALL, Range
 
 _CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
 
@@ -80,60 +76,11 @@ def record_batches(
 
     Raises CorruptRecordError at damage unless `onCorrupt` is skip, and the errors of `walk_piece`.
     """
+    outputs = spark_outputs(projection)
     for piece in split.pieces:
-        shown = ArrowRows(piece, projection)
+        shown = ColumnBuilder(outputs, piece.topic, piece.partition, piece.path)
         for path, records in _placed_records(fs, piece, options):
             yield from shown.of(records, path)
-
-
-class ArrowRows:
-    """Converts records of one piece to Arrow batches with the columns of `projection`."""
-
-    def __init__(self, piece: SegmentPiece, projection: Sequence[Field]) -> None:
-        self._projection, self._schema = projection, arrow_schema(projection)
-        # columns with one value throughout the piece, made once and sliced
-        self._topic = _repeated_text(piece.topic)
-        self._path, self._file = piece.path, None if not self._names("file") else _repeated_text(piece.path)
-        self._partition = pa.array(np.full(BATCH_ROWS, piece.partition, dtype=np.int32))
-
-    def of(self, records: Records, path: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Yields the records as batches. `path` is their file, if it is not the piece's."""
-        if path is not None and path != self._path and self._file is not None:
-            self._path, self._file = path, _repeated_text(path)
-        for first, stop in cuts(records.rows):
-            part = Records(records.arena, records.rows[first:stop], records.batches, records.status)
-            arrays = [self._column(field.column, part) for field in self._projection]
-            if arrays:
-                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-            else:
-                yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
-
-    def _names(self, column: str) -> bool:
-        return any(field.column == column for field in self._projection)
-
-    def _column(self, name: str, records: Records) -> pa.Array:
-        rows = records.rows
-        match name:
-            case "key" | "value":
-                return spans(records.arena, rows[f"{name}_position"], rows[f"{name}_size"])
-            case "topic":
-                return self._topic.slice(0, len(rows))
-            case "partition":
-                return self._partition.slice(0, len(rows))
-            case "offset":
-                return pa.array(np.ascontiguousarray(rows["offset"]))
-            case "timestamp":
-                return timestamps(rows["timestamp"])
-            case "timestampType":
-                return pa.array(timestamp_types(records.batches)[rows["batch"]])
-            case "sequence":
-                return pa.array(np.ascontiguousarray(rows["sequence"]).astype(np.int32))
-            case "file" if self._file is not None:
-                return self._file.slice(0, len(rows))
-            case "producerId" | "producerEpoch" | "leaderEpoch" | "position":
-                values = np.ascontiguousarray(records.batches[_PLAIN[name]])[rows["batch"]]
-                return pa.array(values.astype(np.int64 if name in ("producerId", "position") else np.int32))
-        return headers(records)
 
 
 def records_of(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Records]:
@@ -186,91 +133,6 @@ def _older(batches: np.ndarray, timestamp: int) -> np.ndarray:
     is_wrapper = (batches["magic"] < 2) & ((attributes & layout.CODEC_MASK) != 0)
     known: np.ndarray = ~is_wrapper | ((attributes & layout.TIMESTAMP_TYPE_MASK) != 0)
     return known & (batches["max_timestamp"] < timestamp)
-
-
-def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields runs (first, stop) of at most BATCH_ROWS rows and about BATCH_BYTES; a larger record is one run."""
-    if len(rows) <= BATCH_ROWS and int(rows["size"].sum(dtype=np.int64)) <= BATCH_BYTES:
-        yield 0, len(rows)
-        return
-    ends = np.cumsum(rows["size"], dtype=np.int64)
-    first = 0
-    while first < len(rows):
-        start = int(ends[first - 1]) if first else 0
-        full = int(np.searchsorted(ends, start + BATCH_BYTES, side="right"))
-        stop = min(max(full, first + 1), first + BATCH_ROWS, len(rows))
-        yield first, stop
-        first = stop
-
-
-# --- columns --------------------------------------------------------------------------------------------------
-
-
-def _repeated_text(text: str) -> pa.Array:
-    data = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
-    offsets = np.arange(BATCH_ROWS + 1, dtype=np.int32) * len(data)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data * BATCH_ROWS)]
-    return pa.Array.from_buffers(pa.string(), BATCH_ROWS, buffers)
-
-
-def spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> pa.Array:
-    """Returns a binary array of spans of `arena`; a negative size is null."""
-    count = len(positions)
-    total = int(np.maximum(sizes, 0).sum(dtype=np.int64))
-    out, offsets = np.empty(total, dtype=np.uint8), np.empty(count + 1, dtype=np.int32)
-    validity = np.zeros((count + 7) >> 3, dtype=np.uint8)
-    nulls = gather.gather_spans(arena, positions, sizes, out, offsets, validity)
-    present = pa.py_buffer(validity) if nulls else None
-    return pa.Array.from_buffers(pa.binary(), count, [present, pa.py_buffer(offsets), pa.py_buffer(out)], nulls)
-
-
-def timestamps(milliseconds: np.ndarray) -> pa.Array:
-    """Converts epoch milliseconds to Spark's timestamps; one that 64 bits of microseconds cannot hold becomes null."""
-    kind = pa.timestamp("us", "UTC")
-    outside = (milliseconds < TIMESTAMPS.first) | (milliseconds >= TIMESTAMPS.stop)
-    if not outside.any():
-        return pa.array(milliseconds * 1000).view(kind)
-    return pa.array(np.where(outside, 0, milliseconds) * 1000, mask=outside).view(kind)
-
-
-def timestamp_types(batches: np.ndarray) -> np.ndarray:
-    """Returns Kafka's id of each batch's timestamp type (int32): -1 none (magic 0), 0 create, 1 log append."""
-    types: np.ndarray = ((batches["attributes"] & layout.TIMESTAMP_TYPE_MASK) != 0).astype(np.int32)
-    types[batches["magic"] == 0] = -1
-    return types
-
-
-def headers(records: Records) -> pa.Array:
-    """Returns array<struct<key:string,value:binary>>, null for a record without headers. Keys become valid UTF-8."""
-    rows, arena = records.rows, records.arena
-    count, places = len(rows), (rows["headers_position"], rows["header_count"], rows["position"] + rows["size"])
-    total, key_bytes, value_bytes = gather.measure_headers(arena, *places)
-    list_offsets, list_validity = np.empty(count + 1, dtype=np.int32), np.zeros((count + 7) >> 3, dtype=np.uint8)
-    keys, key_offsets = np.empty(key_bytes, dtype=np.uint8), np.empty(total + 1, dtype=np.int32)
-    values, value_offsets = np.empty(value_bytes, dtype=np.uint8), np.empty(total + 1, dtype=np.int32)
-    validity = np.zeros((total + 7) >> 3, dtype=np.uint8)
-    without = gather.gather_headers(
-        arena, *places, list_offsets, list_validity, keys, key_offsets, values, value_offsets, validity
-    )
-    value_buffers = [pa.py_buffer(validity), pa.py_buffer(value_offsets), pa.py_buffer(values)]
-    pairs = [_text(keys, key_offsets), pa.Array.from_buffers(pa.binary(), total, value_buffers)]
-    element = pa.StructArray.from_arrays(pairs, fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())])
-    kind = pa.list_(pa.field("element", element.type))
-    buffers = [pa.py_buffer(list_validity), pa.py_buffer(list_offsets)]
-    return pa.Array.from_buffers(kind, count, buffers, without, children=[element])
-
-
-def _text(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    count = len(offsets) - 1
-    array = pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    if not len(data) or data.max() < 128:
-        return array
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        raw = array.cast(pa.binary()).to_pylist()
-        return pa.array([value.decode("utf-8", "replace") for value in raw], pa.string())
-    return array
 
 
 # --- the view batches -----------------------------------------------------------------------------------------

@@ -161,7 +161,6 @@ def arrow_schema(projection: Iterable[Field]) -> pa.Schema:
     """Returns the exact Arrow schema that Spark checks the first batch against: order, types and nullability."""
     import pyarrow as pa
 
-    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
     types = {
         "binary": pa.binary(),
         "string": pa.string(),
@@ -169,9 +168,16 @@ def arrow_schema(projection: Iterable[Field]) -> pa.Schema:
         "bigint": pa.int64(),
         "boolean": pa.bool_(),
         "timestamp": pa.timestamp("us", "UTC"),
-        _HEADERS_TYPE: pa.list_(pa.field("element", header)),
+        _HEADERS_TYPE: headers_type(),
     }
     return pa.schema([pa.field(field.name, types[field.type], field.nullable) for field in projection])
+
+
+def headers_type() -> pa.DataType:
+    """Returns the Arrow type of a record's headers, in every table."""
+    import pyarrow as pa
+
+    return pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
 
 def _column(view: str, name: str) -> Column:

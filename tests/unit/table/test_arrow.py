@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seglog.errors import CorruptRecordError
 from seglog.format.filenames import parse_partition_directory
 from seglog.storage.local import LocalFileSystem
-from seglog.table import arrow
+from seglog.table import columns
 from seglog.table.arrow import split_batches
 from seglog.table.options import parse_read_options
 from seglog.table.schema import VIEWS, arrow_schema, default_projection
@@ -113,9 +113,9 @@ def test_a_timestamp_beyond_microseconds_is_null(tmp_path):
 def test_batches_are_cut_by_rows_and_by_bytes(monkeypatch):
     rows = np.zeros(10, dtype=[("size", np.int32)])
     rows["size"] = [1, 1, 1, 1, 9, 1, 20, 1, 1, 1]
-    monkeypatch.setattr(arrow, "BATCH_ROWS", 3)
-    monkeypatch.setattr(arrow, "BATCH_BYTES", 10)
-    assert list(arrow.cuts(rows)) == [(0, 3), (3, 5), (5, 6), (6, 7), (7, 10)]
+    monkeypatch.setattr(columns, "BATCH_ROWS", 3)
+    monkeypatch.setattr(columns, "BATCH_BYTES", 10)
+    assert list(columns.cuts(rows)) == [(0, 3), (3, 5), (5, 6), (6, 7), (7, 10)]
 
 
 def test_a_wrong_checksum_fails_and_names_the_place(tmp_path):

@@ -144,11 +144,11 @@ def _writing(sink: Sink, options: ExportOptions) -> Iterator[RecordWriter]:
     if options.format is not ExportFormat.PARQUET:
         yield _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, options)
         return
-    from seglog.look.export.parquet import ParquetWriter
+    from seglog.table.parquet import ParquetWriter
 
     writer = ParquetWriter(sink)
     try:
-        yield writer
+        yield _Parquet(writer.take)
         writer.close()
     except BaseException:
         writer.abandon()
@@ -253,6 +253,14 @@ class _Csv:
 
     def _cell(self, text: str) -> str:
         return _quoted("'" + text if self._safe and text.startswith(_FORMULA_STARTS) else text)
+
+
+class _Parquet:
+    def __init__(self, write: Callable[[TopicPartition, Records], None]) -> None:
+        self._write = write
+
+    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
+        self._write(key, records if decoder is None else decoded(records, decoder))
 
 
 def _utf8(text: str) -> str:

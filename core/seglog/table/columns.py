@@ -1,0 +1,345 @@
+"""Makes Arrow columns of decoded records: the one builder for Spark, Parquet and tables.
+
+An `Output` is a column: its Arrow field, and the function that makes it of a `Part`. A `ColumnBuilder` makes batches of
+some outputs, at most BATCH_ROWS rows or about BATCH_BYTES each, so that a batch of 1 MiB values does not grow to
+gigabytes. Each column is one copy into a fresh buffer (`kernels.gather`), and never passes through Python objects.
+
+Who shows keys or values in another form makes an output whose function decodes `part.spans("key")` or
+`part.spans("value")`, as `text_outputs` does.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from seglog import layout
+from seglog.errors import ConfigError
+from seglog.format.columns import Records
+from seglog.kernels import gather
+from seglog.model import NO_TIMESTAMP, TimestampType
+from seglog.table.schema import Field, arrow_schema, headers_type
+from seglog.table.where import TIMESTAMPS
+
+BATCH_ROWS = 16_384
+BATCH_BYTES = 8 << 20
+
+HEADERS_TYPE = headers_type()
+
+_PLAIN = {  # columns of all records of a batch alike: those of `layout.BATCH`
+    "producer_id": np.int64,
+    "producer_epoch": np.int32,
+    "leader_epoch": np.int32,
+    "position": np.int64,
+}
+
+
+class Place:
+    """Where records lie: their topic, partition and file, as columns that are made once and sliced."""
+
+    def __init__(self, topic: str, partition: int, path: str) -> None:
+        self.topic, self.partition, self.path = topic, partition, path
+
+    @cached_property
+    def topics(self) -> pa.Array:
+        return _repeated_text(self.topic)
+
+    @cached_property
+    def topic_codes(self) -> pa.Array:
+        codes = pa.array(np.zeros(BATCH_ROWS, dtype=np.int32))
+        return pa.DictionaryArray.from_arrays(codes, pa.array([valid_text(self.topic)], pa.string()))
+
+    @cached_property
+    def partitions(self) -> pa.Array:
+        return pa.array(np.full(BATCH_ROWS, self.partition, dtype=np.int32))
+
+    @cached_property
+    def paths(self) -> pa.Array:
+        return _repeated_text(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """At most BATCH_ROWS records of one place that become one Arrow batch."""
+
+    place: Place
+    records: Records
+
+    def __len__(self) -> int:
+        return len(self.records.rows)
+
+    def spans(self, name: Literal["key", "value"]) -> pa.Array:
+        """Returns the keys or values as a binary array."""
+        rows = self.records.rows
+        return spans(self.records.arena, rows[f"{name}_position"], rows[f"{name}_size"])
+
+    def of_batches(self, values: np.ndarray) -> np.ndarray:
+        """Returns values (one a batch) for each record."""
+        spread: np.ndarray = np.ascontiguousarray(values)[self.records.rows["batch"]]
+        return spread
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One column: its field, and how it is made. `is_constant`: it has one value throughout a file."""
+
+    field: pa.Field
+    make: Callable[[Part], pa.Array]
+    is_constant: bool = False
+
+
+class ColumnBuilder:
+    """Makes Arrow batches, with the columns of `outputs`, of records of one place."""
+
+    def __init__(self, outputs: Sequence[Output], topic: str, partition: int, path: str) -> None:
+        self._outputs, self._place = outputs, Place(topic, partition, path)
+        self._schema = pa.schema([output.field for output in outputs])
+
+    def of(self, records: Records, path: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Yields the records as batches. `path` is their file from now on, if it is not the place's."""
+        if path is not None and path != self._place.path:
+            self._place = Place(self._place.topic, self._place.partition, path)
+        for first, stop in cuts(records.rows):
+            part = Part(self._place, replace(records, rows=records.rows[first:stop]))
+            if self._outputs:
+                yield pa.RecordBatch.from_arrays([output.make(part) for output in self._outputs], schema=self._schema)
+            else:
+                yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
+
+
+def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yields runs (first, stop) of at most BATCH_ROWS rows and about BATCH_BYTES; a larger record is one run."""
+    if len(rows) <= BATCH_ROWS and int(rows["size"].sum(dtype=np.int64)) <= BATCH_BYTES:
+        yield 0, len(rows)
+        return
+    ends = np.cumsum(rows["size"], dtype=np.int64)
+    first = 0
+    while first < len(rows):
+        start = int(ends[first - 1]) if first else 0
+        full = int(np.searchsorted(ends, start + BATCH_BYTES, side="right"))
+        stop = min(max(full, first + 1), first + BATCH_ROWS, len(rows))
+        yield first, stop
+        first = stop
+
+
+# --- outputs --------------------------------------------------------------------------------------------------
+
+
+def _topic(part: Part) -> pa.Array:
+    return part.place.topics.slice(0, len(part))
+
+
+def _topic_code(part: Part) -> pa.Array:
+    return part.place.topic_codes.slice(0, len(part))
+
+
+def _partition(part: Part) -> pa.Array:
+    return part.place.partitions.slice(0, len(part))
+
+
+def _path(part: Part) -> pa.Array:
+    return part.place.paths.slice(0, len(part))
+
+
+def _offset(part: Part) -> pa.Array:
+    return pa.array(np.ascontiguousarray(part.records.rows["offset"]))
+
+
+def _milliseconds(part: Part) -> pa.Array:
+    stamps = np.ascontiguousarray(part.records.rows["timestamp"])
+    without = stamps == NO_TIMESTAMP
+    return pa.array(stamps, mask=without if without.any() else None).view(pa.timestamp("ms", "UTC"))
+
+
+def _microseconds(part: Part) -> pa.Array:
+    return timestamps(part.records.rows["timestamp"])
+
+
+def _timestamp_type(part: Part) -> pa.Array:
+    return pa.array(part.of_batches(timestamp_types(part.records.batches)))
+
+
+def _timestamp_label(part: Part) -> pa.Array:
+    types = part.of_batches(timestamp_types(part.records.batches)) - int(TimestampType.NONE)
+    return pa.array([one.label for one in TimestampType], pa.string()).take(pa.array(types))
+
+
+def _sequence(part: Part) -> pa.Array:
+    return pa.array(np.ascontiguousarray(part.records.rows["sequence"]).astype(np.int32))
+
+
+def _headers(part: Part) -> pa.Array:
+    return headers(part.records)
+
+
+def _key(part: Part) -> pa.Array:
+    return part.spans("key")
+
+
+def _value(part: Part) -> pa.Array:
+    return part.spans("value")
+
+
+def _key_text(part: Part) -> pa.Array:
+    return readable_text(part.spans("key"))
+
+
+def _value_text(part: Part) -> pa.Array:
+    return readable_text(part.spans("value"))
+
+
+def _of_batches(column: str) -> Callable[[Part], pa.Array]:
+    kind = _PLAIN[column]
+    return lambda part: pa.array(part.of_batches(part.records.batches[column]).astype(kind))
+
+
+# The columns of a table. Those before `timestamp_type` are there unless others are asked for.
+_OUTPUTS = {
+    output.field.name: output
+    for output in (
+        Output(pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False), _topic_code, True),
+        Output(pa.field("partition", pa.int32(), nullable=False), _partition, True),
+        Output(pa.field("offset", pa.int64(), nullable=False), _offset),
+        Output(pa.field("timestamp", pa.timestamp("ms", "UTC")), _milliseconds),
+        Output(pa.field("key", pa.binary()), _key),
+        Output(pa.field("value", pa.binary()), _value),
+        Output(pa.field("headers", HEADERS_TYPE), _headers),
+        Output(pa.field("timestamp_type", pa.string(), nullable=False), _timestamp_label),
+        Output(pa.field("producer_id", pa.int64(), nullable=False), _of_batches("producer_id")),
+        Output(pa.field("producer_epoch", pa.int32(), nullable=False), _of_batches("producer_epoch")),
+        Output(pa.field("sequence", pa.int32(), nullable=False), _sequence),
+        Output(pa.field("leader_epoch", pa.int32(), nullable=False), _of_batches("leader_epoch")),
+        Output(pa.field("segment", pa.string(), nullable=False), _path, True),
+        Output(pa.field("position", pa.int64(), nullable=False), _of_batches("position")),
+    )
+}
+# The same under the names and types of Spark's kafka source.
+_SPARK: dict[str, Callable[[Part], pa.Array]] = {
+    "key": _key,
+    "value": _value,
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offset,
+    "timestamp": _microseconds,
+    "timestampType": _timestamp_type,
+    "headers": _headers,
+    "producerId": _of_batches("producer_id"),
+    "producerEpoch": _of_batches("producer_epoch"),
+    "sequence": _sequence,
+    "leaderEpoch": _of_batches("leader_epoch"),
+    "file": _path,
+    "position": _of_batches("position"),
+}
+
+# What a table has unless other columns are asked for.
+DEFAULT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+def outputs_of(names: Sequence[str] | None = None) -> tuple[Output, ...]:
+    """Returns the columns of a table by name; None: those that it has by default. ConfigError lists the columns."""
+    unknown = [name for name in names or () if name not in _OUTPUTS]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], _OUTPUTS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"there is no column '{unknown[0]}'{hint} (columns: {', '.join(_OUTPUTS)})")
+    return tuple(_OUTPUTS[name] for name in dict.fromkeys(DEFAULT_COLUMNS if names is None else names))
+
+
+def text_outputs() -> tuple[Output, ...]:
+    """Returns all columns of a table, with readable text as key and value, and the bytes in key_bytes, value_bytes."""
+    texts = {
+        "key": Output(pa.field("key", pa.string()), _key_text),
+        "value": Output(pa.field("value", pa.string()), _value_text),
+    }
+    raw = [replace(_OUTPUTS[name], field=_OUTPUTS[name].field.with_name(f"{name}_bytes")) for name in texts]
+    return (*(texts.get(name, output) for name, output in _OUTPUTS.items()), *raw)
+
+
+def spark_outputs(projection: Sequence[Field]) -> tuple[Output, ...]:
+    """Returns the columns of Spark's view `records`, under the names and with the exact types that Spark checks."""
+    fields = zip(projection, arrow_schema(projection), strict=True)
+    return tuple(Output(field, _SPARK[wanted.column]) for wanted, field in fields)
+
+
+# --- arrays ---------------------------------------------------------------------------------------------------
+
+
+def valid_text(text: str) -> str:
+    """Returns valid UTF-8 for Arrow's strings: bytes of a name that are not (surrogate escapes) become U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _repeated_text(text: str) -> pa.Array:
+    data = valid_text(text).encode()
+    offsets = np.arange(BATCH_ROWS + 1, dtype=np.int32) * len(data)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data * BATCH_ROWS)]
+    return pa.Array.from_buffers(pa.string(), BATCH_ROWS, buffers)
+
+
+def spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> pa.Array:
+    """Returns a binary array of spans of `arena`; a negative size is null."""
+    count = len(positions)
+    total = int(np.maximum(sizes, 0).sum(dtype=np.int64))
+    out, offsets = np.empty(total, dtype=np.uint8), np.empty(count + 1, dtype=np.int32)
+    validity = np.zeros((count + 7) >> 3, dtype=np.uint8)
+    nulls = gather.gather_spans(arena, positions, sizes, out, offsets, validity)
+    present = pa.py_buffer(validity) if nulls else None
+    return pa.Array.from_buffers(pa.binary(), count, [present, pa.py_buffer(offsets), pa.py_buffer(out)], nulls)
+
+
+def readable_text(array: pa.Array) -> pa.Array:
+    """Returns a binary array as strings: UTF-8 as it is; in other values, bytes that are not UTF-8 become `\\xNN`."""
+    return _as_text(array, "backslashreplace")
+
+
+def _as_text(array: pa.Array, errors: str) -> pa.Array:
+    try:
+        return array.cast(pa.string())  # without a copy
+    except pa.ArrowInvalid:
+        texts = [None if data is None else data.decode("utf-8", errors) for data in array.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def timestamps(milliseconds: np.ndarray) -> pa.Array:
+    """Converts epoch milliseconds to Spark's timestamps; one that 64 bits of microseconds cannot hold becomes null."""
+    kind = pa.timestamp("us", "UTC")
+    outside = (milliseconds < TIMESTAMPS.first) | (milliseconds >= TIMESTAMPS.stop)
+    if not outside.any():
+        return pa.array(milliseconds * 1000).view(kind)
+    return pa.array(np.where(outside, 0, milliseconds) * 1000, mask=outside).view(kind)
+
+
+def timestamp_types(batches: np.ndarray) -> np.ndarray:
+    """Returns Kafka's id of each batch's timestamp type (int32): -1 none (magic 0), 0 create, 1 log append."""
+    types: np.ndarray = ((batches["attributes"] & layout.TIMESTAMP_TYPE_MASK) != 0).astype(np.int32)
+    types[batches["magic"] == 0] = -1
+    return types
+
+
+def headers(records: Records) -> pa.Array:
+    """Returns lists of HEADERS_TYPE, null for a record without headers. Keys become valid UTF-8."""
+    rows, arena = records.rows, records.arena
+    count = len(rows)
+    if not rows["header_count"].any():
+        return pa.nulls(count, HEADERS_TYPE)
+    places = rows["headers_position"], rows["header_count"], rows["position"] + rows["size"]
+    total, key_bytes, value_bytes = gather.measure_headers(arena, *places)
+    list_offsets, list_validity = np.empty(count + 1, dtype=np.int32), np.zeros((count + 7) >> 3, dtype=np.uint8)
+    keys, key_offsets = np.empty(key_bytes, dtype=np.uint8), np.empty(total + 1, dtype=np.int32)
+    values, value_offsets = np.empty(value_bytes, dtype=np.uint8), np.empty(total + 1, dtype=np.int32)
+    validity = np.zeros((total + 7) >> 3, dtype=np.uint8)
+    without = gather.gather_headers(
+        arena, *places, list_offsets, list_validity, keys, key_offsets, values, value_offsets, validity
+    )
+    key_array = pa.Array.from_buffers(pa.binary(), total, [None, pa.py_buffer(key_offsets), pa.py_buffer(keys)])
+    value_buffers = [pa.py_buffer(validity), pa.py_buffer(value_offsets), pa.py_buffer(values)]
+    pairs = [_as_text(key_array, "replace"), pa.Array.from_buffers(pa.binary(), total, value_buffers)]
+    element = pa.StructArray.from_arrays(pairs, fields=list(HEADERS_TYPE.value_type))
+    buffers = [pa.py_buffer(list_validity), pa.py_buffer(list_offsets)]
+    return pa.Array.from_buffers(HEADERS_TYPE, count, buffers, without, children=[element])

@@ -1,0 +1,89 @@
+"""Writes records as Parquet through Arrow (extra `arrow`).
+
+The columns are those of a table (`table.columns`), and timestamp_type. A row group holds the records of about
+ROW_GROUP_BYTES. Offsets and timestamps are stored as differences; keys and values without dictionaries, which would
+cost twice the time for repeating keys and pay for few topics.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seglog.format.columns import Records
+from seglog.model import TopicPartition
+from seglog.table.columns import ColumnBuilder, outputs_of
+
+ROW_GROUP_BYTES = 32 << 20
+
+_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+_DICTIONARIES = ["topic", "partition", "timestamp_type", "headers.list.element.key"]
+_STATISTICS = ["topic", "partition", "offset", "timestamp", "timestamp_type", "key"]  # nobody seeks by value
+_DIFFERENCES = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
+
+
+class ParquetWriter:
+    """Writes one Parquet file to `sink`, sequentially; never reads from it."""
+
+    def __init__(self, sink: Any) -> None:
+        self._output = _Output(sink)
+        self._out = pa.PythonFile(self._output, mode="w")
+        self._columns = outputs_of(_COLUMNS)
+        self._schema = pa.schema([column.field for column in self._columns])
+        self._writer = pq.ParquetWriter(
+            self._out,
+            self._schema,
+            compression="zstd",
+            use_dictionary=_DICTIONARIES,
+            column_encoding=_DIFFERENCES,
+            write_statistics=_STATISTICS,
+            store_schema=False,  # else readers would get topics as Arrow's dictionaries
+        )
+        self._key: TopicPartition | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def take(self, key: TopicPartition, records: Records) -> None:
+        """Adds the records of a chunk."""
+        if key != self._key:
+            self._key, self._builder = key, ColumnBuilder(self._columns, key.topic, key.partition, "")
+        for batch in self._builder.of(records):
+            self._waiting.append(batch)
+            self._bytes += batch.nbytes
+            if self._bytes >= ROW_GROUP_BYTES:
+                self._flush()
+
+    def close(self) -> None:
+        """Writes the remaining records and the footer."""
+        self._flush()
+        self._writer.close()
+        self._out.close()
+
+    def abandon(self) -> None:
+        """Leaves the end unwritten: Arrow would write it on garbage collection, into a closed file."""
+        self._output.sink = None
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=max(1, len(table)))
+        self._waiting, self._bytes = [], 0
+
+
+class _Output(io.RawIOBase):
+    """The sink as a file for pyarrow; discards bytes once `sink` is None."""
+
+    def __init__(self, sink: Any) -> None:
+        self.sink: Any = sink
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        if self.sink is not None:
+            self.sink.write(view)
+        return view.nbytes
