@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog import errors
+from seglog import errors, extras
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import SIGNAL_MESSAGES, ExitCode, HungUpError, TerminatedError
 
@@ -72,7 +72,7 @@ def message_of(error: BaseException) -> str:
     """Returns one sentence for an operator."""
     extra = missing_extra(error)
     if extra is not None:
-        return f"this needs an extra that is not installed: pip install '.[{extra}]' in seglog's clone"
+        return f"this needs an extra that is not installed: {extras.advice(extra)}"
     if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)
     if isinstance(error, KeyboardInterrupt):

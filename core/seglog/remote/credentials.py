@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seglog import extras
 from seglog.errors import ConfigError
 from seglog.remote_path import RemotePath
 
@@ -40,9 +41,7 @@ def profile_settings(root: RemotePath, environment: Mapping[str, str]) -> dict[s
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:
         if name:
-            raise ConfigError(
-                f"{root}: AWS_PROFILE is set, but profiles need boto3: pip install '.[aws]' in seglog's clone"
-            ) from None
+            raise ConfigError(f"{root}: AWS_PROFILE is set, but profiles need boto3: {extras.advice('aws')}") from None
         return {}  # an instance may still have a role
     try:
         session = Session(profile=name)

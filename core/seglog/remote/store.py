@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from seglog import extras
 from seglog.clock import Clock
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.remote.credentials import profile_settings
@@ -333,9 +334,7 @@ def open_store(
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
     except ImportError:
-        raise UnsupportedError(
-            f"{root}: URLs need the extra remote: pip install '.[remote]' in seglog's clone"
-        ) from None
+        raise UnsupportedError(f"{root}: URLs need the extra remote: {extras.advice('remote')}") from None
     scheme, store, key = root.scheme, root.store, settings.s3_key()
     given = dict(settings.values)
     names = _ENDPOINTS.get(scheme, ())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog import extras
 from seglog.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise UnsupportedError(
-            f"PySpark is not installed ({error}): pip install '.[spark]' in seglog's clone"
-        ) from error
+        raise UnsupportedError(f"PySpark is not installed ({error}): {extras.advice('spark')}") from error
     from seglog.spark.source import SeglogDataSource
 
     if master is not None and master.startswith("sc://"):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from seglog import extras
 from seglog.errors import IncompleteError, RefusedError, UnsupportedError
 from seglog.model import Header, Record, TopicPartition
 
@@ -259,7 +260,7 @@ def _client() -> Any:
     try:
         import confluent_kafka
     except ImportError as error:
-        raise UnsupportedError("replay needs the extra kafka: pip install '.[kafka]' in seglog's clone") from error
+        raise UnsupportedError(f"replay needs the extra kafka: {extras.advice('kafka')}") from error
     return confluent_kafka
 
 
