@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,3 +28,22 @@ def given_to(path: Path, owner: int = OTHER) -> Path:
     for each in (path, *path.rglob("*")):
         os.lchown(each, owner, owner)
     return path
+
+
+@contextmanager
+def acting_as_user(owner: int = OTHER) -> Iterator[None]:
+    """This process reads and writes files as another user while the `with` lasts; only root can."""
+    os.seteuid(owner)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """A temporary directory that other users get at, unlike pytest's."""
+    with tempfile.TemporaryDirectory(prefix="seglog-") as directory:
+        path = Path(directory)
+        path.chmod(0o755)
+        yield path

@@ -7,7 +7,8 @@ refuse.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") 
     that (with `way_out`, as `require_room`); then nothing was changed. Raises IncompleteError if a file may not be
     read, or has vanished.
     """
-    try:
+    with incomplete_without(partition):
         options = replace(directory.load_options(partition), writable=True)
         segments = list_partition(directory.fs, partition).segments
         # Loading drops a log that ends below its start, even after a clean shutdown.
@@ -77,10 +78,19 @@ def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") 
             if directory.writable:
                 require_room(directory, report, way_out)
         return directory.log_in(partition)
+
+
+@contextmanager
+def incomplete_without(partition: Path, why: str = "") -> Iterator[None]:
+    """Raises IncompleteError, which the work on other partitions survives, if a file of `partition` may not be opened
+    or has vanished. `why` is added to its message.
+    """
+    try:
+        yield
     except SeglogError:
         raise  # also a link that is not followed, which is a PermissionError too
     except (PermissionError, FileNotFoundError) as error:
-        raise IncompleteError(f"{error.filename or partition}: {error.strerror or error}") from error
+        raise IncompleteError(f"{error.filename or partition}: {error.strerror or error}{why}") from error
 
 
 def has_ample_room(directory: LogDirectory, partitions: Sequence[Path], recover_from: int | None = None) -> bool:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.errors import IncompleteError, RefusedError, SeglogError
+from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
 from seglog.log.checkpoints import partition_obstacles
 from seglog.log.directory import ConfigOf, LogDirectory, require_room
 from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_at_loss
-from seglog.log.opening import has_ample_room
+from seglog.log.opening import has_ample_room, incomplete_without
 from seglog.model import TopicPartition
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.scan.listing import Target, TargetKind, is_07, list_partition, refuse_file
@@ -55,7 +55,8 @@ def recover(
 
     Raises LockedError if a broker holds the directory; RefusedError with `lossless` if bytes would be lost, and if the
     disk lacks room for the recovery; IncompleteError if this user may not open a file; NotALogError for a file, because
-    recovery takes whole partitions.
+    recovery takes whole partitions. Of a log directory, the partitions without an IncompleteError are recovered first,
+    and then it is raised for all others.
     """
     refuse_file(target)
     whole = target.kind is TargetKind.LOG_DIRECTORY
@@ -70,21 +71,36 @@ def recover(
         writable=not options.dry_run,
         before_loss=None if options.on_loss is None or options.dry_run else stop_at_loss,
     )
+    unopened: list[IncompleteError] = []
     with owner:
         for topic_partition in _partitions(owner, path, whole):
             start = options.recovery_point
             if start is None:
                 start = 0 if options.lossless else owner.recovery_points.get(topic_partition, 0)
-            yield _recover_one(owner, topic_partition, start, options)
+            try:
+                report = _recover_one(owner, topic_partition, start, options)
+            except IncompleteError as error:
+                unopened.append(error)
+                continue
+            yield report
+    if unopened:
+        raise IncompleteError("; ".join(map(str, unopened)))
 
 
 def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicPartition]:
     if whole:
-        return [each for each in owner.topic_partitions if not is_07(owner.fs, owner.path / str(each))]
+        return [each for each in owner.topic_partitions if not _is_07(owner, each)]
     found = parse_topic_partition(path.name)
     if found is None or found.topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(f"{path}: only a directory named topic-partition can be recovered")
     return [found]
+
+
+def _is_07(owner: LogDirectory, topic_partition: TopicPartition) -> bool:
+    try:
+        return is_07(owner.fs, owner.path / str(topic_partition))
+    except PermissionError:
+        return False  # its recovery reports it
 
 
 def _recover_one(
@@ -92,18 +108,11 @@ def _recover_one(
 ) -> RecoveryReport:
     """Recovers a partition, or plans it. Raises IncompleteError for a file that this user may not open."""
     partition = owner.path / str(topic_partition)
-    try:
+    unclean = "" if owner.clean_shutdown else f", and {owner.path} is not marked as closed properly"
+    with incomplete_without(partition, f"; a broker could not open the log either{unclean}"):
         obstacles, gone = list(partition_obstacles(owner.fs, partition)), _gone(owner, topic_partition)
         work = _plan if options.dry_run else _carry_out
         report = work(owner, topic_partition, start, options)
-    except SeglogError:
-        raise  # also a link that is not followed, which is a PermissionError too
-    except PermissionError as error:
-        place = error.filename or partition
-        unclean = "" if owner.clean_shutdown else f", and {owner.path} is not marked as closed properly"
-        raise IncompleteError(
-            f"{place}: {error.strerror or error}; a broker could not open the log either{unclean}"
-        ) from error
     report.obstacles, report.gone = obstacles, gone
     return report
 

@@ -37,7 +37,7 @@ from seglog.format.filenames import (
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
-from seglog.log.opening import open_undamaged
+from seglog.log.opening import incomplete_without, open_undamaged
 from seglog.log.retention import (
     EMPTY_POLICY,
     RetentionPlan,
@@ -346,7 +346,9 @@ class _Directory:
         refusal = self._topics.resolve(_topic_of(path)).refusal(DELETE)
         if refusal:
             raise RefusedError(f"{path}: {refusal}")
-        if list_partition(self._fs, path).format != "kafka":
+        with incomplete_without(path):
+            listing = list_partition(self._fs, path)
+        if listing.format != "kafka":
             raise UnsupportedError(f"{path}: a log of Kafka 0.7 is only read")
 
     def _config_of(self, topic: str) -> LogConfig:
@@ -369,7 +371,10 @@ class _Directory:
         known = topic_partition_of(path) in directory.log_start_offsets
         if stated or not known or self._fs.status(path) is None:
             return False
-        segments = list_partition(self._fs, path).segments
+        try:
+            segments = list_partition(self._fs, path).segments
+        except PermissionError:
+            return False  # reported when the log is opened
         return bool(segments) and directory.begins_before(path, segments[0].base_offset)
 
     def _plans(self, directory: LogDirectory, logs: Sequence[Log], wanted: int) -> list[RetentionPlan]:

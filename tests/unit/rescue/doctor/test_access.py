@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS
-from tests.support.other_users import ANOTHER, OTHER, given_to, needs_root
+from tests.support.other_users import ANOTHER, OTHER, acting_as_user, given_to, needs_root, open_directory
 
 NAME = "4.3.0/clean"
 ORDERS = "orders-none-0"
@@ -133,16 +132,12 @@ def test_where_access_lists_say_who_may_the_mode_is_not_believed(logs: Path) -> 
 @pytest.mark.parametrize("hidden", ["clicks-0", "__consumer_offsets-0", "__transaction_state-0", "orders-none-0"])
 @pytest.mark.parametrize("own", [True, False], ids=["the broker's user looks", "another user looks"])
 def test_a_partition_that_this_user_cannot_read_costs_only_its_own_diagnoses(hidden: str, own: bool) -> None:
-    with tempfile.TemporaryDirectory(prefix="seglog-") as directory:
-        Path(directory).chmod(0o755)
-        logs = given_to(fixture_copy("4.3.0/clean", Path(directory)))
+    with open_directory() as directory:
+        logs = given_to(fixture_copy("4.3.0/clean", directory))
         (logs / hidden).chmod(0 if own else 0o700)
-        os.seteuid(OTHER if own else ANOTHER)
-        try:
+        with acting_as_user(OTHER if own else ANOTHER):
             doctor = Doctor(FS, [logs], FixedClock(fixture_now_ms("4.3.0/clean")), settings_of)
             rows = [row for row in doctor if row.partition]
-        finally:
-            os.seteuid(0)
     expected = "ACCESS_DENIED" if own else "NOT_EXAMINED"
     assert [(row.code, row.partition) for row in rows] == [(expected, hidden)]
     assert (doctor.summary.partitions, doctor.summary.not_examined) == (16, 0 if own else 1)

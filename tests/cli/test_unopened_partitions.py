@@ -1,0 +1,48 @@
+"""A partition that this user may not open costs only its own part of the work on a log directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import ended
+from tests.support.log_files import batch, write_segment
+from tests.support.other_users import acting_as_user, given_to, needs_root, open_directory
+
+PARTITIONS = ("t-0", "u-0", "v-0")
+CLOSED = "u-0"
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with open_directory() as directory:
+        monkeypatch.setenv("HOME", str(directory))  # where the other user looks for a configuration
+        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+        logs = directory / "logs"
+        for name in PARTITIONS:
+            write_segment(logs / name, 0, batch(0, 4))
+            write_segment(logs / name, 4, batch(4, 4))
+        (logs / "recovery-point-offset-checkpoint").write_text("0\n3\nt 0 0\nu 0 0\nv 0 0\n")
+        given_to(logs)
+        (logs / CLOSED).chmod(0)
+        yield logs
+
+
+@needs_root
+@pytest.mark.parametrize("dry_run", [True, False], ids=["planned", "done"])
+@pytest.mark.parametrize(
+    "command",
+    [("recover",), ("reindex",), ("retain", "--retention-ms", "1h"), ("retain", "--free", "+1")],
+    ids=" ".join,
+)
+def test_the_others_are_worked_on_and_the_failed_one_is_named(
+    logs: Path, command: tuple[str, ...], dry_run: bool
+) -> None:
+    with acting_as_user():
+        done = ended(*command, *(["--dry-run"] if dry_run else []), logs)
+    assert done.code == 3
+    assert str(logs / CLOSED).encode() in done.stderr and b"Permission denied" in done.stderr
+    assert all(name.encode() in done.stdout for name in PARTITIONS if name != CLOSED)
+    assert not (logs / ".kafka_cleanshutdown").exists()
