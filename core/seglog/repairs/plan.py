@@ -202,7 +202,8 @@ def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
             reason = f"{segment.moved} batches are out of order and return to their place"
             yield {**_row("reorder", name, segment.name, reason), "count": segment.moved}
         if segment.is_split_off:
-            reason = f"{segment.came} batches move here: the name of {segment.kept[0].file} cannot hold their offsets"
+            files = " and ".join(dict.fromkeys(part.file for part in segment.kept))
+            reason = f"{segment.came} batches move here: the name of {files} cannot hold their offsets"
             yield {**_row("split", name, segment.name, reason), "count": segment.came}
         elif segment.came:
             reason = f"{segment.came} batches return from other segments' files"

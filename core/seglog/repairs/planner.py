@@ -11,6 +11,7 @@ The planner works on an overlay, so that each step sees the result of the previo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -21,14 +22,13 @@ from seglog.errors import CorruptIndexError, CorruptionError, RefusedError, Segm
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name
 from seglog.format.repair_note import Gap
-from seglog.layout import INT64_MAX
 from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.log.segment import LogSegment
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
 from seglog.repairs.misnamed import settle_names
-from seglog.repairs.overflow import split_at_overflows
+from seglog.repairs.overflow import Splits, split_segments
 from seglog.repairs.plan import FileRepair, PartitionPlan, Policy, RepairOptions, RepairPart, SegmentRepair
 from seglog.repairs.strays import gather, may_have_strays, names_within_batches
 from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
@@ -170,50 +170,21 @@ class _Planner:
         for offset in self._moved_logs():
             self._draft.replay(offset)
 
-    def _split(self, listing: PartitionListing) -> set[str]:
-        """Plans the splits of segments whose offsets overflow; returns the names of the logs that it settles."""
-        settled = set()
-        for i, segment in enumerate(listing.segments):
-            if not self._suspects(segment.log.name):
-                continue
-            following = listing.segments[i + 1].base_offset if i + 1 < len(listing.segments) else INT64_MAX
-            parts = split_at_overflows(self._surveyor, segment, following - 1)
-            if parts is None:
-                continue
-            settled.add(segment.log.name)
-            ends = [*(base for base, _ in parts[1:]), following]
-            for (base, survey), end in zip(parts, ends, strict=True):
-                if not survey.kept:  # no batch fits the segment's own name
-                    self._remove_segment(segment.files, "its name can hold none of its offsets")
-                    continue
-                log = self._directory / segment_file_name(base, FileKind.LOG)
-                if base != segment.base_offset:
-                    self._overlay.open(log, "create").close()
-                limit = min(PlausibleOffsets.of_segment(base).most, end - 1)
-                files = segment if base == segment.base_offset else replace(segment, base_offset=base, log=log)
-                came = survey.batches if files.log != segment.log else 0
-                self._add_segment(files, self._on_disk(survey), PlausibleOffsets(base, limit), came)
-        return settled
-
-    def _on_disk(self, survey: Survey) -> Survey:
-        """Returns a survey whose ranges name files as they are on disk, before misnamed ones are renamed."""
-        return replace(
-            survey, kept=[replace(part, file=self._sources.get(part.file, part.file)) for part in survey.kept]
-        )
-
     def _plan_surveys(self, listing: PartitionListing) -> None:
-        settled = self._split(listing)
-        surveys = {
-            segment.log.name: self._surveyor.survey(segment.log, _bounds(listing.segments, i))
-            for i, segment in enumerate(listing.segments)
-            if self._suspects(segment.log.name) and segment.log.name not in settled
+        before = listing.segments
+        splits = split_segments(self._overlay, self._surveyor, before, self._suspects)
+        segments = list_partition(self._overlay, self._directory).segments if splits.surveys else before
+        surveys = splits.surveys | {
+            segment.log.name: self._surveyor.survey(segment.log, _bounds(segments, i))
+            for i, segment in enumerate(segments)
+            if self._suspects(segment.log.name) and segment.log.name not in splits.surveys
         }
         if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
-            kept = {name: survey.kept for name, survey in surveys.items()}
-            there = [segment.log for segment in listing.segments if self._overlay.status(segment.log) is not None]
-            found = epoch_patches(self._overlay, self._directory, [(log, kept.get(log.name)) for log in there])
+            kept = {name: survey.kept for name, survey in surveys.items() if name not in splits.surveys}
+            logs = [(segment.log, kept.get(segment.log.name)) for segment in before]
+            found = epoch_patches(self._overlay, self._directory, logs)
             # Those of a segment that is split are left to the next repair.
-            self._patches = {name: patches for name, patches in found.by_log.items() if name not in settled}
+            self._patches = {name: patches for name, patches in found.by_log.items() if name not in splits.surveys}
             if found.left:
                 self._keeps_epochs = found.noted
                 checkpoint = f", and so does {filenames.LEADER_EPOCH_CHECKPOINT}" if found.noted else ""
@@ -221,20 +192,21 @@ class _Planner:
                     f"{self._directory}: leader epochs fall at {found.left} batches, and nothing shows which are right:"
                     f" they stay{checkpoint}"
                 )
-        segments = listing.segments
-        came: dict[str, int] = {}
+        came = splits.came
         if self._options.policy is Policy.SMALLEST_LOSS:
-            segments, came = self._gather(segments, surveys)
+            segments, came = self._gather(segments, surveys, splits)
         for i, segment in enumerate(segments):
             name, bounds = segment.log.name, _bounds(segments, i)
             if name in self._patches and name not in surveys:
                 surveys[name] = self._surveyor.survey(segment.log, bounds)
-            if name in self._patches or name in came or (name in surveys and not surveys[name].is_whole):
+            if name in splits.last and not surveys[name].kept:
+                self._remove_segment(segment.files, "its name can hold none of its offsets")
+            elif name in self._patches or name in came or (name in surveys and not surveys[name].is_whole):
                 self._add_segment(segment, surveys[name], bounds, came.get(name, 0))
-        self._plan_note(listing)
+        self._plan_note(before, splits)
 
     def _gather(
-        self, segments: tuple[SegmentFiles, ...], surveys: dict[str, Survey]
+        self, segments: tuple[SegmentFiles, ...], surveys: dict[str, Survey], splits: Splits
     ) -> tuple[tuple[SegmentFiles, ...], dict[str, int]]:
         """Updates the surveys of segments whose batches are in other segments' files.
 
@@ -246,22 +218,26 @@ class _Planner:
             if (survey := surveys.get(segment.log.name)) is not None
             and (may_have_strays(survey) or (segment.log.name in self._sources and not survey.is_whole))
         }
+        came = Counter(splits.came)
         if not strayed:
-            return segments, {}
+            return segments, came
         none = names_within_batches(self._overlay, segments, self._surveys_of(segments, surveys), strayed)
+        none -= {segment.base_offset for segment in segments if segment.log.name in splits.surveys}
         others = [segment for segment in segments if segment.base_offset in none]
         wider = [before for before, after in pairwise(segments) if after.base_offset in none]
         segments = tuple(segment for segment in segments if segment.base_offset not in none)
         survey_of = self._surveys_of(segments, surveys)
         for segment in wider:
-            if segment in segments and surveys.pop(segment.log.name, None) is not None:
+            wide = segment in segments and segment.log.name not in splits.surveys
+            if wide and surveys.pop(segment.log.name, None) is not None:
                 survey_of(segment)
         found = gather(self._overlay, segments, survey_of, sorted(strayed - none), others)
         for base, survey in found.surveys.items():
-            surveys[segment_file_name(base, FileKind.LOG)] = self._on_disk(survey)
+            surveys[segment_file_name(base, FileKind.LOG)] = survey
         for each in others:
             self._remove_segment(each.files, "its name lies within a batch of another segment")
-        return segments, {segment_file_name(base, FileKind.LOG): count for base, count in found.came.items()}
+        came.update({segment_file_name(base, FileKind.LOG): count for base, count in found.came.items()})
+        return segments, came
 
     def _surveys_of(
         self, segments: Sequence[SegmentFiles], surveys: dict[str, Survey]
@@ -277,11 +253,12 @@ class _Planner:
 
         return survey_of
 
-    def _plan_note(self, listing: PartitionListing) -> None:
+    def _plan_note(self, segments: Sequence[SegmentFiles], splits: Splits) -> None:
         """Notes the offsets lost at the ends of all segments but the last, which would look like a lost segment."""
-        following = {before.base_offset: after.base_offset for before, after in pairwise(listing.segments)}
+        following = {before.base_offset: after.base_offset for before, after in pairwise(segments)}
         for repair in self._draft.segments:
-            first, stop = self._ends.get(repair.base_offset, repair.base_offset), following.get(repair.base_offset)
+            last = _offset_of(splits.last.get(repair.name, repair.name))
+            first, stop = self._ends.get(last, last), following.get(repair.base_offset)
             if stop is not None and first < stop and repair.loses_its_end:
                 self._draft.gaps.append((first, stop - 1))
 
@@ -292,7 +269,8 @@ class _Planner:
             name,
             self._sources.get(name, name),
             survey.size,
-            tuple(survey.kept),
+            # the plan names files as they are on disk, before misnamed ones are renamed
+            tuple(replace(part, file=self._sources.get(part.file, part.file)) for part in survey.kept),
             tuple(survey.removed),
             offsets,
             survey.moved,

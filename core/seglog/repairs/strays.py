@@ -34,6 +34,7 @@ from seglog.verification.segment_survey import (
     ByteRange,
     RemovedRange,
     Survey,
+    in_ranges,
     judged_batches,
     without_parts,
 )
@@ -258,18 +259,23 @@ class _Gathering:
         """Returns a segment's batches that stay, by offset."""
         if number not in self._held:
             least, most = self._bounds(number)
-            batches = self.batches_in(number, PlausibleOffsets(least, most))
-            batches = batches[(batches["first"] >= least) & (batches["last"] <= most)]
-            aside = self._accidental(number, batches)
-            self._aside[number], batches = batches[aside], batches[~aside]
-            found = self._survey_of(self._files[number]).kept if number < len(self._bases) else ()
-            kept = sorted(found, key=lambda each: each.position)
-            starts = np.array([part.position for part in kept], dtype=np.int64)
-            ends = np.array([*(part.end for part in kept), 0], dtype=np.int64)
-            at = np.searchsorted(starts, batches["position"], side="right") - 1
-            batches = batches[(at >= 0) & (batches["position"] < ends[at])]
+            own = self.batches_in(number, PlausibleOffsets(least, most))
+            own = own[(own["first"] >= least) & (own["last"] <= most)]
+            aside = self._accidental(number, own)
+            self._aside[number] = own[aside]
+            kept = self._survey_of(self._files[number]).kept if number < len(self._bases) else []
+            parts = [self._in_ranges(own[~aside], kept, "")]
+            for name in dict.fromkeys(part.file for part in kept if part.file):
+                other = next(i for i, files in enumerate(self._files) if files.log.name == name)
+                parts.append(self._in_ranges(self.batches_in(other, PlausibleOffsets(least, most)), kept, name))
+            batches = np.concatenate(parts)
             self._held[number] = batches[np.argsort(batches["first"], kind="stable")]
         return self._held[number]
+
+    @staticmethod
+    def _in_ranges(batches: np.ndarray, kept: Sequence[ByteRange], file: str) -> np.ndarray:
+        """Returns the batches of `file` that lie in the ranges of it."""
+        return batches[in_ranges(batches["position"], [part for part in kept if part.file == file])]
 
     def _accidental(self, number: int, own: np.ndarray) -> np.ndarray:
         """Returns which of a file's own batches (a bool each) only seem to be its own by a broken offset (rule 4)."""

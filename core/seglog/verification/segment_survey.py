@@ -15,7 +15,7 @@ Memory is bounded by the number of ranges; in step 4 by 36 bytes per batch.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -417,6 +417,16 @@ def without_parts(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[Remo
             start = max(start, part.end)
     if start < end:
         yield replace(removed, position=start, length=end - start)
+
+
+def in_ranges(position: np.ndarray, ranges: Sequence[ByteRange]) -> np.ndarray:
+    """Returns which positions (a bool each) lie in one of the ranges."""
+    ordered = sorted(ranges, key=lambda part: part.position)
+    starts = np.array([part.position for part in ordered], dtype=np.int64)
+    ends = np.array([*(part.end for part in ordered), 0], dtype=np.int64)
+    at = np.searchsorted(starts, position, side="right") - 1
+    inside: np.ndarray = (at >= 0) & (position < ends[at])
+    return inside
 
 
 def survey_07(fs: FileSystem, path: Path) -> Survey:

@@ -97,3 +97,54 @@ def test_a_broken_epoch_in_a_segment_that_overflows_is_corrected_by_the_next_rep
         assert repair(FS, CLOCK, partition.parent, [partition], found.findings).run is not None
     assert b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) == b"".join(batches)
     assert not examination(FS, CLOCK, partition.parent, [partition]).damaged
+
+
+@pytest.mark.parametrize("wounded", range(1, 6))
+@pytest.mark.parametrize("bit", [2, 20, 31, 40])
+def test_a_broken_offset_in_a_segment_that_overflows_costs_that_batch_alone(
+    tmp_path: Path, wounded: int, bit: int
+) -> None:
+    partition = tmp_path / "logs" / "t-0"
+    batches = written(partition, [0, 3, STEP + 7, STEP + 10, STEP + 13, 3 * STEP + 9], 2)
+    whole = bytearray(batches[wounded])
+    base = int.from_bytes(whole[:8], "big") ^ 1 << bit
+    whole[:8] = base.to_bytes(8, "big")
+    log = partition / f"{0:020d}.log"
+    log.write_bytes(b"".join([*batches[:wounded], whole, *batches[wounded + 1 :]]))
+    before = facts(partition)
+    found = examination(FS, CLOCK, partition.parent, [partition])
+    outcome = repair(FS, CLOCK, partition.parent, [partition], found.findings)
+    assert outcome.run is not None
+    after = b"".join(path.read_bytes() for path in sorted(partition.glob("*.log")))
+    assert all(each in after for i, each in enumerate(batches) if i != wounded)
+    assert len(after) <= len(b"".join(batches))
+    assert not examination(FS, CLOCK, partition.parent, [partition]).damaged
+    undo_run(FS, outcome.run)
+    assert facts(partition) == before
+
+
+def test_two_broken_offsets_are_no_overflow(tmp_path: Path) -> None:
+    partition = tmp_path / "logs" / "t-0"
+    batches = written(partition, [0, 3 | 1 << 40, 6 | 1 << 41, 9], 2)
+    found = examination(FS, CLOCK, partition.parent, [partition])
+    assert repair(FS, CLOCK, partition.parent, [partition], found.findings).run is not None
+    assert [path.read_bytes() for path in partition.glob("*.log")] == [batches[0] + batches[3]]
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_batches_of_a_segment_that_overflows_return_to_it_from_another_file(tmp_path: Path, position: int) -> None:
+    partition = tmp_path / "logs" / "t-0"
+    batches = written(partition, [0, 3, STEP + 7, STEP + 10, STEP + 13, STEP + 16, 3 * STEP + 9], 2)
+    strays, own = batches[3:5], [batch(4 * STEP, 3), batch(4 * STEP + 3, 3)]
+    (partition / f"{0:020d}.log").write_bytes(b"".join(batches[:3] + batches[5:]))
+    (partition / f"{4 * STEP:020d}.log").write_bytes(b"".join(own[:position] + strays + own[position:]))
+    before = facts(partition)
+    found = examination(FS, CLOCK, partition.parent, [partition])
+    outcome = repair(FS, CLOCK, partition.parent, [partition], found.findings)
+    assert outcome.complete and outcome.run is not None
+    names = [each.name for each in outcome.plan.partitions[0].segments]
+    assert len(names) == len(set(names)), "no segment is planned twice"
+    assert b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) == b"".join(batches + own)
+    assert not examination(FS, CLOCK, partition.parent, [partition]).damaged
+    undo_run(FS, outcome.run)
+    assert facts(partition) == before
