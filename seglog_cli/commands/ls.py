@@ -60,7 +60,8 @@ def run(
     log of Kafka 0.7, offsets are byte positions.
 
     Leftovers of a crash and files that are not Kafka's are listed by name. A segment stands for the partition that it
-    is in. The last line holds the sums.
+    is in. The last line holds the sums. One line more, on stderr, names the records that an earlier run, such as a
+    repair, took out of these logs and keeps.
 
     Rows are in the order of the PATHs and of names, unless --sort is given. With several log directories, each row
     names its directory. A terminal of 120 columns or more shows more columns than a file or a pipe gets.
@@ -74,6 +75,7 @@ def run(
     """
     from seglog.look.inspect.overview import Unlisted, overview
     from seglog.scan.listing import TargetKind, resolve_paths
+    from seglog_cli.views.kept import tell_of_kept_records
 
     if sort is not None:
         one_of("--sort", sort, tuple(SORTED_BY))
@@ -91,6 +93,7 @@ def run(
                 yield one
 
     show_overviews(session.console, readable(), segments or named, sort, lambda: int(unreadable.exit_code))
+    tell_of_kept_records(session, targets)
     return tiers.code(unreadable.exit_code)
 
 

@@ -75,7 +75,8 @@ def run(
 
     Findings are grouped by code and counted, the gravest first. The first three of each code are shown; --all shows
     every finding as it is found. -q prints nothing: only the exit code tells. The exit code is 1 if there is an error
-    or a warning, and 3 if some input could not be read or time ran out.
+    or a warning, and 3 if some input could not be read or time ran out. One line more names the records that an
+    earlier run, such as a repair, took out of the log and keeps: they are no finding.
 
     A log may be verified while a broker writes to it. The broker is recognised by its lock; give --live if the lock is
     not seen, as from another container. Each partition is verified as it was when its turn came, and a batch that is
@@ -102,6 +103,7 @@ def run(
     from seglog.units import parse_part
     from seglog.verification.verify import Verification, VerifyOptions
     from seglog_cli.views.findings import look, show_summary
+    from seglog_cli.views.kept import tell_of_kept_records
 
     options = VerifyOptions(
         level=level_named(level),
@@ -124,6 +126,7 @@ def run(
     code = ExitCode.DONE if sample is not None and not summary.damaged else verdict(summary)
     code = tiers.code(code, ExitCode.FOUND)
     show_summary(session.console, summary, int(code))
+    tell_of_kept_records(session, targets)
     if summary.damaged and not session.as_json:
         session.console.next_steps(_next_steps(targets))
     return code

@@ -40,14 +40,19 @@ def target_directory(fs: FileSystem, path: Path, partitions: Sequence[str]) -> P
     for name in ("recovery-point", "replication"):
         write(fs, path / f"{name}-offset-checkpoint", f"0\n{len(partitions)}\n{lines}".encode())
     for name in partitions:
-        fs.make_directory(path / name)
-        write(fs, path / name / "partition.metadata", format_partition_metadata(PartitionMetadata(TOPIC_ID)))
-        for suffix in ("log", "index", "timeindex"):
-            write(fs, path / name / f"{0:020}.{suffix}")
-        write(fs, path / name / "leader-epoch-checkpoint", b"0\n1\n0 0\n")
-        fs.sync_directory(path / name)
+        empty_partition(fs, path / name)
     fs.sync_directory(path)
     return path
+
+
+def empty_partition(fs: FileSystem, path: Path) -> None:
+    """A partition that nobody wrote to."""
+    fs.make_directory(path)
+    write(fs, path / "partition.metadata", format_partition_metadata(PartitionMetadata(TOPIC_ID)))
+    for suffix in ("log", "index", "timeindex"):
+        write(fs, path / f"{0:020}.{suffix}")
+    write(fs, path / "leader-epoch-checkpoint", b"0\n1\n0 0\n")
+    fs.sync_directory(path)
 
 
 def partitions_in(source: Path) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from seglog.format.filenames import QUARANTINE_WITHIN
@@ -15,7 +15,8 @@ from seglog.operations.workspace import state_directory, working_directory
 from seglog.remote.routing import require_name
 from seglog.repairs.undo.apply import settle_pending, undo_run
 from seglog.repairs.undo.journal import RunRecord, RunState, read_journal
-from seglog.repairs.undo.quarantine import QUARANTINE, find_run, pending_run
+from seglog.repairs.undo.partition_state import records_taken
+from seglog.repairs.undo.quarantine import QUARANTINE, find_run, pending_run, runs_in
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock, partition_path
@@ -121,6 +122,26 @@ def noted_places(fs: FileSystem, environment: Mapping[str, str]) -> list[Path]:
     except OSError:
         return []
     return list(dict.fromkeys(noted))
+
+
+def kept_records(
+    fs: FileSystem, environment: Mapping[str, str], paths: Sequence[Path]
+) -> list[tuple[RunRecord, dict[str, int]]]:
+    """Returns the runs, oldest first, that took records out of the partitions or log directories at `paths` and still
+    keep them, with the bytes by partition directory. Leaves out quarantines and runs that cannot be read.
+    """
+    wanted = {partition_path(path) for path in paths}
+    found: dict[Path, tuple[RunRecord, dict[str, int]]] = {}
+    for place in dict.fromkeys([*places(None, *paths), *noted_places(fs, environment)]):
+        with contextlib.suppress(OSError):  # another user's quarantine
+            for run in runs_in(fs, place):
+                if not isinstance(run, RunRecord) or run.state is not RunState.FINISHED:
+                    continue
+                whole, taken = run.log_directory in wanted, records_taken(run)
+                mine = {name: size for name, size in taken.items() if whole or run.log_directory / name in wanted}
+                if mine:
+                    found[run.folder] = run, mine
+    return [each for _, each in sorted(found.items())]
 
 
 def concerns(run: RunRecord, path: Path) -> bool:

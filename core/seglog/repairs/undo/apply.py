@@ -180,10 +180,11 @@ def take_back(fs: FileSystem, run: RunRecord, journal: Journal, surplus: Sequenc
     _move_marker(fs, run.log_directory, run.folder)
     for change in reversed(run.changes):
         _revert(fs, run, change)
-    for name in read_journal(fs, run.folder).surplus:
+    later = read_journal(fs, run.folder).surplus
+    for name in later:
         if fs.status(run.log_directory / name, follow=False) is not None:
             fs.remove(run.log_directory / name)
-    _sync(fs, {(run.log_directory / change.path).parent for change in run.changes})
+    _sync(fs, {(run.log_directory / name).parent for name in (*later, *(change.path for change in run.changes))})
     for change in run.changes:
         path = run.log_directory / change.path
         if not _is_restored(fs, change, path):

@@ -16,7 +16,7 @@ from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.format.filenames import FileKind, FileState, PartitionState, parse_file_name
 from seglog.model import TopicPartition
-from seglog.repairs.undo.journal import NEW, Change, Standing
+from seglog.repairs.undo.journal import NEW, Change, RunRecord, Standing
 from seglog.repairs.undo.quarantine import facts_of
 from seglog.scan.listing import INDEX_KINDS, OFFSET_CHECKPOINTS
 from seglog.storage.files import copy_bytes
@@ -45,6 +45,18 @@ def is_derived(name: str) -> bool:
     """True for a file that a broker makes from the records."""
     parsed = parse_file_name(name)
     return name == filenames.LEADER_EPOCH_CHECKPOINT or (parsed is not None and parsed.kind in _DERIVED)
+
+
+def records_taken(run: RunRecord) -> dict[str, int]:
+    """Returns the bytes of records that a run took out of its partitions, by directory name, where there are any."""
+    taken: dict[str, int] = {}
+    for change in run.changed:
+        directory, _, file = change.path.rpartition("/")
+        if not is_live_log(file) or (change.kind == "move" and is_live_log(Path(change.source).name)):
+            continue
+        sizes = [0 if facts is None else facts.size for facts in (change.before, change.after)]
+        taken[directory] = taken.get(directory, 0) + sizes[0] - sizes[1]
+    return {directory: size for directory, size in taken.items() if size > 0}
 
 
 def own_partitions(names: Sequence[str]) -> list[TopicPartition]:

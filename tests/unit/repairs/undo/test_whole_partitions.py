@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +22,15 @@ from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunRecord, read_journal
 from seglog.repairs.undo.since import ChangedSinceError
 from seglog.scan.listing import OFFSET_CHECKPOINTS, Target, TargetKind
-from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.fixtures import KAFKA, fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, facts
 from tests.support.manual_clock import ManualClock
+from tests.support.target_directories import empty_partition, request, transplanted
 
 NAME = "4.3.0/clean"
 PARTITIONS = [TopicPartition("orders-none", 0), TopicPartition("orders-lz4", 0), TopicPartition("payments", 0)]
+NEW = TopicPartition("clicks", 0)
+"""A partition that is made empty in the copy, so that the fixture's can be transplanted into it."""
 MARKER = ".kafka_cleanshutdown"
 State = tuple[dict[str, object], dict[str, int | None]]
 
@@ -73,6 +77,20 @@ class Directory:
         (report,) = recover(FS, self.clock, target, lambda _: LogConfig(), options)
         return None if report.run is None else read_journal(FS, report.run)
 
+    def transplant(self, key: TopicPartition) -> RunRecord | None:
+        source = KAFKA / NAME / str(key)
+        return transplanted(FS, self.clock.now_ms(), request(FS, self.path, source)).run
+
+    def empty(self, key: TopicPartition) -> None:
+        """Makes the partition as a broker leaves a new one."""
+        directory = self.path / str(key)
+        metadata = (directory / "partition.metadata").read_bytes()
+        shutil.rmtree(directory)
+        empty_partition(FS, directory)
+        (directory / "partition.metadata").write_bytes(metadata)
+        for name in OFFSET_CHECKPOINTS[::2]:
+            (self.path / name).write_bytes(format_offset_checkpoint(self.entries(name) | {key: 0}))
+
     def damage(self, key: TopicPartition, *, at_end: bool = False) -> None:
         """Flips a byte of a log that has records; with `at_end`, in its last batch."""
         logs = [path for path in sorted((self.path / str(key)).glob("*.log")) if path.stat().st_size > 100]
@@ -85,7 +103,7 @@ class Directory:
     def broker(self) -> None:
         """What a broker leaves that starts, leads and stops without a write; its checkpoints are in another order."""
         with self.opened() as owner:
-            for key in PARTITIONS:
+            for key in (*PARTITIONS, NEW):
                 log = owner.log(key)
                 log.leader_epochs.assign(log.leader_epochs.latest_epoch + 1, log.log_end_offset)
                 log.producers.take_snapshot()
@@ -120,16 +138,23 @@ def test_runs_are_undone_in_any_order_with_a_broker_in_between(tmp_path: Path, s
     """Each undo restores its partition as it was, or refuses because of a later run and changes nothing."""
     dice = random.Random(seed)
     directory = Directory(fixture_copy(NAME, tmp_path), ManualClock(fixture_now_ms(NAME)), dice)
+    directory.empty(NEW)
     runs: list[tuple[RunRecord, TopicPartition, State, bool]] = []
     for _ in range(dice.randint(2, 4)):
-        key = dice.choice(PARTITIONS)
+        key = dice.choice([*PARTITIONS, NEW])
+        verbs = ["truncate", "repair", "recover"]
         if all(each[1] != key for each in runs):
-            directory.damage(key)
-        if dice.random() < 0.3:
+            if key == NEW:
+                verbs = ["transplant"]
+            else:
+                directory.damage(key)
+        if verbs == ["transplant"]:
+            directory.broker()  # a broker that was stopped in order
+        elif dice.random() < 0.3:
             directory.crash()
         state, clean = directory.state(key), (directory.path / MARKER).exists()
         directory.clock.advance(1000)
-        run = getattr(directory, dice.choice(["truncate", "repair", "recover"]))(key)
+        run = getattr(directory, dice.choice(verbs))(key)
         if run is not None:
             runs.append((run, key, state, clean))
         if dice.random() < 0.5:
@@ -139,7 +164,7 @@ def test_runs_are_undone_in_any_order_with_a_broker_in_between(tmp_path: Path, s
         if dice.random() < 0.3:
             directory.broker()
         run, key, state, clean = dice.choice(left)
-        later = [each for each in left if each[1] == key and each[0].start["started_ms"] > run.start["started_ms"]]
+        later = [each for each in left if each[1] == key and each[0].started_ms > run.started_ms]
         if later:
             before = directory.tree()
             with pytest.raises(ChangedSinceError, match="undo that run first"):
