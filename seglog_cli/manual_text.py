@@ -86,7 +86,7 @@ FILES = [
     ),
     (
         "LOGDIR/.seglog-run and LOGDIR/seglog-run-unfinished",
-        "These exist while a run (of verify --repair, transplant, recover, truncate, undo) is unfinished. No broker"
+        "These exist while a run (of repair, transplant, recover, truncate, undo) is unfinished. No broker"
         " starts meanwhile: its error names the directory. The next command that writes finishes or undoes the run."
         " clean, cleaner and retain refuse instead; so do serve and replay, and the sources of transplant and rebuild."
         " Other commands that read print a warning.",

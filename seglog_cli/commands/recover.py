@@ -41,7 +41,7 @@ def run(
 ) -> int:
     """Recovers a log as a broker does when it starts after a crash.
 
-    Everything after damage is cut off, as in a broker. `seglog verify` shows the damage, and `seglog verify --repair`
+    Everything after damage is cut off, as in a broker. `seglog verify` shows the damage, and `seglog repair`
     loses less.
 
     The command finishes or removes what an interrupted cleaning left, reads every segment from the recovery point on,

@@ -1,4 +1,4 @@
-"""Repairs for `verify --repair`: runs or plans them, shows the steps and the outcome, and chooses the exit code."""
+"""Repairs for `repair`: runs or plans them, shows the steps and the outcome, and chooses the exit code."""
 
 from __future__ import annotations
 

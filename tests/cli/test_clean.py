@@ -228,7 +228,7 @@ def test_damage_is_named_with_what_mends_it_and_nothing_changed(tmp_path: Path) 
     result = run("clean", "--policy", "compact", path / "t-0")
     assert result.exit_code == 1
     assert "00000000000000000040.log" in result.stderr
-    assert "verify --repair" in result.stderr
+    assert "seglog repair" in result.stderr
     assert snapshot(path) == before
 
 

@@ -66,7 +66,7 @@ def test_doctor_names_place_broker_and_command(logs: Path) -> None:
         ("blocker", "STRANGE_DIRECTORY"),
         ("danger", "DAMAGE_SERVED"),
     ]
-    assert rows[1]["command"] == f"seglog verify --repair {logs / 'orders-none-0'}"
+    assert rows[1]["command"] == f"seglog repair {logs / 'orders-none-0'}"
     assert (rows[1]["file"], rows[1]["position"], rows[1]["first_offset"]) == ("00000000000000000000.log", 0, 0)
     text = run("doctor", logs).stdout
     assert "danger DAMAGE_SERVED orders-none-0/00000000000000000000.log position 0: " in text

@@ -384,7 +384,7 @@ def test_commands_that_take_no_url_are_named_for_a_copy_on_a_disk(
         routing._shared = None
         rows = [json.loads(line) for line in ended("doctor", "--json", "s3://kafka/logs").stdout.splitlines()]
         assert {row["code"]: row["command"] for row in rows if row["type"] == "diagnosis"}.items() >= {
-            "DAMAGE_SERVED": "seglog verify --repair COPY-ON-A-DISK/customers-uncleaned-0",
+            "DAMAGE_SERVED": "seglog repair COPY-ON-A-DISK/customers-uncleaned-0",
             "STRANGE_DIRECTORY": "mv COPY-ON-A-DISK/foreign SOMEWHERE-OUTSIDE-LOG.DIRS",
         }.items()
 

@@ -91,7 +91,7 @@ def test_gravity_has_a_colour_and_what_helps_stands_below(logs: Path) -> None:
     steps = shown.lines[shown.lines.index("what to do next:") :]
     assert steps[1] == "  seglog repair --dry-run ."
     doctor = on_terminal(80, "doctor", ".", directory=logs)
-    assert "  seglog verify --repair orders-none-0" in doctor.lines[doctor.lines.index("what to do next:") :]
+    assert "  seglog repair orders-none-0" in doctor.lines[doctor.lines.index("what to do next:") :]
     plan = on_terminal(80, "clean", "--dry-run", "--roll", "customers-0", directory=logs)
     assert plan.lines[-2] == "  seglog clean --roll customers-0"
     whole = on_terminal(80, "verify", "--level", "crc", "customers-0", directory=logs)

@@ -136,7 +136,7 @@ def test_what_would_lose_data_is_refused_and_nothing_changes(dead: Path, target:
     data = bytearray(path.read_bytes())
     data[2000] ^= 1
     path.write_bytes(data)
-    refused(12, "seglog verify --repair", source, "--into", target)
+    refused(12, "seglog repair", source, "--into", target)
     now = everything(target)
     assert {name for name in {*now, *before} if now.get(name) != before.get(name)} <= {
         "aside",

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
@@ -34,11 +38,39 @@ HEADER = """\
 # base | file | wound | fate
 """
 SETTLING_S, LIMIT_S = 0.8, 30.0
+DISK_BYTES = 64 << 20
 
 
 def seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
     """Gives a state to a broker; returns what it did, and what it said if it did not start."""
+    with disk_of(state, root):
+        return _seen(starts, state, root)
+
+
+@contextmanager
+def disk_of(state: State, root: Path) -> Iterator[None]:
+    """A small disk at `root`, for a state that has so many bytes `free` (only root may); fill it when it is made."""
+    if state.free is None:
+        yield
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=755", "tmpfs", root], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", root], check=True)  # the brokers' process may still hold files
+
+
+def filled(root: Path, free: int) -> None:
+    """Fills the disk at `root` but for `free` bytes."""
+    left = os.statvfs(root)
+    with (root / "filler").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize - free)
+
+
+def _seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
     directories = made(state, root, given=os.geteuid() == 0)
+    if state.free is not None:
+        filled(root, state.free)
     before = {path for one in directories for path in _entries(one)}
     metadata = _metadata_files(directories)
     at = starts.log.stat().st_size if starts.log.exists() else 0
@@ -161,6 +193,13 @@ def sound_prognosis(base: str, root: Path) -> tuple[Course, Path]:
 def word_of_doctor(state: State, root: Path, sounds: Path) -> str:
     """What doctor foretells of a state, in the words of the table."""
     directories = made(state, root, given=state.needs_root)
+    with pytest.MonkeyPatch.context() as patched:
+        if state.free is not None:
+            patched.setattr(LocalFileSystem, "free_bytes", lambda *_: state.free)
+        return _word(state, root, directories, sounds)
+
+
+def _word(state: State, root: Path, directories: Sequence[Path], sounds: Path) -> str:
     settings = ("--set", f"node.id={state.settings.get('node.id', NODE_ID)}")
     course = foretold(foretell(directories, "--quick", *settings), directories)
     of_sound, place = sound_prognosis(state.base, sounds)

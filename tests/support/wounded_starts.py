@@ -41,7 +41,10 @@ BROKERS_USER = OTHER
 
 @dataclass(frozen=True)
 class State:
-    """A base, the file that is wounded, and how; `settings` are added to server.properties."""
+    """A base, the file that is wounded, and how; `settings` are added to server.properties.
+
+    `free` are the bytes left on the disk of the log directories, None for all of a real disk.
+    """
 
     base: str
     file: str
@@ -49,6 +52,7 @@ class State:
     change: Change
     settings: Mapping[str, str] = field(default_factory=dict)
     needs_root: bool = False
+    free: int | None = None
 
     @property
     def name(self) -> str:

@@ -317,6 +317,39 @@ def _of_leftovers() -> Iterator[State]:
             )
 
 
+# --- the cleaner's checkpoint, and a disk without room
+
+CLEANING = {"log.cleaner.enable": "true"}
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+FREE = (0, 1 << 12, 1 << 16, 1 << 20)
+
+
+def _of_the_cleaner() -> Iterator[State]:
+    """The cleaner reads its checkpoints as soon as it runs."""
+    newer = replaced("0\n", "1\n")
+    for wound, change in {**EVERY_FILE, "newer version": newer, **ACCESS}.items():
+        yield wounded(
+            "clean", LOGS, CLEANER_CHECKPOINT, wound, _after_cleaning(change), CLEANING, needs_root=wound in ACCESS
+        )
+    for wound in ("zeros", "half"):
+        yield wounded("two", "other", CLEANER_CHECKPOINT, wound, _after_cleaning(EVERY_FILE[wound]), CLEANING)
+
+
+def _after_cleaning(change: Change) -> Change:
+    def changed(path: Path) -> None:
+        path.write_text("0\n2\nclicks 0 100\norders-none 0 350\n")
+        _owned_as(path, path.parent)
+        change(path)
+
+    return changed
+
+
+def _of_full_disks() -> Iterator[State]:
+    for base in ("clean", "unclean"):
+        for free in FREE:
+            yield State(base, "disk", f"{free} bytes free", lambda root: None, needs_root=True, free=free)
+
+
 def states() -> list[State]:
     """Every state."""
     return [
@@ -325,6 +358,8 @@ def states() -> list[State]:
         *_of_the_metadata(),
         *_of_the_identity(),
         *of_files("clean", LOGS, PARTITION, IN_PARTITION),
+        *_of_the_cleaner(),
+        *_of_full_disks(),
         *of_files("unclean", LOGS, PARTITION, IN_PARTITION),
         *of_files("clean", LOGS, PAID, IN_PAID),
         *of_files("unclean", LOGS, PAID, IN_PAID),

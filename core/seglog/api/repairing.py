@@ -86,7 +86,7 @@ def repair(
     quarantine: Location | None = None,
     **common: Unpack[CommonArguments],
 ) -> list[Repaired]:
-    """Verifies partitions or log directories and repairs what is wrong, as `seglog verify --repair` does.
+    """Verifies partitions or log directories and repairs what is wrong, as `seglog repair` does.
 
     Returns one result per log directory. `policy` is "smallest-loss" (remove only the damaged ranges), "excise" (the
     same, but remove batches that are out of order, too) or "truncate" (cut the log at the first damage). `only` limits

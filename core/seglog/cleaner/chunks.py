@@ -36,7 +36,7 @@ from seglog.ordered_pool import Account, unlimited
 from seglog.scan.segment_scan import Chunk, EndReason, ScanMemory, SegmentScan
 from seglog.storage.filesystem import File
 
-ADVICE = "; nothing was changed, see `seglog verify --repair`"
+ADVICE = "; nothing was changed, see `seglog repair`"
 # The largest batch whose bytes are held. Larger ones are processed one at a time, smaller ones by all threads.
 HELD_BYTES = 16 << 20
 _ARENA_BYTES = 4 << 20

@@ -389,7 +389,7 @@ def require_rollable(log: Log) -> None:
     if active.size and log.log_end_offset <= active.base_offset:
         raise RefusedError(
             f"{active.path}: its last batch ends at offset {log.log_end_offset - 1}, below the segment's name, so the"
-            " segment cannot be rolled; run `seglog verify --repair` first"
+            " segment cannot be rolled; run `seglog repair` first"
         )
     for chunk in active.scan():
         beyond = chunk.batches["last_offset"] >= log.log_end_offset
@@ -398,7 +398,7 @@ def require_rollable(log: Log) -> None:
             raise RefusedError(
                 f"{active.path}: position {int(batch['position'])}: the batch reaches offset"
                 f" {int(batch['last_offset'])}, and the log ends at {log.log_end_offset - 1}: offsets do not ascend, so"
-                " the segment cannot be rolled; run `seglog verify --repair` first"
+                " the segment cannot be rolled; run `seglog repair` first"
             )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from seglog import layout
 from seglog.format.columns import Records
 from seglog.format.coordinator import decode_metadata_record
-from seglog.format.wire import FRAME_VERSION, FramedRecord, WireError
+from seglog.format.wire import FRAME_VERSION, FramedRecord, UnknownRecordTypeError, WireError
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
@@ -53,7 +53,8 @@ class MetadataReplay:
 
     `kinds` are the requested types (None: all). `end` is the offset after the last record to replay. Afterwards
     `end_offset` is the offset after the last record read, `snapshot` the file that the replay began with, and
-    `open_transaction` the offset of a transaction without an end. `problems` are messages about what could not be read.
+    `open_transaction` the offset of a transaction without an end. `problems` are messages about what could not be read,
+    `of_newer` those of them that a newer Kafka can read.
 
     With `trusting` a snapshot is read as a starting broker reads it: a torn end ends it quietly. Of a snapshot that
     `read_snapshot` reads, as of `bootstrap.checkpoint`, checksums are not compared. `unnoticed` says where.
@@ -75,6 +76,7 @@ class MetadataReplay:
         self.snapshot: Path | None = None
         self.open_transaction: int | None = None
         self.problems: list[str] = []
+        self.of_newer: list[str] = []
 
     def read(self, fs: FileSystem, directory: Path) -> None:
         """Replays the metadata log in `directory`. Creates and locks nothing; damage and OSError become problems."""
@@ -223,6 +225,8 @@ class MetadataReplay:
             decoded = decode_metadata_record(record.value)
         except WireError as error:
             self.problems.append(f"{record.path}: offset {record.offset}: {error}")
+            if isinstance(error, UnknownRecordTypeError):
+                self.of_newer.append(self.problems[-1])
             return
         self._apply(decoded, record)
 

@@ -54,7 +54,7 @@ def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
             first = seen.setdefault(topic_partition, number)
             if first != number:
                 what = f"{topic_partition} is listed twice (first in line {first})"
-                raise CorruptCheckpointError(path, f"line {number}: {what}; `seglog verify --repair` settles it")
+                raise CorruptCheckpointError(path, f"line {number}: {what}; `seglog repair` settles it")
 
 
 class OffsetCheckpoint:
@@ -136,7 +136,7 @@ class LeaderEpochCache:
                 self._assign(entry)
         except CorruptCheckpointError as error:
             if not tolerant:
-                advice = "`seglog verify --repair` rebuilds it from the records"
+                advice = "`seglog repair` rebuilds it from the records"
                 raise CorruptCheckpointError(self.path, f"{error.reason}; {advice}") from error
             self.damage = error
 

@@ -204,7 +204,7 @@ def refuse_losses(report: RecoveryReport) -> None:
     raise CorruptRecordError(
         report.directory / segment_file_name(base),
         f"{reason}; opening the log would cut {report.truncated_bytes} bytes: `seglog verify` shows the damage,"
-        " `seglog verify --repair` loses the least, `seglog recover` does what a broker does",
+        " `seglog repair` loses the least, `seglog recover` does what a broker does",
         None if cut is None else cut.valid_bytes,
         None if cut is None else cut.next_offset,
     )

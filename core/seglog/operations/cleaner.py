@@ -9,7 +9,7 @@ A pass:
 4. Apply retention to the compacted logs: always the log start, and size and time if the policy is compact,delete.
 5. Close, release the lock, and rest for `log.cleaner.backoff.ms`.
 
-Between passes the lock is free, so that `seglog append` or `verify --repair` can work on the directory. If a broker
+Between passes the lock is free, so that `seglog append` or `repair` can work on the directory. If a broker
 starts and takes it, the service waits. A stop takes effect at the next read or write of a round or of opening a log:
 the round's unfinished output is removed, the checkpoint stays, and the next pass begins the round again. Only short
 steps cannot be stopped: the renames of a swap, and an fsync, most of whose data is already with the disk (`output`).

@@ -163,7 +163,7 @@ class _Facts:
         if verb in _BY_METADATA and self.metadata is not None:
             options += ["--metadata-dir", str(self.metadata)]
         directory = self.log.directory
-        if isinstance(directory, RemotePath) and (verb not in _ON_URLS or "--repair" in arguments):
+        if isinstance(directory, RemotePath) and verb not in _ON_URLS:
             directory = Path(COPY_ON_A_DISK) / directory.name
         return command_line("seglog", *verb.split(), *options, *arguments, directory, *after)
 
@@ -420,7 +420,7 @@ def _advice(facts: _Facts, trial: Trial | None, tried: Outcome | None) -> Iterat
             f" the cluster's metadata with --metadata-dir; to see the known settings: {facts.command('config show')}"
         )
     elif facts.failure:
-        trial_run = facts.command("verify", "--repair", "--dry-run")
+        trial_run = facts.command("repair", "--dry-run")
         yield f"look at the damage and the planned repair: {trial_run}"
     elif trial is not None and not facts.problem:
         yield from _cleaning_advice(facts, trial, tried)

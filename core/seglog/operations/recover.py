@@ -134,7 +134,7 @@ def _plan(owner: LogDirectory, topic_partition: TopicPartition, start: int, opti
     if options.lossless and plan.truncated_bytes:
         raise RefusedError(
             f"{plan.directory}: {plan.truncated_bytes} bytes cannot be indexed because of damage;"
-            " see `seglog verify`, and `seglog verify --repair`"
+            " see `seglog verify`, and `seglog repair`"
         )
     return plan
 

@@ -1,4 +1,4 @@
-"""Repairs partitions and log directories, or plans it (`seglog verify --repair`).
+"""Repairs partitions and log directories, or plans it (`seglog repair`).
 
 1. Groups the paths into one job per log directory.
 2. Locks the directory for the whole job and settles an unfinished run.

@@ -1,4 +1,4 @@
-"""The repair plan: `verify --repair --dry-run` prints it, `repair` carries it out.
+"""The repair plan: `repair --dry-run` prints it, `repair` carries it out.
 
 RepairPlan
 ├── PartitionPlan          a partition directory

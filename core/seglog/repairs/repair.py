@@ -1,4 +1,4 @@
-"""Examines partitions for a repair, plans it and carries it out (`verify --repair`).
+"""Examines partitions for a repair, plans it and carries it out (`repair`).
 
 1. `examination` collects everything that `verify` finds; `plan_repair` makes the plan (`planner`).
 2. `repair` checks the disk space, stages and syncs new files in the run's folder (`rebuild`) and journals the changes.

@@ -271,7 +271,7 @@ def unfinished_run(fs: FileSystem, log_directory: Path) -> str:
     if fs.status(log_directory / SEGLOG_RUN_FILE, follow=False) is None:
         return ""
     return (
-        f"{log_directory}: a run of seglog was cut short here, or is under way; seglog verify --repair finishes one"
+        f"{log_directory}: a run of seglog was cut short here, or is under way; seglog repair finishes one"
         " that was cut short, and seglog undo takes it back"
     )
 

@@ -33,7 +33,7 @@ class Notice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FindingCode:
-    """A kind of finding. `repair` names what `seglog verify --repair` or another command does, "" if nothing."""
+    """A kind of finding. `repair` names what `seglog repair` or another command does, "" if nothing."""
 
     code: str
     severity: Severity

@@ -76,10 +76,14 @@ class Surroundings:
         """The partitions named by the checkpoints that a broker always writes with all its partitions."""
         return {key for name in _COMPLETE_CHECKPOINTS for key in self.offsets.get(name, {})}
 
-    @cached_property
+    @property
     def metadata(self) -> ClusterMetadata | None:
         """The cluster metadata with the assignments of partitions, if the controller's log is in this directory."""
-        return self.foreseen or read_cluster_metadata(self.fs, self.path, assignments=True)
+        return self.foreseen or self._stored_metadata
+
+    @cached_property
+    def _stored_metadata(self) -> ClusterMetadata | None:
+        return read_cluster_metadata(self.fs, self.path, assignments=True)
 
     @cached_property
     def committed(self) -> Mapping[TopicPartition, Committed]:

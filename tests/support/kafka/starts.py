@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.kafka.broker import copied_jars, server_properties
+from tests.support.kafka.broker import QUICK_COMPILER, copied_jars, server_properties
 from tests.support.kafka.jvm import find_java, kafka_classpath
 
-_REFUSALS_A_JVM = 30
+_REFUSALS_A_JVM = 6  # the threads of each go on asking for a controller
 
 
 class Starts:
@@ -70,8 +70,8 @@ class Starts:
     def _begin(self) -> subprocess.Popen[str]:
         self._refusals = 0
         class_path = kafka_classpath() if self._user is None else copied_jars(self._work, self._user)
-        command: list[str | Path] = [find_java(), "-Xmx1g", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
-        command += ["-Dseglogkafka.echo=3", "-cp", class_path, "seglogkafka.Starts"]
+        command: list[str | Path] = [find_java(), "-Xmx1g", "-XX:+UseSerialGC", *QUICK_COMPILER]
+        command += ["-Djava.awt.headless=true", "-Dseglogkafka.echo=3", "-cp", class_path, "seglogkafka.Starts"]
         as_user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": ()}
         with self.log.open("ab") as log:
             return subprocess.Popen(

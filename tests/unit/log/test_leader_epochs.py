@@ -190,6 +190,6 @@ def test_an_entry_that_cannot_be_is_refused(tmp_path: Path, epoch: int, start: i
 
 def test_a_damaged_file_is_an_error_unless_only_read(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("7\n0\n")
-    with pytest.raises(CorruptCheckpointError, match="version 7 is not 0; `seglog verify --repair` rebuilds it"):
+    with pytest.raises(CorruptCheckpointError, match="version 7 is not 0; `seglog repair` rebuilds it"):
         LeaderEpochCache(FS, tmp_path)
     assert LeaderEpochCache(FS, tmp_path, tolerant=True).damage is not None

@@ -105,9 +105,7 @@ def _check_entries(fs: FileSystem, run: RunRecord, change: Change, path: Path) -
     try:
         live = {} if fs.status(path) is None else parse_offset_checkpoint(fs.read_bytes(path), path)
     except CorruptCheckpointError as error:
-        raise RefusedError(
-            f"{error}; {run.name} can be undone after `seglog verify --repair` has settled it"
-        ) from error
+        raise RefusedError(f"{error}; {run.name} can be undone after `seglog repair` has settled it") from error
     if change.path != filenames.LOG_START_OFFSET_CHECKPOINT:
         return
     for name, now in own_entries(live, change).items():

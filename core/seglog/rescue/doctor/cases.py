@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from seglog.escaping import shell_path
+from seglog.escaping import command_line, shell_path
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
 
 
@@ -101,6 +101,20 @@ def diagnosis(
     return Diagnosis(code, log_directory=str(log_directory), partition=name, file=path.name, message=message, **known)
 
 
+def beside(log_directory: Path, what: str) -> Path:
+    """Returns the place beside a log directory for what a command makes: a broker refuses to start on a log directory
+    that holds a foreign one.
+    """
+    if log_directory.name in ("", ".."):  # "." and ".." have no name
+        return log_directory / ".." / f"logs.{what}"
+    return log_directory.with_name(f"{log_directory.name}.{what}")
+
+
+def restore_command(aside: Path) -> str:
+    """Returns the command that copies a partition that was set aside out of its log directory."""
+    return command_line("seglog", "restore", aside, "-o", beside(aside.parent, "restored"))
+
+
 def _for_a_copy(command: str, log_directory: RemotePath) -> str:
     """Returns what mends a log directory in a store: a command that works on a URL, or the one for a copy on a disk."""
     if command.startswith(TOOLS) and not command.startswith(_ON_URLS):
@@ -112,17 +126,18 @@ _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 
 UNFORESEEN = "Refuses to start: its code does not handle such a file (NumberFormatException or similar)."
 
-TOOLS = ("seglog ", "mv ", "chown ", "chmod ", "cp ", "rm ", "kafka-")  # a mend that begins with one is a command
+# A mend that begins with one of these is a command.
+TOOLS = ("seglog ", "mv ", "chown ", "chmod ", "cp ", "rm ", "rmdir ", "kafka-")
 _ON_URLS = ("seglog dump ", "seglog txn ")
 _UNREAD_OBJECT = {"broker": "Unknown: the store did not show it.", "command": "run the doctor again when it does"}
 
 ASIDE = Path("SOMEWHERE-OUTSIDE-LOG.DIRS")
 
-_REPAIR = "seglog verify --repair {partition}"
+_REPAIR = "seglog repair {partition}"
 _REINDEX = "seglog reindex {partition}"
 _SET_ASIDE = f"mv {{path}} {ASIDE}"
 _RESTORE = "copy the files from another replica or a backup before the broker starts"
-_CHECKPOINTS = "seglog verify --repair --only checkpoint {log_directory}"
+_CHECKPOINTS = "seglog repair --only checkpoint {log_directory}"
 
 _CASES = (
     # --- the log directory
@@ -146,7 +161,7 @@ _CASES = (
         "RUN_UNFINISHED",
         _B,
         "Refuses to start, so that it does not append to a half-finished run of seglog.",
-        "seglog verify --repair {log_directory}",
+        "seglog repair {log_directory}",
     ),
     Case(
         "META_PROPERTIES_MISSING",
@@ -223,7 +238,7 @@ _CASES = (
     Case("DELETED_HOLDS_RECORDS", _D, "Deletes it a minute after it starts, and serves the partition without it."),
     Case("STRAY_HOLDS_RECORDS", _D, "Does not serve it, and gives its offsets to other records."),
     Case("DELETED_PARTITION", _N, "Deletes it a minute after it starts."),
-    Case("SET_ASIDE_PARTITION", _N, "Does not serve it. It only takes up space."),
+    Case("SET_ASIDE_PARTITION", _N, "Does not serve it: no client gets its records, and it takes up space."),
     Case(
         "STRAY_UNSERVED",
         _D,
@@ -343,7 +358,7 @@ _CASES = (
     Case("SNAPSHOT_LOST", _D, "Forgets all producers: may store retries twice.", _REINDEX),
     Case("SNAPSHOT_IGNORED", _N, "Deletes the snapshot and replays the log from an older one."),
     Case("SNAPSHOT_TRUSTED", _D, "Trusts the snapshot: may store duplicates or refuse good batches.", _REINDEX),
-    Case("EPOCHS_WRONG", _D, "Followers may truncate to the wrong offset.", _REINDEX),
+    Case("EPOCHS_WRONG", _D, "Followers may truncate to the wrong offset.", _REPAIR),
     Case("HEADER_ODD", _N, "Serves it as it is."),
     Case(
         "TRANSACTION_HANGING",

@@ -24,7 +24,7 @@ from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
-from seglog.rescue.doctor.cases import ASIDE, Diagnosis, diagnosis
+from seglog.rescue.doctor.cases import ASIDE, Diagnosis, diagnosis, restore_command
 from seglog.units import count_text
 
 
@@ -73,13 +73,7 @@ def unserved_strays(copies: Sequence[Copy], metadata: ClusterMetadata | None) ->
         known = None if metadata is None or copy.topic_id is None else metadata.partitions.get(copy.topic_id)
         if not known:
             message = f"nothing else here holds {copy.key}, offsets {copy.start} to {copy.end - 1}"
-            where = {"first_offset": copy.start, "last_offset": copy.end - 1}
-            command = command_line("seglog", "restore", copy.path, "-o", _beside(copy.path.parent, "restored"))
-            yield diagnosis("STRAY_UNSERVED", copy.path.parent, copy.path, copy.path, message, command=command, **where)
-
-
-def _beside(log_directory: Path, what: str) -> Path:
-    return log_directory.with_name(f"{log_directory.name}.{what}")
+            yield _row("STRAY_UNSERVED", copy, message, restore_command(copy.path), (copy.start, copy.end - 1))
 
 
 class _Partition:

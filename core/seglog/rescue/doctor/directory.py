@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.checkpoint import (
     CheckpointEndsError,
@@ -22,8 +23,9 @@ from seglog.format.filenames import PartitionState
 from seglog.kafka_version import KafkaVersion
 from seglog.model import TopicPartition
 from seglog.remote_path import is_url
+from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.rescue.doctor.access import denied
-from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis
+from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis, restore_command
 from seglog.scan.listing import LogDirectoryListing, list_log_directory, refuse_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import Holder, holder_of
@@ -114,8 +116,7 @@ def read_directory(fs: FileSystem, path: Path) -> DirectoryFacts:
 def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:
     for path in directory.listing.strangers:
         if path.name == filenames.SEGLOG_RUN_BARRIER:
-            message = "a run of seglog is in progress here, or was cut short"
-            yield directory.diagnosis("RUN_UNFINISHED", path, message)
+            yield _unfinished(directory, path)
             continue
         fields = {}
         if path.name == "lost+found":
@@ -123,6 +124,14 @@ def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:
         yield directory.diagnosis("STRANGE_DIRECTORY", path, "its name is not a partition's", **fields)
     for path in directory.listing.misnamed:
         yield directory.diagnosis("MISNAMED_PARTITION", path, "no topic can have this name")
+
+
+def _unfinished(directory: DirectoryFacts, barrier: Path) -> Diagnosis:
+    message = "a run of seglog is in progress here, or was cut short"
+    if directory.around.fs.status(directory.listing.path / PENDING_FILE, follow=False) is not None:
+        return directory.diagnosis("RUN_UNFINISHED", barrier, message)
+    message += f"; {PENDING_FILE} is missing, so which run it was is unknown, and none can be finished"
+    return directory.diagnosis("RUN_UNFINISHED", barrier, message, command=command_line("rmdir", barrier))
 
 
 def _checkpoints(directory: DirectoryFacts) -> Iterator[Diagnosis]:
@@ -144,7 +153,10 @@ def _states(directory: DirectoryFacts) -> Iterator[Diagnosis]:
             yield directory.diagnosis("DELETED_PARTITION", partition.path, f"{partition.topic_partition} was deleted")
         elif partition.state is PartitionState.STRAY:
             yield directory.diagnosis(
-                "SET_ASIDE_PARTITION", partition.path, f"{partition.topic_partition} was set aside as stray"
+                "SET_ASIDE_PARTITION",
+                partition.path,
+                f"{partition.topic_partition} was set aside as stray",
+                command=restore_command(partition.path),
             )
 
 

@@ -57,21 +57,20 @@ def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
 def _stray(
     facts: PartitionFacts, metadata: ClusterMetadata, key: TopicPartition, reason: str, **fields: Gravity
 ) -> Diagnosis:
-    """Returns the diagnosis of a stray partition. If it holds anything, the command brings its records into a topic:
-    one of the same name, or a new one if the cluster has that name already."""
+    """Returns the diagnosis of a stray partition. If it holds anything, the command takes it out of a broker's way, and
+    the message says how its records come into a topic: one of the same name, or a new one if the cluster has that name
+    already."""
     if not facts.listing.size or key.topic in NOT_TAKEN:
         return facts.diagnosis("STRAY_PARTITION", "partition.metadata", reason, **fields)
     directory, new = facts.listing.directory, key.topic not in metadata.topic_ids
     aside = ASIDE / str(key)
     renamed = () if new else ("--topic", f"{key.topic}=NEW-TOPIC")
-    command = " && ".join(
-        (
-            command_line("mv", directory, aside),
-            command_line("seglog", "transplant", aside, "--into", directory.parent, *renamed),
-        )
-    )
     made = f"the topic {key.topic}" if new else "NEW-TOPIC"
-    message = f"{reason}; before the transplant start the broker, create {made}, and stop the broker"
+    message = (
+        f"{reason}; to bring its records back, move it aside, start the broker, create {made}, stop the broker, and"
+    )
+    message += " " + command_line("seglog", "transplant", aside, "--into", directory.parent, *renamed)
+    command = command_line("mv", directory, aside)
     return facts.diagnosis("STRAY_PARTITION", "partition.metadata", message, command=command, **fields)
 
 

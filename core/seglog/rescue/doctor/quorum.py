@@ -34,7 +34,7 @@ from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.format.quorum_state import parse_quorum_state
 from seglog.format.wire import FramedRecord
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
-from seglog.rescue.doctor.cases import Diagnosis, Gravity
+from seglog.rescue.doctor.cases import Diagnosis, Gravity, beside
 from seglog.rescue.doctor.partition import examine_small_files, without_refused
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.scan.log_walk import Gap, LogWalk
@@ -43,6 +43,8 @@ from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
 
 REFUSES = "Refuses to start."
+_BY_NEWER = "start it with the Kafka release that wrote it, or a later one"
+_BY_OLDER = "start it with Kafka 3.9, raise metadata.version there (kafka-features.sh upgrade), and stop it"
 _TORN = "Cuts it off. Nothing is lost: a controller acknowledges only batches that are whole on disk."
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 # Kafka 4.3's supported levels of each feature (FeatureControlManager, QuorumFeatures)
@@ -78,11 +80,7 @@ def examine_metadata(facts: PartitionFacts, log_directories: Sequence[Path]) -> 
 
 def rebuild_command(log_directories: Sequence[Path]) -> str:
     """Returns the command that makes the metadata anew from the brokers' directories."""
-    first = log_directories[0]
-    # "." and ".." have no name, and a broker refuses to start on a log directory that holds a foreign one.
-    named = first.name not in ("", "..")
-    beside = first.with_name(f"{first.name}.rebuilt") if named else first / ".." / "metadata.rebuilt"
-    return command_line("seglog", "rebuild", *log_directories, "-o", beside)
+    return command_line("seglog", "rebuild", *log_directories, "-o", beside(log_directories[0], "rebuilt"))
 
 
 def aside_command(path: Path) -> str:
@@ -109,8 +107,9 @@ class _Start:
             return found
         replay, checks = self._replayed(files)
         problems = [*checks.problems, *replay.problems]
+        mends = {**dict.fromkeys(replay.of_newer, _BY_NEWER), **checks.mends}
         for problem in problems[:1]:
-            found.rows.append(self._refused(problem))
+            found.rows.append(self._refused(problem, mends.get(problem, self._rebuild)))
         for problem in replay.unnoticed[:1]:
             path, message = self._place(problem)
             found.rows.append(self._row("METADATA_SNAPSHOT_DAMAGED", path, message, command=self._rebuild))
@@ -232,12 +231,12 @@ class _Start:
         replay.read(files, self._directory)
         return replay, checks
 
-    def _refused(self, problem: str) -> Diagnosis:
+    def _refused(self, problem: str, mend: str) -> Diagnosis:
         path, message = self._place(problem)
         if path.name.endswith(".checkpoint"):
             code = "METADATA_SNAPSHOT_DAMAGED"
-            return self._row(code, path, message, gravity=Gravity.BLOCKER, broker=REFUSES, command=self._rebuild)
-        return self._row("METADATA_RECORD_REFUSED", path, message, command=self._rebuild)
+            return self._row(code, path, message, gravity=Gravity.BLOCKER, broker=REFUSES, command=mend)
+        return self._row("METADATA_RECORD_REFUSED", path, message, command=mend)
 
     def _place(self, problem: str) -> tuple[Path, str]:
         path, _, message = problem.partition(": ")
@@ -266,12 +265,16 @@ def read_bootstrap(fs: FileSystem, path: Path) -> tuple[ClusterMetadata, str]:
 
 
 class _Checks:
-    """Applies the records, and finds those that end the process of a 4.3 controller or broker."""
+    """Applies the records, and finds those that end the process of a 4.3 controller or broker.
+
+    `mends` says of those of the `problems` that another Kafka release does not have which one that is.
+    """
 
     def __init__(self, directory: Path, features: Collection[str] | None = None) -> None:
         self._features = features
         self.metadata = ClusterMetadata(directory)
         self.problems: list[str] = []
+        self.mends: dict[str, str] = {}
         self._changes = MetadataChanges(self.metadata)
         self._brokers: dict[int, int] = {}  # their epochs by id
         self._version = 0
@@ -282,16 +285,17 @@ class _Checks:
         return self._version > 0
 
     def apply(self, record: FramedRecord, source: MetadataRecord) -> None:
-        problem = self._problem(record)
+        is_level = record.type == _FEATURE_LEVEL
+        problem, mend = self._level_problem(record) if is_level else (self._problem(record), "")
         if problem:
             self.problems.append(f"{source.path}: offset {source.offset}: {problem}")
+        if mend:
+            self.mends[self.problems[-1]] = mend
         if record.type in _APPLIED:
             self._changes.apply(record, source)
 
     def _problem(self, record: FramedRecord) -> str:
         data = record.data
-        if record.type == _FEATURE_LEVEL:
-            return self._level_problem(data["name"], data["featureLevel"])
         if record.type == PARTITION_CHANGE_RECORD:
             known = self.metadata.assignment(data["topicId"], int(data["partitionId"]))
             return "" if known is not None else f"it changes a partition of the unknown topic {data['topicId']}"
@@ -315,19 +319,22 @@ class _Checks:
             return f"it changes the broker {broker}, which has not registered"
         return "" if known == epoch else f"it changes the broker {broker} of epoch {epoch}, but its epoch is {known}"
 
-    def _level_problem(self, name: str, level: int) -> str:
+    def _level_problem(self, record: FramedRecord) -> tuple[str, str]:
+        """Returns why a feature's level is refused, and which release takes it; "" twice if it is not refused."""
+        name, level = record.data["name"], record.data["featureLevel"]
         if self._features is not None and name not in self._features:
-            return ""
+            return "", ""
         least, most = SUPPORTED_LEVELS.get(name, (0, 0))
         if name == _METADATA_VERSION:
             before, self._version = self._version, max(level, self._version)
             if least <= level < before:
-                return f"{name} goes down from {before} to {level}"
+                return f"{name} goes down from {before} to {level}", ""
         if least <= level <= most:
-            return ""
+            return "", ""
         if name not in SUPPORTED_LEVELS:
-            return f"Kafka 4.3 does not know the feature {name}; a newer version wrote it"
-        return f"Kafka 4.3 supports {name} from {least} to {most}, not {level}; another version wrote it"
+            return f"Kafka 4.3 does not know the feature {name}; a newer version wrote it", _BY_NEWER
+        problem = f"Kafka 4.3 supports {name} from {least} to {most}, not {level}; another version wrote it"
+        return problem, _BY_OLDER if level < least else _BY_NEWER
 
 
 _APPLIED = {TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD, 4}

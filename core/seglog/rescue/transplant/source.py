@@ -36,8 +36,7 @@ from seglog.verification.segment_survey import SegmentSurveyor, code_of
 from seglog.verification.transactions import Transaction, TransactionWalk
 
 MENDING = (
-    "a transplant leaves its source as it is: copy the directory, mend the copy (seglog verify --repair), and"
-    " transplant that"
+    "a transplant leaves its source as it is: copy the directory, mend the copy (seglog repair), and transplant that"
 )
 _NO_OFFSET = -1
 

@@ -210,7 +210,7 @@ def test_a_partition_whose_topic_id_the_metadata_does_not_know_would_be_set_asid
     shutil.copytree(logs / "customers-0", logs / "customers-2")  # the topic has two partitions
     rows = [row for row in diagnose(logs, deep=False) if row.code == "STRAY_PARTITION"]
     found = {row.partition: row.message for row in rows}
-    assert all(row.command.endswith(f"--topic {row.partition[:-2]}=NEW-TOPIC") for row in rows)  # the names are taken
+    assert all(row.message.endswith(f"--topic {row.partition[:-2]}=NEW-TOPIC") for row in rows)  # the names are taken
     assert found.keys() == {"both-0", "clicks-0", "customers-2"}
     assert "but no partition 2" in found["customers-2"] and "recreated" in found["both-0"]
 

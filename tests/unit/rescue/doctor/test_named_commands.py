@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 import uuid
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from seglog.rescue.doctor.doctor import Diagnosis, Doctor
 from tests.support.command_line import run
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import FS
+from tests.support.named_commands import run_named
 from tests.support.target_directories import target_directory
 
 NOW_MS = 1_700_000_000_000
@@ -26,16 +26,6 @@ NOW_MS = 1_700_000_000_000
 def diagnose(path: Path, *overrides: str) -> list[Diagnosis]:
     given = load_settings(FS, overrides=list(overrides), environment={}, config=None, working_directory=path)
     return list(Doctor(FS, [path], FixedClock(NOW_MS), lambda each: DirectorySettings(FS, each, given), deep=False))
-
-
-def run_command(command: str, aside: Path) -> list[int]:
-    """Runs a command that a diagnosis names in a shell's way, and returns the exit codes."""
-    command = command.replace("SOMEWHERE-OUTSIDE-LOG.DIRS", shlex.quote(str(aside)))
-    ended = []
-    for words in (shlex.split(part) for part in command.split(" && ")):
-        done = subprocess.run(words, check=False) if words[0] == "mv" else run(*words[1:])
-        ended.append(done.returncode if isinstance(done, subprocess.CompletedProcess) else done.exit_code)
-    return ended
 
 
 @pytest.mark.parametrize("has_id", [True, False], ids=["unknown topic", "no topic id"])
@@ -52,14 +42,14 @@ def test_the_records_of_a_stray_partition_come_into_a_topic_that_a_broker_has_ma
             format_partition_metadata(PartitionMetadata(uuid.UUID(int=9)))
         )
     (row,) = [row for row in diagnose(logs) if row.code == "STRAY_PARTITION"]
-    assert "create the topic -new, and stop" in row.message
-    assert run_command(row.command, aside) == [0, 12]  # no broker has made the topic: nothing is changed
-    (aside / "-new-0").rename(logs / "-new-0")
+    assert "create the topic -new, stop the broker, and seglog transplant " in row.message
+    assert run_named(row.command, aside) == [0]
+    command = "seglog transplant " + row.message.partition(" seglog transplant ")[2]
+    assert run_named(command, aside) == [12]  # no broker has made the topic: nothing is changed
     # stands for a broker that started and made the topic: another directory, whose metadata is not here
     target = target_directory(FS, tmp_path / "target", ["-new-0"])
-    assert run_command(
-        row.command.replace(f"--into {shlex.quote(str(logs))}", f"--into {shlex.quote(str(target))}"), aside
-    ) == [0, 0]
+    command = command.replace(f"--into {shlex.quote(str(logs))}", f"--into {shlex.quote(str(target))}")
+    assert run_named(command, aside) == [0]
     assert run("read", target / "-new-0").stdout == run("read", logs / "orders-none-0").stdout
 
 
@@ -77,7 +67,7 @@ def test_reindex_makes_the_snapshots_without_which_a_tiered_log_is_not_copied(tm
     (row,) = [row for row in diagnose(logs, tiered) if row.code == "SNAPSHOT_MISSING"]
     assert (row.partition, row.file, row.count) == (name, first.name, 2)
     assert "SNAPSHOT_MISSING" not in {row.code for row in diagnose(logs)}  # of no tiered topic
-    assert run_command(row.command, tmp_path) == [0]
+    assert run_named(row.command, tmp_path) == [0]
     assert "SNAPSHOT_MISSING" not in {row.code for row in diagnose(logs, tiered)}
 
 
@@ -119,12 +109,14 @@ def test_a_shell_takes_every_named_command_apart_into_paths_that_exist(
         for part in row.command.split(" && "):
             words = shlex.split(part)
             named = [word for word in words[1:] if ("/" in word or word == logs.name) and str(ASIDE) not in word]
-            assert named or part.startswith(f"seglog transplant {ASIDE}"), row
-            made = named[1:] if words[0] == "mv" else [word for word in named if word.endswith(".rebuilt")]
+            assert named, row
+            made = (
+                named[1:] if words[0] == "mv" else [word for word in named if word.endswith((".rebuilt", ".restored"))]
+            )
             for word in named:
                 assert not word.startswith("-"), row
                 assert (Path(word).parent if word in made else Path(word)).exists(), row
-            if words[0] == "seglog" and "transplant" not in words:
+            if words[0] == "seglog":
                 assert run(*words[1:], "--help").exit_code == 0
-            if words[1] in ("verify", "reindex"):
+            if words[1] in ("repair", "reindex"):
                 assert run(*words[1:], "--dry-run").exit_code not in (2, 10, 70, 74), row

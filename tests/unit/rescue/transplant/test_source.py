@@ -66,7 +66,7 @@ def test_damage_before_the_last_segment_is_refused_with_what_mends_it(
 ) -> None:
     directory = segments(tmp_path)
     damage(sorted(directory.glob("*.log"))[-2])
-    with pytest.raises(RefusedError, match=r"copy the directory, mend the copy \(seglog verify --repair\)"):
+    with pytest.raises(RefusedError, match=r"copy the directory, mend the copy \(seglog repair\)"):
         source_of(directory)
 
 
