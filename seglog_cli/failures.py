@@ -73,6 +73,8 @@ def message_of(error: BaseException) -> str:
     extra = missing_extra(error)
     if extra is not None:
         return f"this needs an extra that is not installed: {extras.advice(extra)}"
+    if isinstance(error, errors.ArgumentError):
+        return f"--{error.name.replace('_', '-')}: {error.problem}"
     if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)
     if isinstance(error, KeyboardInterrupt):

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 import typer
 
@@ -27,10 +27,6 @@ from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
 from seglog_cli.progress import ProgressChoice
 from seglog_cli.session import RelativeTime, Session
-
-if TYPE_CHECKING:
-    from seglog.scan.listing import Target
-
 
 MOST_JOBS = 1024  # `seglog.arguments.MOST_THREADS`, which importing would slow down --help
 
@@ -202,15 +198,6 @@ def check_keeping(no_keep: bool, quarantine: Path | None) -> None:
     """Raises UsageError for a quarantine together with --no-keep."""
     if no_keep and quarantine is not None:
         raise UsageError("--quarantine and --no-keep contradict each other")
-
-
-def require_policy(policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> None:
-    """Raises UsageError for a --policy that is not one of `policies`, or that is given for a log directory."""
-    from seglog.operations.workspace import policy_misuse
-
-    problem = policy_misuse("--policy", policy, policies, targets)
-    if problem:
-        raise UsageError(problem)
 
 
 class OptionGroup:

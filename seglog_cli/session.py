@@ -70,7 +70,8 @@ class Session:
 
         self.used.update(used)
         share_freed_memory()
-        return Workspace(self.fs, self._clock, self.overrides, self.config, self.jobs)
+        warn = self.console.warning
+        return Workspace(self.fs, self._clock, self.overrides, self.config, self.jobs, warn=warn)
 
     def settled(self, run: RunRecord) -> None:
         """Reports that an interrupted run was settled, and remembers where it is."""

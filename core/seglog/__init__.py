@@ -118,13 +118,13 @@ if TYPE_CHECKING:
     from seglog.operations.convert import Converted as Converted
     from seglog.operations.explain import Explanation as Explanation
     from seglog.operations.fetch import Fetched as Fetched
+    from seglog.operations.free_space import Freed as Freed
     from seglog.operations.groups import Group as Group
     from seglog.operations.groups import GroupsReport as GroupsReport
     from seglog.operations.keeping import Truncated as Truncated
     from seglog.operations.repair import PlannedRepair as PlannedRepair
     from seglog.operations.repair import Repaired as Repaired
     from seglog.operations.restore import RestorePlan as RestorePlan
-    from seglog.operations.retain import Freed as Freed
     from seglog.operations.retain import Retained as Retained
     from seglog.operations.retain import RetentionFailure as RetentionFailure
     from seglog.operations.stats import PartitionStatistics as PartitionStatistics
@@ -274,8 +274,8 @@ _MODULES = {
         "Repaired",
     ),
     "seglog.operations.restore": ("RestorePlan",),
+    "seglog.operations.free_space": ("Freed",),
     "seglog.operations.retain": (
-        "Freed",
         "Retained",
         "RetentionFailure",
     ),

@@ -2,6 +2,7 @@
 
     SeglogError
     ├── ConfigError                   an invalid key or value (with file and line if known)
+    │   └── ArgumentError             a value that an argument or its option does not take
     ├── InputError                    a line of input that is not a record
     ├── NotALogError                  there is no Kafka log
     ├── LockedError                   a broker or another seglog holds the directory
@@ -78,6 +79,14 @@ class ConfigError(SeglogError):
         self.reason, self.path, self.line = reason, path, line
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(where + reason)
+
+
+class ArgumentError(ConfigError, ValueError):
+    """A value that an argument does not take. `name` is the argument's; the command line shows the option's instead."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name, self.problem = name, problem
+        super().__init__(f"{name}: {problem}")
 
 
 class InputError(SeglogError):

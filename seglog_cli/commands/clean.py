@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,8 +20,6 @@ from seglog_cli.options import (
     command,
     flag,
     option,
-    parsed,
-    require_policy,
     size_option,
     takes_urls,
 )
@@ -31,9 +29,9 @@ from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
     from seglog.cleaner.output import CleaningResult
-    from seglog.configuration.precedence import Contradiction
     from seglog.model import TopicPartition
-    from seglog.operations.clean import Cleaned, CleaningFailure, CleaningOrder, Outcome
+    from seglog.operations.clean import Cleaned, CleaningFailure, CleaningRequest, Outcome
+    from seglog.operations.workspace import Workspace
     from seglog_cli.progress import Progress
 
 DedupeBufferSize = Annotated[
@@ -97,32 +95,12 @@ class Rounds(OptionGroup):
     ] = False
     kafka_version: WrittenKafka = "4.3"
 
-    def order(
-        self, session: Session, paths: list[Path], override_policy: bool, metadata_dir: Path | None
-    ) -> CleaningOrder:
-        """Returns the cleaning order; raises UsageError for options that contradict each other."""
-        from seglog.cleaner.round import Strategy
-        from seglog.kafka_version import KafkaVersion
-        from seglog.operations.clean import POLICIES, CleaningOrder
-        from seglog.operations.workspace import Sources
-        from seglog.scan.listing import resolve_paths
+    def request(self, paths: list[Path], override_policy: bool, metadata_dir: Path | None) -> CleaningRequest:
+        """Returns the request."""
+        from seglog.operations.clean import CleaningRequest
 
-        targets = resolve_paths(session.fs, paths)
-        require_policy(self.policy, POLICIES, targets)
-        chosen = {
-            "cleanup.policy": self.policy,
-            "log.cleaner.dedupe.buffer.size": self.dedupe_buffer_size,
-            "log.cleaner.io.buffer.load.factor": self.load_factor,
-        }
-        sources = Sources(chosen, override_policy, metadata_dir)
-        return CleaningOrder.of(
-            targets,
-            lambda path: session.config_of(path, sources),
-            strategy=parsed("--strategy", Strategy.parse, self.strategy),
-            roll=self.roll,
-            expire=self.expire,
-            threads=session.begin_threads(),
-            kafka=parsed("--kafka-version", KafkaVersion.parse, self.kafka_version),
+        return CleaningRequest(
+            tuple(paths), override_policy=override_policy, metadata_directory=metadata_dir, **vars(self)
         )
 
 
@@ -167,24 +145,29 @@ def run(
     from seglog.operations.clean import clean
     from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 
-    order = rounds.order(session, paths, override_policy, metadata_dir)
+    request = rounds.request(paths, override_policy, metadata_dir)
     with session.progress("clean") as progress:
-        shown = RoundProgress(progress)
-        outcomes = clean(
-            GatedFileSystem(session.fs, ReadMeter(shown.advance, progress.wait)),
-            order.targets,
-            order.settings.__getitem__,
-            session.clock,
-            order.options,
-            dry_run=dry_run or check,
-            begin=shown.begin,
-        )
-        done = show_outcomes(session, order, shown.cleared(outcomes))
-    if not done:
+        steps = RoundProgress(progress)
+        work = cleaning_workspace(session)
+        work = replace(work, fs=GatedFileSystem(work.fs, ReadMeter(steps.advance, progress.wait)))
+        view = OutcomesShown(session)
+        with closing(clean(work, request, dry_run=dry_run or check, begin=steps.begin)) as outcomes:
+            for outcome in outcomes:
+                progress.clear()
+                view.show(outcome)
+    view.raise_failure()
+    if not view.rounds:
         session.console.message("nothing is due for cleaning (-v says why, and so does seglog explain PARTITION)")
-    if (dry_run or check) and any(cleaned.changes for cleaned in done):
+    changes = any(cleaned.changes for cleaned in view.rounds)
+    if (dry_run or check) and changes:
         session.offer_to_apply()
-    return ExitCode.FOUND if check and any(cleaned.changes for cleaned in done) else ExitCode.DONE
+    return ExitCode.FOUND if check and changes else ExitCode.DONE
+
+
+def cleaning_workspace(session: Session) -> Workspace:
+    """Returns the workspace of a cleaning, which uses all common options."""
+    session.begin_threads()
+    return session.workspace("--config", "--set", "--now")
 
 
 class RoundProgress:
@@ -206,57 +189,45 @@ class RoundProgress:
         if self._begun:
             self._progress.advance(size)
 
-    def cleared(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-        """Yields the outcomes; the display is removed before each."""
-        for outcome in outcomes:
-            self._progress.clear()
-            yield outcome
+
+class OutcomesShown:
+    """Shows the outcomes of a cleaning; `rounds` holds those of cleaned partitions."""
+
+    def __init__(self, session: Session) -> None:
+        from seglog_cli.views.recovery import ObstacleWarnings
+
+        self._console, self._obstacles = session.console, ObstacleWarnings(session)
+        self._failures: list[CleaningFailure] = []
+        self.rounds: list[Cleaned] = []
+
+    def show(self, outcome: Outcome) -> None:
+        """Shows an outcome."""
+        from seglog.operations.clean import Cleaned, CleaningFailure
+
+        if isinstance(outcome, Cleaned):
+            self._obstacles.tell(outcome.log_directory, outcome.result.topic_partition)
+            _show_cleaned(self._console, outcome)
+            self.rounds.append(outcome)
+        elif isinstance(outcome, CleaningFailure):
+            self._console.message(f"{outcome.directory.name}: not cleaned, left unchanged")
+            self._console.detail(str(outcome.error))
+            self._failures.append(outcome)
+        else:
+            self._console.detail(f"{outcome.directory.name}: not cleaned: {outcome.reason}")
+
+    def raise_failure(self) -> None:
+        """Raises the error of the last partition that could not be cleaned, if there is one."""
+        if self._failures:
+            raise self._failures[-1].error
 
 
-def show_outcomes(
-    session: Session, order: CleaningOrder, outcomes: Iterable[Outcome], *, keep: bool = True
-) -> list[Cleaned]:
-    """Shows outcomes as they come; with `keep`, saves the statistics of the rounds. Returns the rounds.
-
-    Raises the error of the last failure.
-    """
-    from seglog.configuration.keys import COMPACT
-    from seglog.operations.clean import Cleaned, CleaningFailure, keep_history
-    from seglog_cli.views.recovery import ObstacleWarnings
-
-    failures: list[CleaningFailure] = []
-    done: list[Cleaned] = []
-    obstacles = ObstacleWarnings(session)
-    try:
-        for outcome in outcomes:
-            if isinstance(outcome, Cleaned):
-                topic_partition = outcome.result.topic_partition
-                obstacles.tell(outcome.log_directory, topic_partition)
-                config = order.settings[outcome.log_directory].resolve(topic_partition.topic)
-                _show_cleaned(session.console, outcome, config.against(COMPACT))
-                done.append(outcome)
-            elif isinstance(outcome, CleaningFailure):
-                session.console.message(f"{outcome.directory.name}: not cleaned, left unchanged")
-                session.console.detail(str(outcome.error))
-                failures.append(outcome)
-            else:
-                session.console.detail(f"{outcome.directory.name}: not cleaned: {outcome.reason}")
-    finally:
-        problem = keep_history(session.workspace(), done if keep else [])
-        if problem:
-            session.console.warning(problem)
-    if failures:
-        raise failures[-1].error
-    return done
-
-
-def _show_cleaned(console: Console, cleaned: Cleaned, contradictions: Sequence[Contradiction]) -> None:
+def _show_cleaned(console: Console, cleaned: Cleaned) -> None:
     result = cleaned.result
     if console.as_json:
-        console.json({**result.to_json(), "contradictions": [contradiction_record(found) for found in contradictions]})
+        console.json({**result.to_json(), "contradictions": list(map(contradiction_record, cleaned.contradictions))})
         return
-    for found in contradictions:
-        console.line(f"{result.topic_partition}: this contradicts the cluster's configuration: {found}")
+    for contradiction in cleaned.contradictions:
+        console.line(f"{result.topic_partition}: this contradicts the cluster's configuration: {contradiction}")
     if not result.segments_before:
         size = bytes_text(cleaned.active_bytes)
         active = f"; {size} are in the active segment (--roll)" if cleaned.active_bytes else ""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import UsageError
 from seglog_cli.options import (
     Check,
     Directories,
@@ -17,8 +16,6 @@ from seglog_cli.options import (
     command,
     duration_option,
     option,
-    parsed,
-    require_policy,
     size_option,
     takes_urls,
 )
@@ -29,7 +26,8 @@ from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
     from seglog.log.retention import SegmentVerdict
-    from seglog.operations.retain import Freed, FreeSpace, Retained
+    from seglog.operations.free_space import Freed
+    from seglog.operations.retain import Retained
 
 _HEADING = ("", "SEGMENT", "SIZE", "NEWEST", "WHY")
 
@@ -110,27 +108,16 @@ def run(
       seglog retain --retention-bytes 10GiB --delay 0 orders-none-0
       seglog retain --free 50GB /var/lib/kafka/data
     """
-    from seglog.operations.retain import POLICIES, Freed, RetentionFailure, RetentionRequest, retain
-    from seglog.operations.workspace import Sources
-    from seglog.scan.listing import resolve_paths
+    from seglog.operations.free_space import Freed
+    from seglog.operations.retain import RetentionFailure, RetentionRequest, retain
     from seglog_cli.views.recovery import ObstacleWarnings
 
-    if dry_run or check:
-        session.warn_of_runs(paths)
-    targets = resolve_paths(session.fs, paths)
-    space = None if free is None else _space(free)
-    if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
-        raise UsageError(
-            "--free removes files at once: do not give --retention-ms, --retention-bytes or --delay with it"
-        )
-    require_policy(policy, POLICIES, targets)
-    chosen = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": policy}
-    ruled = retention_ms is not None or retention_bytes is not None
-    planned = dry_run or check
-    request = RetentionRequest(planned, ruled, space, delay if space is None else 0)
-    sources = Sources(chosen, override_policy, metadata_dir)
-    failures, found, short, obstacles = [], 0, False, ObstacleWarnings(session)
-    for outcome in retain(session.fs, targets, lambda path: session.config_of(path, sources), session.clock, request):
+    request = RetentionRequest(
+        tuple(paths), retention_ms, retention_bytes, free, policy, delay, override_policy, metadata_dir
+    )
+    planned, work = dry_run or check, session.workspace("--config", "--set", "--now")
+    failures, removed, short, obstacles = [], 0, False, ObstacleWarnings(session)
+    for outcome in retain(work, request, dry_run=planned):
         if isinstance(outcome, RetentionFailure):
             failures.append(outcome)
             session.console.message(f"{outcome.directory.name}: left unchanged: {outcome.error}")
@@ -138,25 +125,14 @@ def run(
             show_freed(session.console, outcome, planned)
             short = short or not outcome.reached
         else:
-            show_retained(session.console, outcome, planned, by_segment=space is None)
+            show_retained(session.console, outcome, planned, by_segment=free is None)
             obstacles.tell(outcome.log_directory, outcome.plan.topic_partition)
-            found += len(outcome.plan.removed)
-    if planned and found:
+            removed += len(outcome.plan.removed)
+    if planned and removed:
         session.offer_to_apply()
     if failures:
         raise failures[-1].error
-    return ExitCode.FOUND if short or (check and found) else ExitCode.DONE
-
-
-def _space(text: str) -> FreeSpace:
-    """Returns the request of --free."""
-    from seglog.operations.retain import FreeSpace
-    from seglog.units import parse_size
-
-    size = parsed("--free", parse_size, text.removeprefix("+"))
-    if size <= 0:
-        raise UsageError(f"--free takes a size above 0, not {text}")
-    return FreeSpace(size, more=text.startswith("+"))
+    return ExitCode.FOUND if short or (check and removed) else ExitCode.DONE
 
 
 def show_retained(console: Console, retained: Retained, dry_run: bool, *, by_segment: bool = True) -> None:

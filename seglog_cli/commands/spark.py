@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.commands.clean import Rounds, show_outcomes
+from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
 from seglog_cli.commands.stats import Measures, measured_partitions
 from seglog_cli.commands.verify import LevelName, Live, level_named, verdict
@@ -224,27 +224,24 @@ def clean(
     one_of("--plan", plan, ("auto", "directory", "shuffle"))
     if reducers and plan == "directory":
         raise UsageError("--reducers is for --plan shuffle or auto: --plan directory has none")
-    seen, shown = Tiers().seen(session, paths) if output is not None else (session, paths)
-    order = rounds.order(seen, shown, override_policy, metadata_dir)
+    session, shown = Tiers().seen(session, paths) if output is not None else (session, paths)
+    request, work = rounds.request(shown, override_policy, metadata_dir), cleaning_workspace(session)
+    directories, view = request.directories(work), OutcomesShown(session)  # checked before Spark starts
     with cluster.started(session, "clean") as (spark, watch):
         from seglog.spark import cleaning
 
         placement = cleaning.Placement(plan, reducers=reducers)  # type: ignore[arg-type]
-        topics_of, options = order.settings.__getitem__, order.options
         if output is None:
-            outcomes = cleaning.clean(
-                spark, order.targets, topics_of, session.clock, options, placement=placement, watch=watch
-            )
-            show_outcomes(session, order, outcomes)
-            return ExitCode.DONE
-        from seglog.remote.settings import NO_SETTINGS
-        from seglog.spark.cleaning_objects import Destination, clean_into
-        from seglog.table.files import sent_along
+            with contextlib.closing(cleaning.clean(spark, work, directories, placement, watch)) as outcomes:
+                for outcome in outcomes:
+                    view.show(outcome)
+        else:
+            from seglog.spark.cleaning_objects import Destination, clean_into
 
-        to = Destination(paths, output, sent_along(NO_SETTINGS, [*paths, output]))
-        where = seen.fs, shown
-        made = clean_into(cleaning.SparkTasks(spark, placement, watch), to, topics_of, session.clock, options, where)
-        show_outcomes(seen, order, made, keep=False)
+            to, tasks = Destination.of(paths, output), cleaning.SparkTasks(spark, placement, watch)
+            for outcome in clean_into(tasks, to, work, shown, directories):
+                view.show(outcome)
+    view.raise_failure()
     return ExitCode.DONE
 
 

@@ -25,13 +25,14 @@ from rich.table import Table
 
 import seglog
 from seglog.cleaner.round import CleanerOptions
-from seglog.clock import SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
+from seglog.operations.clean import directories_of
 from seglog.operations.workspace import Sources, Workspace
 from seglog.remote.routing import parse_location, traffic
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Prices, Traffic
+from seglog.scan.listing import resolve_paths
 from seglog.spark.cleaning_objects import Destination, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import rewrite_round
@@ -41,6 +42,7 @@ from seglog.table.files import files_of
 from seglog.table.options import parse_read_options
 from seglog.table.schema import default_projection
 from seglog.table.splits import plan_splits
+from seglog.tiers.view import see_tiers
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.support.object_server import ObjectServer, object_server
 
@@ -101,10 +103,11 @@ def verify_all(url: str, store: dict[str, str]) -> None:
 def clean_all(url: str, store: dict[str, str], disk: Path) -> None:
     """All partitions into a prefix of their own."""
     to = Destination([parse_location(url)], parse_location(f"{url}-cleaned"), StoreSettings.of(store))
-    topics = Workspace().settings(
-        Path("/"), Sources({"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)})
-    )
-    clean_into(Here(disk), to, lambda _: topics, SystemClock(), CleanerOptions(roll=True))
+    fs, shown = see_tiers(files_of(to.store), to.sources)
+    work = Workspace(fs)
+    topics = work.settings(Path("/"), Sources({"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}))
+    directories = directories_of(fs, resolve_paths(fs, shown), lambda _: topics, CleanerOptions(roll=True))
+    clean_into(Here(disk), to, work, shown, directories)
 
 
 @contextmanager

@@ -78,8 +78,8 @@ class Topics:
 
 def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
     from seglog.cleaner.round import CleanerOptions
-    from seglog.clock import SystemClock
-    from seglog.operations.clean import Cleaned
+    from seglog.operations.clean import Cleaned, directories_of
+    from seglog.operations.workspace import Workspace
     from seglog.scan.listing import resolve_paths
     from seglog.spark.cleaning import Placement, clean
     from seglog.storage.local import LocalFileSystem
@@ -88,7 +88,8 @@ def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
     targets = resolve_paths(LocalFileSystem(), names)
     begun = time.perf_counter()
     placement = Placement(plan, reducers=reducers)
-    outcomes = list(clean(spark, targets, lambda _: Topics(), SystemClock(), CleanerOptions(), placement=placement))
+    directories = directories_of(LocalFileSystem(), targets, lambda _: Topics(), CleanerOptions())
+    outcomes = list(clean(spark, Workspace(), directories, placement))
     seconds = time.perf_counter() - begun
     assert all(isinstance(outcome, Cleaned) for outcome in outcomes), outcomes
     return seconds

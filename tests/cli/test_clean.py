@@ -153,7 +153,7 @@ def test_options_reach_the_round(tmp_path: Path) -> None:
     [
         (["t-0"], 12, "the cleanup policy of t is not known"),
         (["--set", "cleanup.policy=delete", "t-0"], 12, "t is not compacted: its cleanup.policy is delete (--set)"),
-        (["--policy", "compact", "."], 2, "--policy is only for named partitions"),
+        (["--policy", "compact", "."], 2, "--policy: only for named partitions"),
         (["--policy", "delete", "t-0"], 2, "is not one of compact"),
         (["--policy", "compact", "--strategy", "newest", "t-0"], 2, "strategy: 'newest' is not offset"),
         (["--policy", "compact", "--dedupe-buffer-size", "24", "t-0"], 2, "at least 2 are needed"),

@@ -15,13 +15,12 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.log.opening import open_partition
 from seglog.model import Record, TopicPartition
-from seglog.operations.clean import clean
 from seglog.operations.recover import RecoveryOptions, recover
-from seglog.operations.retain import RetentionRequest, retain
+from seglog.operations.retain import RetentionRules, retain_targets
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
-from tests.support.compacted_directories import Topics, broker_directory, opened
+from tests.support.compacted_directories import Topics, broker_directory, clean, opened
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of
 from tests.support.manual_clock import ManualClock
@@ -41,29 +40,27 @@ def later() -> ManualClock:
 
 
 def retaining(fs: FileSystem, logs: Path) -> object:
-    return retained(fs, logs, RetentionRequest(delay_ms=0))
+    return retained(fs, logs, RetentionRules(delay_ms=0))
 
 
 def retaining_with_delay(fs: FileSystem, logs: Path) -> object:
-    return retained(fs, logs, RetentionRequest())
+    return retained(fs, logs, RetentionRules())
 
 
-def retained(fs: FileSystem, logs: Path, request: RetentionRequest) -> object:
+def retained(fs: FileSystem, logs: Path, request: RetentionRules) -> object:
     topics = Topics(cleanup_policy="delete", retention_bytes=2000)
-    return list(retain(fs, resolve_paths(FS, [logs / "t-0"]), lambda _: topics, later(), request))
+    return list(retain_targets(fs, resolve_paths(FS, [logs / "t-0"]), lambda _: topics, later(), request))
 
 
 def cleaning(fs: FileSystem, logs: Path) -> object:
     topics, options = Topics(cleanup_policy="compact"), CleanerOptions()
-    return list(clean(fs, resolve_paths(FS, [logs / "t-0"]), lambda _: topics, later(), options, dry_run=False))
+    return clean(fs, [logs / "t-0"], topics, later(), options)
 
 
 def cleaning_each_by_itself(fs: FileSystem, logs: Path) -> object:
     """Each segment is replaced by one of its own, which ends sooner: no two of them fit one, however small they are."""
     topics = Topics(cleanup_policy="compact", segment_bytes=1)
-    return list(
-        clean(fs, resolve_paths(FS, [logs / "t-0"]), lambda _: topics, later(), CleanerOptions(), dry_run=False)
-    )
+    return clean(fs, [logs / "t-0"], topics, later(), CleanerOptions())
 
 
 def truncating(fs: FileSystem, logs: Path) -> object:

@@ -19,7 +19,7 @@ from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
-from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailure, RetentionRequest, retain
+from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailure, RetentionRules, retain_targets
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFileSystem
 from seglog.storage.local import LocalFileSystem
@@ -63,10 +63,10 @@ def crashed_broker(path: Path, *names: str, snapshots: bool = True) -> Path:
 
 
 def retained(
-    fs: FileSystem, logs: Path, topics: Topics, request: RetentionRequest | None = None
+    fs: FileSystem, logs: Path, topics: Topics, request: RetentionRules | None = None
 ) -> list[Retained | RetentionFailure | Freed]:
-    found = retain(fs, resolve_paths(FS, [logs]), lambda _: topics, clock(), request or RetentionRequest(delay_ms=0))
-    return list(found)
+    rules, targets = request or RetentionRules(delay_ms=0), resolve_paths(FS, [logs])
+    return list(retain_targets(fs, targets, lambda _: topics, clock(), rules))
 
 
 def two_segments_left() -> Topics:
@@ -115,7 +115,7 @@ def test_freeing_without_room_takes_the_oldest_and_no_more_than_was_asked_for(or
     disk = SmallDisk(origin, free)
     wanted = free + 12 * BLOCK
     topics = Topics(cleanup_policy="delete")
-    found = retained(disk, origin, topics, RetentionRequest(free=FreeSpace(wanted), delay_ms=0))
+    found = retained(disk, origin, topics, RetentionRules(free=FreeSpace(wanted), delay_ms=0))
     freed = next(one for one in found if isinstance(one, Freed))
     gone = [one for one in found if isinstance(one, Retained)]
     assert freed.reached and disk.free_bytes(origin) >= wanted
@@ -131,7 +131,7 @@ def test_a_log_that_a_full_disk_tore_gives_room_and_keeps_its_end(origin: Path, 
     before = torn.read_bytes()
     disk = SmallDisk(origin, free)
     wanted = free + 12 * BLOCK
-    found = retained(disk, origin, Topics(cleanup_policy="delete"), RetentionRequest(free=FreeSpace(wanted)))
+    found = retained(disk, origin, Topics(cleanup_policy="delete"), RetentionRules(free=FreeSpace(wanted)))
     freed = next(one for one in found if isinstance(one, Freed))
     gone = [one for one in found if isinstance(one, Retained)]
     assert freed.reached and not [one for one in found if isinstance(one, RetentionFailure)]

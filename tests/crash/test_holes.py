@@ -16,7 +16,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.log.segment import LogSegment
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
-from seglog.operations.retain import RetentionRequest, retain
+from seglog.operations.retain import RetentionRules, retain_targets
 from seglog.repairs.undo.apply import settle_pending
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.scan.log_walk import is_whole
@@ -80,7 +80,7 @@ def require_no_hole(fs: FileSystem, directory: Path, when: str) -> None:
 
 def retaining(fs: FileSystem, logs: Path) -> object:
     targets = resolve_paths(LocalFileSystem(), [logs / "t-0"])
-    return list(retain(fs, targets, lambda _: TOPICS, CLOCK, RetentionRequest()))
+    return list(retain_targets(fs, targets, lambda _: TOPICS, CLOCK, RetentionRules()))
 
 
 def recovering(fs: FileSystem, logs: Path) -> object:

@@ -15,9 +15,8 @@ from seglog.cleaner.round import CleanerOptions, Strategy
 from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
 from seglog.model import Compression, Record
-from seglog.operations.clean import Cleaned, Outcome, clean
-from seglog.scan.listing import resolve_paths
-from tests.support.compacted_directories import FS, Topics, opened
+from seglog.operations.clean import Cleaned, Outcome
+from tests.support.compacted_directories import FS, Topics, clean, opened
 from tests.support.log_files import write_segment
 from tests.support.manual_clock import ManualClock
 from tests.support.naive import message
@@ -81,14 +80,8 @@ def damaged_but_whole(path: Path, how: str) -> None:
 
 
 def outcome_of(path: Path, options: CleanerOptions, topics: Topics, *, dry_run: bool) -> Outcome:
-    (outcome,) = clean(
-        FS,
-        resolve_paths(FS, [path / PARTITION]),
-        lambda _: topics,
-        ManualClock(START_MS + DAY_MS),
-        options,
-        dry_run=dry_run,
-    )
+    clock = ManualClock(START_MS + DAY_MS)
+    (outcome,) = clean(FS, [path / PARTITION], topics, clock, options, dry_run=dry_run)
     return outcome
 
 

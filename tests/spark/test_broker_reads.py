@@ -10,10 +10,10 @@ import pytest
 from seglog.cleaner.round import CleanerOptions
 from seglog.clock import SystemClock
 from seglog.operations.clean import Cleaned
-from seglog.scan.listing import resolve_paths
+from seglog.operations.workspace import Workspace
 from seglog.spark.cleaning import Placement, clean
 from seglog.storage.local import LocalFileSystem
-from tests.support.compacted_directories import Topics
+from tests.support.compacted_directories import Topics, cleanings
 from tests.support.kafka import Broker
 
 if TYPE_CHECKING:
@@ -87,16 +87,8 @@ def test_a_consumer_reads_what_spark_wrote_and_what_spark_cleaned(spark: SparkSe
         writer.option("segmentBytes", SEGMENT_BYTES // 8).save(str(logs))
     fs = LocalFileSystem()
     configured = Topics(cleanup_policy="compact", segment_bytes=SEGMENT_BYTES // 4)
-    outcomes = list(
-        clean(
-            spark,
-            resolve_paths(fs, [logs / "compacted-0", logs / "compacted-1"]),
-            lambda _: configured,
-            SystemClock(),
-            CleanerOptions(roll=True),
-            placement=Placement("shuffle", reducers=3),
-        )
-    )
+    work = cleanings(fs, [logs / "compacted-0", logs / "compacted-1"], configured, CleanerOptions(roll=True))
+    outcomes = list(clean(spark, Workspace(fs), work, Placement("shuffle", reducers=3)))
     assert [type(outcome) for outcome in outcomes] == [Cleaned, Cleaned]
     for partition in range(2):
         newest = {row[2]: row for row in written["compacted", partition]}

@@ -12,11 +12,12 @@ import pytest
 from seglog.cleaner.round import CleanerOptions
 from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.operations import clean as requested
-from seglog.scan.listing import resolve_paths
+from seglog.operations.workspace import Workspace
 from seglog.spark.cleaning import Placement, clean, shuffled
 from seglog.spark.cleaning_round import RoundSpec, finish_round
 from seglog.storage.local import LocalFileSystem
-from tests.support.compacted_directories import Topics, broker_directory
+from tests.support.compacted_directories import Topics, broker_directory, cleanings
+from tests.support.compacted_directories import clean as clean_here
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.unit.spark.test_cleaning_stages import files, filled, spec_of, transactional
@@ -43,19 +44,9 @@ def cleaned_alike(
     shutil.copytree(source, single)
     shutil.copytree(source, spread)
     chosen = CleanerOptions(**options)  # type: ignore[arg-type]
-    expected = list(
-        requested.clean(FS, resolve_paths(FS, [single / n for n in names]), lambda _: TOPICS, CLOCK, chosen)
-    )
-    outcomes = list(
-        clean(
-            spark,
-            resolve_paths(FS, [spread / n for n in names]),
-            lambda _: TOPICS,
-            CLOCK,
-            chosen,
-            placement=placement,
-        )
-    )
+    expected = clean_here(FS, [single / name for name in names], TOPICS, CLOCK, chosen)
+    work = cleanings(FS, [spread / name for name in names], TOPICS, chosen)
+    outcomes = list(clean(spark, Workspace(FS, CLOCK), work, placement))
     assert tree(spread) == tree(single)
     assert sorted(map(told, outcomes), key=str) == sorted(map(told, expected), key=str)
     assert any(isinstance(outcome, requested.Cleaned) for outcome in outcomes)
@@ -139,5 +130,5 @@ def test_a_plan_that_cannot_be_is_refused_before_anything_is_opened(spark: Spark
     before = tree(path)
     options = CleanerOptions(roll=True, expire=True)
     with pytest.raises(UnsupportedError, match="--expire"):
-        next(clean(spark, resolve_paths(FS, [path]), lambda _: TOPICS, CLOCK, options, placement=Placement("shuffle")))
+        next(clean(spark, Workspace(FS, CLOCK), cleanings(FS, [path], TOPICS, options), Placement("shuffle")))
     assert tree(path) == before

@@ -14,13 +14,11 @@ import pytest
 
 from seglog.cleaner.round import CleanerOptions
 from seglog.model import TopicPartition
-from seglog.operations import clean as requested
 from seglog.operations.fetch import fetch
-from seglog.scan.listing import resolve_paths
 from seglog.tiers.manifests import orphans, read_committed
 from seglog.tiers.view import see_tiers
 from tests.spark.test_write import findings
-from tests.support.compacted_directories import broker_directory, opened
+from tests.support.compacted_directories import broker_directory, clean, opened
 from tests.support.failing_tasks import CLOCK, FS, TOPICS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -47,8 +45,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     broker_directory(path / "logs", {"giant-0": (6, 90), "small-0": (3, 20)}, segment_bytes=2000)
     broker_directory(path / "read", {"r-0": (3, 20), "r-1": (3, 20)}, segment_bytes=2000)
     shutil.copytree(path / "logs", path / "single")
-    targets = resolve_paths(FS, [path / "single" / name for name in ("giant-0", "small-0")])
-    list(requested.clean(FS, targets, lambda _: TOPICS, CLOCK, CleanerOptions(roll=True)))
+    paths = [path / "single" / name for name in ("giant-0", "small-0")]
+    clean(FS, paths, TOPICS, CLOCK, CleanerOptions(roll=True))
     return path
 
 

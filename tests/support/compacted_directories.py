@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from seglog.cleaner.round import CleanerOptions
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import load_settings
 from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
-from seglog.scan.listing import list_log_directory
+from seglog.operations.clean import DirectoryCleaning, Outcome, clean_directories, directories_of
+from seglog.scan.listing import list_log_directory, resolve_paths
+from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
@@ -69,3 +72,24 @@ def keys_of(path: Path, name: str) -> list[bytes | None]:
 def partitions(path: Path) -> list[str]:
     """The live partitions by name."""
     return [str(found.topic_partition) for found in list_log_directory(FS, path).live]
+
+
+def clean(
+    fs: FileSystem,
+    paths: Sequence[Path],
+    topics: object,
+    clock: Clock,
+    options: CleanerOptions,
+    *,
+    dry_run: bool = False,
+) -> list[Outcome]:
+    """`operations.clean.clean` with any configuration and options."""
+    work = cleanings(fs, paths, topics, options)
+    return list(clean_directories(fs, clock, work, dry_run=dry_run))
+
+
+def cleanings(
+    fs: FileSystem, paths: Sequence[Path], topics: object, options: CleanerOptions
+) -> list[DirectoryCleaning]:
+    """The work of a cleaning with any configuration and options."""
+    return directories_of(fs, resolve_paths(fs, paths), lambda _: topics, options)  # type: ignore[arg-type,return-value]

@@ -22,12 +22,12 @@ from pyspark.sql.types import StructType
 
 from seglog.cleaner.round import CleanerOptions
 from seglog.format.tier_names import COMMITTED
-from seglog.scan.listing import resolve_paths
+from seglog.operations.workspace import Workspace
 from seglog.spark import cleaning, exporting
 from seglog.spark.session import session
 from seglog.spark.source import SeglogDataSource, SeglogReader, SeglogWriter
 from seglog.storage.local import LocalFileSystem
-from tests.support.compacted_directories import Topics
+from tests.support.compacted_directories import Topics, cleanings
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
@@ -149,10 +149,9 @@ def main(home: Path) -> None:
         ("giant-0", cleaning.Placement("shuffle", reducers=3, reducer_memory_bytes=1)),
         ("small-0", cleaning.Placement("directory")),
     ):
-        targets = resolve_paths(FS, [home / "logs" / name])
-        options = CleanerOptions(roll=True)
-        found = cleaning.clean(spark, targets, lambda _: TOPICS, CLOCK, options, placement=placement)
-        outcomes += [type(outcome).__name__ for outcome in found]
+        work = cleanings(FS, [home / "logs" / name], TOPICS, CleanerOptions(roll=True))
+        cleaned = cleaning.clean(spark, Workspace(FS, CLOCK), work, placement)
+        outcomes += [type(outcome).__name__ for outcome in cleaned]
     count = spark.read.format("seglog").option("maxPartitionBytes", "2000").load(str(home / "read")).count()
     exported = exporting.export(spark, [home / "read"], home / "lake").rows
     # out of Parquet, as a task that also read would have failed before it wrote

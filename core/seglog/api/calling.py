@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -17,14 +19,20 @@ most), `progress` (called with the bytes read since its last call), `clock`, `fs
 _OF_TIERS = "; for paths in tiered storage `local`, `tier_keys`, `remote_metadata`"
 
 
-def public(function: Function) -> Function:
+def public_verb(request: type) -> Callable[[Function], Function]:
+    """`public` for a function whose own arguments are fields of its `request`."""
+    defaults = {field.name: field.default for field in dataclasses.fields(request)}
+    return lambda function: public(function, defaults)
+
+
+def public(function: Function, defaults: Mapping[str, object] = MappingProxyType({})) -> Function:
     """Lets `help` show the arguments that `**common` stands for, by name, type and purpose."""
     signature = inspect.signature(function)
     *own, common = signature.parameters.values()
     name = str(common.annotation).removeprefix("Unpack[").removesuffix("]")
     declared = function.__globals__[name]
     expanded = [
-        inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_written(kind))
+        inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(each), annotation=_written(kind))
         for each, kind in declared.__annotations__.items()
     ]
     function.__signature__ = signature.replace(parameters=[*own, *expanded])  # type: ignore[attr-defined]

@@ -14,10 +14,12 @@ A dry run does all of this over an overlay and counts the output of each plan in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
+from seglog.arguments import flag, instance
 from seglog.cleaner.cleaner import (
     Begin,
     ForeseenRound,
@@ -34,7 +36,7 @@ from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions, RoundPlan, Strategy, plan_round
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT
-from seglog.configuration.precedence import POLICY, ResolvedConfig
+from seglog.configuration.precedence import POLICY, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
@@ -46,8 +48,25 @@ from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
-from seglog.operations.workspace import CleaningHistory, Workspace, state_directory
-from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.operations.workspace import (
+    CleaningHistory,
+    CommonArguments,
+    Location,
+    Sources,
+    Workspace,
+    check_policy,
+    optional_path,
+    settings_of,
+    state_directory,
+)
+from seglog.scan.listing import (
+    Target,
+    TargetKind,
+    list_log_directory,
+    list_partition,
+    log_directory_of,
+    resolve_paths,
+)
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
@@ -56,11 +75,15 @@ from seglog.storage.overlay import OverlayFileSystem
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A finished round, or in a dry run a planned one. `active_bytes` is the size of the untouched active segment."""
+    """A finished round, or in a dry run a planned one. `active_bytes` is the size of the untouched active segment.
+
+    `contradictions` are the policies that overrode the cluster's, because the user insisted.
+    """
 
     log_directory: Path
     result: CleaningResult
     active_bytes: int = 0
+    contradictions: tuple[Contradiction, ...] = ()
 
     def __repr__(self) -> str:
         did, result = "planned" if self.result.dry_run else "done", self.result
@@ -95,49 +118,87 @@ Outcome = Cleaned | Skipped | CleaningFailure
 POLICIES = ("compact", "compact,delete", "delete,compact")
 
 
+class CleaningKeywords(TypedDict, total=False):
+    """The keyword arguments of `seglog.clean` and of Spark's: the fields of `CleaningRequest`."""
+
+    policy: str | None
+    strategy: str
+    roll: bool
+    expire: bool
+    override_policy: bool
+    metadata_directory: Location | None
+    kafka_version: str
+
+
+class CleaningArguments(CleaningKeywords, CommonArguments, total=False):
+    """The same, and those of every function."""
+
+
 @dataclass(frozen=True, slots=True)
-class CleaningOrder:
-    """What to clean and how. `settings` holds the settings of each log directory that contains a target."""
+class CleaningRequest:
+    """What to clean and how, as the user said it.
 
-    targets: Sequence[Target]
-    settings: Mapping[Path, DirectorySettings]
-    options: CleanerOptions
+    `dedupe_buffer_size` and `load_factor` are log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.load.factor.
+    """
 
-    @classmethod
-    def of(
-        cls,
-        targets: Sequence[Target],
-        settings_of: Callable[[Path], DirectorySettings],
-        *,
-        strategy: Strategy,
-        roll: bool,
-        expire: bool,
-        threads: int,
-        kafka: KafkaVersion = SPOKEN_FOR,
-    ) -> CleaningOrder:
-        """Returns an order that takes the other cleaner options from the first log directory's configuration."""
-        settings = {path: settings_of(path) for path in dict.fromkeys(map(log_directory_of, targets))}
-        config = next(iter(settings.values())).resolve(None).cleaner
-        options = CleanerOptions(
+    paths: tuple[Path, ...]
+    policy: str | None = None
+    strategy: str = "offset"
+    roll: bool = False
+    expire: bool = False
+    override_policy: bool = False
+    metadata_directory: Location | None = None
+    kafka_version: str = str(SPOKEN_FOR)
+    dedupe_buffer_size: int | None = None
+    load_factor: str | None = None
+
+    def options(self, work: Workspace, topics: DirectorySettings) -> CleanerOptions:
+        """Returns the options of each round; `topics` has the configuration. Raises ConfigError for a bad value."""
+        config = topics.resolve(None).cleaner
+        return CleanerOptions(
             dedupe_buffer_bytes=config.dedupe_buffer_size,
             load_factor=config.io_buffer_load_factor,
-            strategy=strategy,
-            roll=roll,
-            expire=expire,
-            jobs=threads,
-            kafka=kafka,
+            strategy=Strategy.parse(instance("strategy", self.strategy, str, "text")),
+            roll=flag("roll", self.roll),
+            expire=flag("expire", self.expire),
+            jobs=work.threads,
+            kafka=KafkaVersion.parse(instance("kafka_version", self.kafka_version, str, "text")),
         )
-        return cls(targets, settings, options)
+
+    def directories(self, work: Workspace) -> list[DirectoryCleaning]:
+        """Returns the work in each log directory, checked; opens no log.
+
+        Raises RefusedError for a named partition that is not known to be compacted, CorruptCheckpointError,
+        NotALogError, and ConfigError for a bad value or configuration.
+        """
+        targets = resolve_paths(work.fs, self.paths)
+        check_policy(self.policy, POLICIES, targets)
+        chosen = {
+            "cleanup.policy": self.policy,
+            "log.cleaner.dedupe.buffer.size": self.dedupe_buffer_size,
+            "log.cleaner.io.buffer.load.factor": self.load_factor,
+        }
+        metadata = optional_path("metadata_directory", self.metadata_directory)
+        sources = Sources(chosen, flag("override_policy", self.override_policy), metadata)
+        topics = {path: settings_of(work, path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
+        options = self.options(work, next(iter(topics.values())))  # a broker's cleaner has one buffer for all its logs
+        return directories_of(work.fs, targets, topics.__getitem__, options)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What to clean in one log directory: the named partitions, and with `whole` also the eligible others."""
+class DirectoryCleaning:
+    """What to clean in one log directory, and how: the named partitions, and with `whole` also the eligible others."""
 
     log_directory: Path
     named: tuple[Path, ...]
     whole: bool
     topics: DirectorySettings
+    options: CleanerOptions
+
+    def cleaned(self, log: Log, result: CleaningResult) -> Cleaned:
+        """Returns the outcome of a round over `log`, which is in its state after the round."""
+        against = self.topics.resolve(log.topic_partition.topic).against(COMPACT)
+        return Cleaned(self.log_directory, result, 0 if self.options.roll else log.segments.active.size, against)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,33 +218,47 @@ SpaceCheck = Callable[[Log, RoundPlan], ForeseenRound | None]
 
 
 def clean(
+    work: Workspace, request: CleaningRequest, *, dry_run: bool = False, begin: Begin = ignore_step
+) -> Generator[Outcome, None, None]:
+    """Cleans what the request names, each partition once, and keeps the rounds' statistics for `seglog stats`.
+
+    Calls `begin` at the start of each step of each round. Raises what `CleaningRequest.directories` raises, before
+    anything is changed. Raises LockedError at a locked log directory; those before it have been cleaned.
+    """
+    done: list[Outcome] = []
+    try:
+        for outcome in clean_directories(work.fs, work.clock, request.directories(work), dry_run=dry_run, begin=begin):
+            done.append(outcome)
+            yield outcome
+    finally:
+        keep_history(work, done)
+
+
+def clean_directories(
     fs: FileSystem,
-    targets: Sequence[Target],
-    topics_of: Callable[[Path], DirectorySettings],
     clock: Clock,
-    options: CleanerOptions,
+    directories: Iterable[DirectoryCleaning],
     *,
     dry_run: bool = False,
     begin: Begin = ignore_step,
 ) -> Iterator[Outcome]:
-    """Cleans the partition directories and log directories in `targets`, each partition once.
-
-    Calls `begin` at the start of each step of each round. Raises what `requests` raises, before anything is changed.
-    Raises LockedError at a locked log directory; those before it have been cleaned.
-    """
+    """Cleans one log directory after the other, as `clean` does."""
     open_directory = _overlaid if dry_run else open_for_cleaning
-    for request in requests(fs, targets, topics_of):
-        with open_directory(fs, request.log_directory, request.topics, clock) as directory:
-            run = _Run(directory, request, clock, options, dry_run, begin)
-            for path in request.named:
+    for work in directories:
+        with open_directory(fs, work, clock) as directory:
+            run = _DirectoryRun(directory, work, clock, dry_run, begin)
+            for path in work.named:
                 yield run.clean_named(path)
-            if request.whole:
+            if work.whole:
                 yield from run.clean_eligible()
 
 
-def requests(
-    fs: FileSystem, targets: Sequence[Target], topics_of: Callable[[Path], DirectorySettings]
-) -> list[Request]:
+def directories_of(
+    fs: FileSystem,
+    targets: Sequence[Target],
+    topics_of: Callable[[Path], DirectorySettings],
+    options: CleanerOptions,
+) -> list[DirectoryCleaning]:
     """Groups the targets by log directory and checks them. Opens no log.
 
     Raises RefusedError for a named partition that is not known to be compacted, CorruptCheckpointError, NotALogError.
@@ -197,53 +272,50 @@ def requests(
         if target.kind is TargetKind.PARTITION:
             named.append(partition_path(target.path))
         by_directory[log_directory] = named, whole or target.kind is TargetKind.LOG_DIRECTORY
-    found = [
-        Request(path, tuple(dict.fromkeys(named)), whole, topics_of(path))
+    directories = [
+        DirectoryCleaning(path, tuple(dict.fromkeys(named)), whole, topics_of(path), options)
         for path, (named, whole) in by_directory.items()
     ]
-    for request in found:
-        check_checkpoints(fs, request.log_directory)
-        for path in request.named:
-            require_cleanable(fs, path, request.topics)
-    return found
+    for work in directories:
+        check_checkpoints(fs, work.log_directory)
+        for path in work.named:
+            require_cleanable(fs, path, work.topics)
+    return directories
 
 
-def keep_history(work: Workspace, outcomes: Iterable[Outcome]) -> str:
-    """Saves the round statistics for `seglog stats`. Returns an error message, or "" on success."""
+def keep_history(work: Workspace, outcomes: Iterable[Outcome]) -> None:
+    """Saves the statistics of the finished rounds for `seglog stats`; warns if they cannot be saved."""
     by_directory: dict[Path, list[CleaningResult]] = {}
     for done in outcomes:
         if isinstance(done, Cleaned) and not done.result.dry_run and done.result.segments_before:
             by_directory.setdefault(done.log_directory, []).append(done.result)
-    problem = ""
     for log_directory, results in by_directory.items():
         history = CleaningHistory(work.fs, state_directory(work.environment), log_directory)
         try:
             history.add(results, work.clock.now_ms())
         except OSError as error:
-            problem = f"{history.path}: the statistics could not be saved: {error.strerror}"
-    return problem
+            work.warn(f"{history.path}: the statistics could not be saved: {error.strerror}")
 
 
-def open_for_cleaning(
-    fs: FileSystem, path: Path, topics: DirectorySettings, clock: Clock, *, take_lock: bool = True
-) -> LogDirectory:
+def open_for_cleaning(fs: FileSystem, work: DirectoryCleaning, clock: Clock, *, take_lock: bool = True) -> LogDirectory:
     """Opens a log directory for writing with each topic's configuration, and takes its lock."""
     return LogDirectory.open(
-        path,
+        work.log_directory,
         fs=fs,
         clock=clock,
-        config_of=lambda topic: topics.resolve(topic).log,
+        config_of=lambda topic: work.topics.resolve(topic).log,
         writable=True,
         take_lock=take_lock,
     )
 
 
-def _overlaid(fs: FileSystem, path: Path, topics: DirectorySettings, clock: Clock) -> LogDirectory:
+def _overlaid(fs: FileSystem, work: DirectoryCleaning, clock: Clock) -> LogDirectory:
     """Opens the directory as `open_for_cleaning` does, but keeps every change in memory and takes no lock.
 
     The view stays as it is now, whatever a broker does meanwhile.
     """
-    return open_for_cleaning(OverlayFileSystem(ViewingFileSystem(fs, path)), path, topics, clock, take_lock=False)
+    view = ViewingFileSystem(fs, work.log_directory)
+    return open_for_cleaning(OverlayFileSystem(view), work, clock, take_lock=False)
 
 
 def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> None:
@@ -278,23 +350,22 @@ def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _DirectoryRun:
     """The rounds in one open log directory: open for writing, or over an overlay in a dry run."""
 
     directory: LogDirectory
-    request: Request
+    work: DirectoryCleaning
     clock: Clock
-    options: CleanerOptions
     dry_run: bool
     begin: Begin
 
     def clean_named(self, path: Path) -> Cleaned | CleaningFailure:
         try:
             if self.dry_run:
-                log = open_overlaid(self.directory, path)
-                plan = plan_round(log, self.options, self.clock, first_dirty(self.directory, log))
+                log = open_lossless(self.directory, path)
+                plan = plan_round(log, self.work.options, self.clock, first_dirty(self.directory, log))
                 return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
-            planned = plan_named(self.directory, path, self.clock, self.options, self._counted_where_room_is_scarce)
+            planned = plan_named(self.directory, self.work, path, self.clock, self._counted_where_room_is_scarce)
             if isinstance(planned, Cleaned):
                 return planned
             log = planned.log
@@ -312,39 +383,34 @@ class _Run:
 
     def clean_eligible(self) -> Iterator[Outcome]:
         logs: list[Log] = []
-        for found in compacted_logs(self.directory, self.request):
-            if isinstance(found, Log):
-                logs.append(found)
+        for log in compacted_logs(self.directory, self.work):
+            if isinstance(log, Log):
+                logs.append(log)
             else:
-                yield found
-        manager = manager_of(self.directory, logs, self.clock, self.options, dry_run=self.dry_run)
+                yield log
+        manager = manager_of(self.directory, logs, self.clock, self.work.options, dry_run=self.dry_run)
         while (taken := manager.take_filthiest()) is not None:
             yield self._clean_taken(manager, *taken)
         yield from left_alone(self.directory, manager)
 
-    def _clean_taken(self, manager: CleanerManager, log: Log, found: LogToClean) -> Cleaned | CleaningFailure:
+    def _clean_taken(self, manager: CleanerManager, log: Log, taken: LogToClean) -> Cleaned | CleaningFailure:
         try:
             if self.dry_run:  # the log stays taken, or the unchanged log would be handed out again
-                plan = plan_round(log, self.options, self.clock, found.first_dirty_offset)
+                plan = plan_round(log, self.work.options, self.clock, taken.first_dirty_offset)
                 return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
-            result = clean_log(log, self.options, self.clock, found.first_dirty_offset, self.begin)
+            result = clean_log(log, self.work.options, self.clock, taken.first_dirty_offset, self.begin)
             cleaned = self._outcome(log, result)
         except (SeglogError, VanishedError) as error:
             failure = _failed(log.directory, error)
-            manager.failed(found.topic_partition, failure.error)
+            manager.failed(taken.topic_partition, failure.error)
             return failure
-        manager.done(found, result.end_offset)
+        manager.done(taken, result.end_offset)
         return cleaned
 
     def _outcome(self, log: Log, result: CleaningResult) -> Cleaned:
         if not result.dry_run:
             write_end(self.directory, log, result)
-        return cleaned_of(self.directory, log, result, self.options)
-
-
-def cleaned_of(directory: LogDirectory, log: Log, result: CleaningResult, options: CleanerOptions) -> Cleaned:
-    """Returns the outcome of a round over `log`, which is in its state after the round."""
-    return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
+        return self.work.cleaned(log, result)
 
 
 def _failed(directory: Path, error: SeglogError | VanishedError) -> CleaningFailure:
@@ -354,11 +420,7 @@ def _failed(directory: Path, error: SeglogError | VanishedError) -> CleaningFail
 
 
 def plan_named(
-    directory: LogDirectory,
-    path: Path,
-    clock: Clock,
-    options: CleanerOptions,
-    check_space: SpaceCheck,
+    directory: LogDirectory, work: DirectoryCleaning, path: Path, clock: Clock, check_space: SpaceCheck
 ) -> NamedRound | Cleaned:
     """Plans the round of a named partition. Returns the finished round instead if there is nothing to clean.
 
@@ -368,15 +430,15 @@ def plan_named(
     with directory.try_log(path) as log:
         refuse_losses(log.recovery)
         require_room(directory, log.recovery)
-        plan = plan_round(log, options, clock, first_dirty(directory, log))
+        plan = plan_round(log, work.options, clock, first_dirty(directory, log))
         if plan.groups:
             foreseen = check_space(log, plan)
             return NamedRound(directory.keep(log), plan, foreseen)
-        return cleaned_of(directory, log, apply_plan(log, plan, clock), options)
+        return work.cleaned(log, apply_plan(log, plan, clock))
 
 
-def open_overlaid(directory: LogDirectory, path: Path) -> Log:
-    """Opens a log over an overlay as for writing. Raises CorruptRecordError if that would cut off anything."""
+def open_lossless(directory: LogDirectory, path: Path) -> Log:
+    """Opens a log in a directory over an overlay. Raises CorruptRecordError if opening it cut off anything there."""
     log = directory.log_in(path)
     refuse_losses(log.recovery)
     return log
@@ -393,20 +455,21 @@ def write_end(directory: LogDirectory, log: Log, result: CleaningResult) -> None
         directory.write_cleaner_offset(log.topic_partition, result.end_offset)
 
 
-def compacted_logs(directory: LogDirectory, request: Request) -> Iterator[Log | Skipped | CleaningFailure]:
+def compacted_logs(directory: LogDirectory, work: DirectoryCleaning) -> Iterator[Log | Skipped | CleaningFailure]:
     """Opens the compacted logs of a directory other than the named ones, or yields why one is left alone."""
-    for found in list_log_directory(directory.fs, directory.path).live:
-        if found.path in request.named:
+    for partition in list_log_directory(directory.fs, directory.path).live:
+        if partition.path in work.named:
             continue
-        problem = policy_problem(request.topics.resolve(found.topic_partition.topic), found.topic_partition.topic)
+        topic = partition.topic_partition.topic
+        problem = policy_problem(work.topics.resolve(topic), topic)
         if problem:
-            yield Skipped(found.path, problem)
+            yield Skipped(partition.path, problem)
             continue
         try:
-            yield open_undamaged(directory, found.path)
+            yield open_undamaged(directory, partition.path)
         except SeglogError as error:
-            if directory.fs.status(found.path) is not None:  # else a broker has deleted it meanwhile
-                yield CleaningFailure(found.path, error)
+            if directory.fs.status(partition.path) is not None:  # else a broker has deleted it meanwhile
+                yield CleaningFailure(partition.path, error)
 
 
 def manager_of(

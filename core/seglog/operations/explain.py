@@ -26,7 +26,15 @@ from seglog.log.log import Log
 from seglog.log.opening import open_partition
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing, plan_retention
 from seglog.log.segment import LogSegment
-from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, policy_problem, unknown_policy
+from seglog.operations.clean import (
+    Cleaned,
+    CleaningFailure,
+    Outcome,
+    clean_directories,
+    directories_of,
+    policy_problem,
+    unknown_policy,
+)
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
 from seglog.operations.workspace import Sources, Workspace
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
@@ -204,7 +212,9 @@ class _CleanTrial:
         target, options = Target(self.partition, TargetKind.PARTITION), CleanerOptions(roll=roll, expire=expire)
         topics_of = partial(work.settings, sources=sources)
         try:
-            (outcome,) = clean(work.fs, [target], topics_of, work.clock, options, dry_run=True)
+            (outcome,) = clean_directories(
+                work.fs, work.clock, directories_of(work.fs, [target], topics_of, options), dry_run=True
+            )
         except SeglogError as error:  # before the round, for example an unreadable checkpoint
             return CleaningFailure(self.partition, error)
         return outcome

@@ -22,12 +22,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
+from seglog.arguments import flag
 from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.errors import CorruptRecordError, NotALogError, RefusedError, SeglogError, UnsupportedError
+from seglog.errors import (
+    ArgumentError,
+    CorruptRecordError,
+    NotALogError,
+    RefusedError,
+    SeglogError,
+    UnsupportedError,
+)
 from seglog.format.filenames import (
     CLUSTER_METADATA_TOPIC,
     FileState,
@@ -46,8 +55,28 @@ from seglog.log.retention import (
     plan_retention,
     remove_deleted,
 )
+from seglog.operations.free_space import Freed, FreeSpace, SpaceToFree
 from seglog.operations.retain_ahead import is_torn, retain_ahead, take_closed, try_torn
-from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    Sources,
+    Workspace,
+    check_policy,
+    optional_duration,
+    optional_path,
+    optional_size,
+    settings_of,
+    warn_of_runs,
+)
+from seglog.scan.listing import (
+    Target,
+    TargetKind,
+    list_log_directory,
+    list_partition,
+    log_directory_of,
+    resolve_paths,
+)
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
 
@@ -67,17 +96,57 @@ POLICIES = ("delete", "compact,delete", "delete,compact")
 _INTERNAL_PREFIX = "__"
 
 
-@dataclass(frozen=True, slots=True)
-class FreeSpace:
-    """Free space until `size` bytes are free on each log directory's file system, or with `more` that many more."""
+class RetentionKeywords(TypedDict, total=False):
+    """The keyword arguments of `seglog.retain`: the fields of `RetentionRequest`."""
 
-    size: int
-    more: bool = False
+    retention_ms: int | str | None
+    retention_bytes: int | str | None
+    free: int | str | None
+    policy: str | None
+    delay_ms: int | str | None
+    override_policy: bool
+    metadata_directory: Location | None
+
+
+class RetentionArguments(RetentionKeywords, CommonArguments, total=False):
+    """The same, and those of every function."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionRequest:
-    """The work to do. `ruled`: the user gave a rule for the named partitions.
+    """What to delete and how, as the user said it."""
+
+    paths: tuple[Path, ...]
+    retention_ms: int | str | None = None
+    retention_bytes: int | str | None = None
+    free: int | str | None = None
+    policy: str | None = None
+    delay_ms: int | str | None = None
+    override_policy: bool = False
+    metadata_directory: Location | None = None
+
+    def sources(self) -> Sources:
+        """Returns the configuration that the user gave. Raises ArgumentError or TypeError for a bad value."""
+        chosen = {
+            "retention.ms": optional_duration("retention_ms", self.retention_ms),
+            "retention.bytes": optional_size("retention_bytes", self.retention_bytes),
+            "cleanup.policy": self.policy,
+        }
+        metadata = optional_path("metadata_directory", self.metadata_directory)
+        return Sources(chosen, flag("override_policy", self.override_policy), metadata)
+
+    def rules(self, *, dry_run: bool) -> RetentionRules:
+        """Returns how to delete. Raises ArgumentError for values that contradict each other."""
+        free, delay = FreeSpace.of(self.free), optional_duration("delay_ms", self.delay_ms, 0)
+        ruled = self.retention_ms is not None or self.retention_bytes is not None
+        if free is not None and (ruled or delay):
+            raise ArgumentError("free", "it removes files at once: do not give retention rules or a delay with it")
+        return RetentionRules(dry_run, ruled, free, delay if free is None else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRules:
+    """How to delete. `ruled`: the user gave a rule for the named partitions.
 
     `free` makes room instead of applying the rules. Files are removed at once if `delay_ms` is 0, else they stay as
     `.deleted`; None takes the topic's file.delete.delay.ms.
@@ -112,29 +181,14 @@ class Retained:
 
 
 @dataclass(frozen=True, slots=True)
-class Freed:
-    """The result of `FreeSpace` in one log directory: of `wanted` bytes, `freed` were freed; `free` are free now, and
-    `missing` are still wanted. After a dry run these are the expected figures.
-    """
-
-    log_directory: Path
-    wanted: int
-    freed: int
-    free: int
-    missing: int
-
-    @property
-    def reached(self) -> bool:
-        """True if nothing is missing."""
-        return not self.missing
-
-
-@dataclass(frozen=True, slots=True)
 class RetentionFailure:
     """A partition that kept all its segments because of `error`."""
 
     directory: Path
     error: SeglogError
+
+
+Outcome = Retained | RetentionFailure | Freed
 
 
 def stated_retention(resolved: ResolvedConfig) -> LogConfig:
@@ -153,13 +207,27 @@ def retention_config(resolved: ResolvedConfig) -> LogConfig:
     return config if resolved.policy_known else replace(config, cleanup_policy=frozenset())
 
 
-def retain(
+def retain(work: Workspace, request: RetentionRequest, *, dry_run: bool = False) -> Iterator[Outcome]:
+    """Deletes old segments of the partitions that the request names; a dry run warns of unfinished runs.
+
+    Raises the errors of `retain_targets`, NotALogError, and ConfigError for a bad value or configuration.
+    """
+    if dry_run:
+        warn_of_runs(work, request.paths)
+    targets = resolve_paths(work.fs, request.paths)
+    rules, sources = request.rules(dry_run=dry_run), request.sources()
+    check_policy(request.policy, POLICIES, targets)
+    topics = {path: settings_of(work, path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
+    yield from retain_targets(work.fs, targets, topics.__getitem__, work.clock, rules)
+
+
+def retain_targets(
     fs: FileSystem,
     targets: Sequence[Target],
     topics_of: Callable[[Path], DirectorySettings],
     clock: Clock,
-    request: RetentionRequest,
-) -> Iterator[Retained | RetentionFailure | Freed]:
+    rules: RetentionRules,
+) -> Iterator[Outcome]:
     """Deletes old segments of the targets' partitions, one log directory after the other.
 
     Raises LockedError and CorruptCheckpointError for a log directory as a whole, and, before any change, RefusedError
@@ -172,9 +240,9 @@ def retain(
         for path in paths:
             if path in named:
                 _require_deletable(path, topics[log_directory])
-    space = _Space(fs, request)
+    space = SpaceToFree(fs, rules.free, rules.dry_run)
     for log_directory, paths, named in work:
-        yield from _Directory(fs, log_directory, named, topics[log_directory], clock, request, space).retain(paths)
+        yield from _Directory(fs, log_directory, named, topics[log_directory], clock, rules, space).retain(paths)
 
 
 def _require_deletable(path: Path, topics: DirectorySettings) -> None:
@@ -185,51 +253,6 @@ def _require_deletable(path: Path, topics: DirectorySettings) -> None:
     refusal = topics.resolve(topic).refusal(DELETE)
     if refusal:
         raise RefusedError(f"{path}: {refusal}; nothing was changed")
-
-
-class _Space:
-    """The space still to be freed on each file system: log directories may share one."""
-
-    def __init__(self, fs: FileSystem, request: RetentionRequest) -> None:
-        self._fs, self._request = fs, request
-        self._freed: dict[int, int] = {}
-        self._promised: dict[int, int] = {}  # bytes that a dry run would free
-
-    def wanted(self, log_directory: Path, waiting: int) -> int:
-        """Returns the bytes to free in `log_directory`, where files of `waiting` bytes are removed in any case."""
-        free = self._request.free
-        if free is None:
-            return 0
-        device = self._device(log_directory)
-        self._promise(device, waiting)
-        if free.more:
-            return max(0, free.size - self._freed.get(device, 0))
-        return max(0, free.size - self._free(log_directory))
-
-    def left(self, wanted: int, freed: int) -> int:
-        """Returns the rest of `wanted` after `freed` bytes; without `more`, `wanted` already includes them."""
-        free = self._request.free
-        return max(0, wanted - freed) if free is not None and free.more else wanted
-
-    def take(self, log_directory: Path, wanted: int, freed: int) -> Freed:
-        """Records the bytes freed in a log directory; returns the result."""
-        device = self._device(log_directory)
-        self._freed[device] = self._freed.get(device, 0) + freed
-        self._promise(device, freed)
-        free, asked = self._free(log_directory), self._request.free
-        missing = wanted - freed if asked is None or asked.more else asked.size - free
-        return Freed(log_directory, wanted, freed, free, max(0, missing))
-
-    def _promise(self, device: int, size: int) -> None:
-        if self._request.dry_run:
-            self._promised[device] = self._promised.get(device, 0) + size
-
-    def _free(self, log_directory: Path) -> int:
-        return self._fs.free_bytes(log_directory) + self._promised.get(self._device(log_directory), 0)
-
-    def _device(self, log_directory: Path) -> int:
-        status = self._fs.status(log_directory)
-        return -1 if status is None else status.device
 
 
 def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path, list[Path], set[Path]]]:
@@ -262,20 +285,20 @@ class _Directory:
         named: set[Path],
         topics: DirectorySettings,
         clock: Clock,
-        request: RetentionRequest,
-        space: _Space,
+        rules: RetentionRules,
+        space: SpaceToFree,
     ) -> None:
         self._fs, self._path, self._topics, self._clock = fs, path, topics, clock
-        self._request, self._space = request, space
-        ruled = request.ruled or request.free is not None
+        self._rules, self._space = rules, space
+        ruled = rules.ruled or rules.free is not None
         self._ruled = {_topic_of(partition) for partition in named} if ruled else set()
         self._in_tier: set[str] = set()
 
-    def retain(self, paths: list[Path]) -> list[Retained | RetentionFailure | Freed]:
+    def retain(self, paths: list[Path]) -> list[Outcome]:
         failures: list[RetentionFailure] = []
         retained: list[Retained] = []
         waiting = sum(_waiting_bytes(self._fs, path) for path in paths)
-        writable = not self._request.dry_run
+        writable = not self._rules.dry_run
         with (
             LogDirectory.open(
                 self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
@@ -290,7 +313,7 @@ class _Directory:
                     self._require_retainable(path)
                     logs.append(self._opened(directory, path, torn))
                 except SeglogError as error:
-                    if self._fs.status(path) is not None or not self._request.dry_run:
+                    if self._fs.status(path) is not None or not self._rules.dry_run:
                         failures.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
                     if path in early:
                         against, plan = self._topics.resolve(_topic_of(path)).against(DELETE), early[path]
@@ -300,8 +323,8 @@ class _Directory:
             for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
                 carry_out = partial(self._take_closed, directory) if is_torn(log.recovery) else self._carry_out
                 retained.append(carry_out(log, plan, early.get(log.directory)))
-        done: list[Retained | RetentionFailure | Freed] = [*failures, *retained]
-        if self._request.free is not None:
+        done: list[Outcome] = [*failures, *retained]
+        if self._rules.free is not None:
             freed_in_all = sum(one.plan.freed_bytes for one in retained)
             done.append(self._space.take(self._path, freed + left, freed_in_all))
         return done
@@ -313,21 +336,21 @@ class _Directory:
             return self._plans(directory, logs, max(self._space.wanted(self._path, waiting) - released, missing))
 
         retainable = [path for path in paths if self._is_retainable(path)]
-        return retain_ahead(directory, retainable, planner, torn=self._request.free is not None)
+        return retain_ahead(directory, retainable, planner, torn=self._rules.free is not None)
 
     def _opened(self, directory: LogDirectory, path: Path, torn: ExitStack) -> Log:
         """Opens a log, one that `is_torn` in memory until the end of `torn`. Raises SeglogError if that loses data."""
         try:
             return open_undamaged(directory, path, self._way_out(path))
         except CorruptRecordError:
-            tried = torn.enter_context(try_torn(directory, path)) if self._request.free is not None else None
+            tried = torn.enter_context(try_torn(directory, path)) if self._rules.free is not None else None
             if tried is None:
                 raise
             return tried
 
     def _way_out(self, path: Path) -> str:
         """Advises what to do if a log still cannot be recovered for lack of room although --free deleted all it may."""
-        if self._request.free is None:
+        if self._rules.free is None:
             return ""
         why = self._why_kept(_topic_of(path)) or "no deletable closed segment is left"
         return (
@@ -358,7 +381,7 @@ class _Directory:
 
     def _why_kept(self, topic: str) -> str:
         """Returns why nothing of a topic is deleted, whatever its policy; "" if the policy decides."""
-        if self._request.free is not None and topic in KAFKAS_OWN_TOPICS:
+        if self._rules.free is not None and topic in KAFKAS_OWN_TOPICS:
             return KAFKAS_OWN
         if topic in self._in_tier:
             return IN_TIER
@@ -379,7 +402,7 @@ class _Directory:
 
     def _plans(self, directory: LogDirectory, logs: Sequence[Log], wanted: int) -> list[RetentionPlan]:
         watermarks, now_ms = directory.high_watermarks, self._clock.now_ms()
-        if self._request.free is not None:
+        if self._rules.free is not None:
             return plan_freeing(logs, wanted, now_ms, watermarks)
         return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
 
@@ -398,7 +421,7 @@ class _Directory:
         plan, note, contradictions = self._explained(log.topic_partition.topic, plan)
         cut = log.recovery.truncated_segments[0]
         note = note or TORN.format(f"position {cut.valid_bytes}: {cut.reason}")
-        if not self._request.dry_run:
+        if not self._rules.dry_run:
             taken = len(take_closed(directory, log, plan).segments)
             kept = (replace(v, rule=None, reason=MADE_BY_RECOVERY) if v.removed else v for v in plan.segments[taken:])
             plan = replace(plan, segments=(*plan.segments[:taken], *kept))
@@ -411,10 +434,10 @@ class _Directory:
         whole, ahead = _joined(plan, early)
         if early is not None:
             log.leader_epochs.truncate_from_start(log.log_start_offset)
-        if self._request.dry_run or plan.empty:
+        if self._rules.dry_run or plan.empty:
             return Retained(self._path, whole, note, 0, contradictions, ahead)
         pending = apply_retention(log, plan)
-        delay = log.config.file_delete_delay_ms if self._request.delay_ms is None else self._request.delay_ms
+        delay = log.config.file_delete_delay_ms if self._rules.delay_ms is None else self._rules.delay_ms
         if delay == 0:
             remove_deleted(log.fs, pending)
             pending = []

@@ -12,14 +12,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from seglog.arguments import MOST_THREADS, acting_as, described, integer, mapping, several, within
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
-from seglog.errors import ConfigError
+from seglog.errors import ArgumentError, ConfigError
 from seglog.layout import INT64_MAX
 from seglog.ordered_pool import available_threads
 from seglog.progress import BytesRead
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from seglog.tiers.partition import TierOptions
 
 Location = str | os.PathLike[str]
+Keywords = TypeVar("Keywords")
 
 _logger = logging.getLogger("seglog")
 
@@ -68,7 +69,7 @@ class Workspace:
     """The files, clock, threads and configuration sources of an operation.
 
     `overrides` (`KEY=VALUE`) are the options --set, `config_file` is --config, `jobs` is --jobs (None: all cores).
-    `environment` holds SEGLOG_CONFIG and the variables of single keys.
+    `environment` holds SEGLOG_CONFIG and the variables of single keys. `warn` takes sentences for the user.
     """
 
     fs: FileSystem = field(default_factory=machine_files)
@@ -77,6 +78,7 @@ class Workspace:
     config_file: Path | None = None
     jobs: int | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    warn: Callable[[str], None] = lambda sentence: _logger.warning("%s", sentence)
 
     @property
     def threads(self) -> int:
@@ -116,15 +118,14 @@ def working_directory() -> Path:
         return Path()
 
 
-def policy_misuse(name: str, policy: object, policies: Sequence[str], targets: Sequence[Target]) -> str:
-    """Returns an error message for a policy given for `targets` with the option `name`, or "" if it is valid."""
+def check_policy(policy: object, policies: Sequence[str], targets: Sequence[Target]) -> None:
+    """Raises ArgumentError for a policy that is not one of `policies`, or that is given for a log directory."""
     if policy is None:
-        return ""
+        return
     if policy not in policies:
-        return f"{name}: {policy!r} is not one of {', '.join(policies)}"
+        raise ArgumentError("policy", f"{policy!r} is not one of {', '.join(policies)}")
     if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
-        return f"{name} is only for named partitions, not for a whole log directory"
-    return ""
+        raise ArgumentError("policy", "only for named partitions, not for a whole log directory")
 
 
 # --- what seglog remembers
@@ -225,6 +226,13 @@ def workspace_of(given: CommonArguments) -> Workspace:
     )
 
 
+def request_of(given: Mapping[str, Any], keywords: type[Keywords]) -> tuple[Workspace, Keywords]:
+    """Returns the workspace and the keywords of a request, from all arguments of a verb. Raises as `workspace_of`."""
+    own = {name: value for name, value in given.items() if name in keywords.__annotations__}
+    common = {name: value for name, value in given.items() if name not in own}
+    return workspace_of(cast(CommonArguments, common)), cast(Keywords, own)
+
+
 def _counted(fs: FileSystem, progress: BytesRead | None) -> FileSystem:
     if progress is None:
         return fs
@@ -272,9 +280,10 @@ def targets_of(work: Workspace, locations: Iterable[Location]) -> list[Target]:
 
 
 def settings_of(work: Workspace, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
-    """Returns the configuration of a log directory's topics. Sends its warnings to the logger `seglog`."""
+    """Returns the configuration of a log directory's topics, and warns of its problems."""
     found = work.settings(log_directory, sources)
-    warn(*found.resolve(None).warnings, *found.problems)
+    for sentence in (*found.resolve(None).warnings, *found.problems):
+        work.warn(sentence)
     return found
 
 
@@ -286,7 +295,8 @@ def warn(*sentences: str) -> None:
 
 def warn_of_runs(work: Workspace, paths: Iterable[Path]) -> None:
     """Warns of log directories around the paths in which a run that changes logs is unfinished."""
-    warn(*unfinished_runs(work.fs, paths))
+    for sentence in unfinished_runs(work.fs, paths):
+        work.warn(sentence)
 
 
 def optional_path(name: str, location: Location | None) -> Path | None:
@@ -299,7 +309,7 @@ def optional_integer(name: str, value: int | None, least: int | None = None) -> 
     if value is None:
         return None
     if least is not None and integer(name, value) < least:
-        raise ValueError(f"{name}: {value} is less than {least}")
+        raise ArgumentError(name, f"{value} is less than {least}")
     return within(name, value, -INT64_MAX - 1, INT64_MAX)
 
 
@@ -323,7 +333,7 @@ def _number_of(name: str, value: int | str | None, parse: Callable[[str], int]) 
     try:
         return parse(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise ArgumentError(name, str(error)) from None
 
 
 def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:

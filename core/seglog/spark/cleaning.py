@@ -13,12 +13,11 @@ harm. The files are those of `seglog clean`, byte for byte. All executors must s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.cleaner.cleaner import roll_as_planned
@@ -26,25 +25,23 @@ from seglog.cleaner.dirtiness import LogToClean
 from seglog.cleaner.manager import CleanerManager
 from seglog.cleaner.round import CleanerOptions, RoundPlan, StrategyKind, plan_round
 from seglog.clock import Clock
-from seglog.configuration.settings import DirectorySettings
 from seglog.errors import SeglogError, UnsupportedError
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.operations.clean import (
     Cleaned,
     CleaningFailure,
+    DirectoryCleaning,
     Outcome,
-    Request,
-    cleaned_of,
     compacted_logs,
+    keep_history,
     left_alone,
     manager_of,
     open_for_cleaning,
     plan_named,
-    requests,
     write_end,
 )
-from seglog.scan.listing import Target
+from seglog.operations.workspace import Workspace
 from seglog.spark.cleaning_round import (
     RoundSpec,
     SegmentCopy,
@@ -73,7 +70,6 @@ from seglog.spark.tasks import (
     settle,
     try_tasks,
 )
-from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 
 if TYPE_CHECKING:
@@ -125,6 +121,9 @@ class Placement:
         return self.reducers or max(cores, by_bytes, min(by_entries, source_bytes // _LEAST_BYTES_PER_REDUCER))
 
 
+DEFAULT_PLACEMENT = Placement()
+
+
 def _can_be_split(options: CleanerOptions) -> bool:
     return options.strategy.kind is StrategyKind.OFFSET and not options.expire
 
@@ -134,6 +133,7 @@ class _Due:
     """A log to clean now: a named one comes with its plan, one that a manager chose with what it `found`."""
 
     directory: LogDirectory
+    part: DirectoryCleaning
     log: Log
     plan: RoundPlan | None = None
     manager: CleanerManager | None = None
@@ -142,99 +142,105 @@ class _Due:
 
 def clean(
     spark: SparkSession,
-    targets: Sequence[Target],
-    topics_of: Callable[[Path], DirectorySettings],
-    clock: Clock,
-    options: CleanerOptions,
-    *,
-    placement: Placement | None = None,
-    fs: FileSystem | None = None,
+    work: Workspace,
+    directories: Sequence[DirectoryCleaning],
+    placement: Placement = DEFAULT_PLACEMENT,
     watch: Watch | None = None,
-) -> Iterator[Outcome]:
-    """Cleans the targets by the rules of `operations.clean.clean`, many logs at a time.
+) -> Generator[Outcome, None, None]:
+    """Cleans by the rules of `operations.clean.clean`, many logs at a time; keeps the rounds' statistics too.
 
-    Raises the same errors before anything is changed, and UnsupportedError for an impossible placement. An error within
-    one partition becomes its `CleaningFailure`.
+    Raises the same errors, and UnsupportedError for an impossible placement. An error within one partition becomes its
+    `CleaningFailure`.
     """
-    files, placed = fs or LocalFileSystem(), placement or Placement()
-    placed.check(options)
+    for directory in directories:
+        placement.check(directory.options)
+    done: list[Outcome] = []
+    try:
+        for outcome in _cleaned(spark, work, directories, placement, watch):
+            done.append(outcome)
+            yield outcome
+    finally:
+        keep_history(work, done)
+
+
+def _cleaned(
+    spark: SparkSession,
+    work: Workspace,
+    directories: Sequence[DirectoryCleaning],
+    placement: Placement,
+    watch: Watch | None,
+) -> Iterator[Outcome]:
     due: list[_Due] = []
-    managers: list[tuple[LogDirectory, CleanerManager]] = []
+    managers: list[tuple[LogDirectory, DirectoryCleaning, CleanerManager]] = []
     with ExitStack() as stack:
-        for request in requests(files, targets, topics_of):
-            directory = stack.enter_context(open_for_cleaning(files, request.log_directory, request.topics, clock))
-            yield from _named(directory, request, clock, options, due)
-            if request.whole:
+        for part in directories:
+            directory = stack.enter_context(open_for_cleaning(work.fs, part, work.clock))
+            yield from _named(directory, part, work.clock, due)
+            if part.whole:
                 logs: list[Log] = []
-                for found in compacted_logs(directory, request):
-                    if isinstance(found, Log):
-                        logs.append(found)
+                for log in compacted_logs(directory, part):
+                    if isinstance(log, Log):
+                        logs.append(log)
                     else:
-                        yield found
-                managers.append((directory, manager_of(directory, logs, clock, options)))
+                        yield log
+                managers.append((directory, part, manager_of(directory, logs, work.clock, part.options)))
         while due := [*due, *_eligible(managers)]:
-            yield from _run(spark, due, clock, options, placed, watch)
+            yield from _run(spark, due, work.clock, placement, watch)
             due = []
-        for directory, manager in managers:
+        for directory, _, manager in managers:
             yield from left_alone(directory, manager)
 
 
 def _named(
-    directory: LogDirectory, request: Request, clock: Clock, options: CleanerOptions, due: list[_Due]
+    directory: LogDirectory, part: DirectoryCleaning, clock: Clock, due: list[_Due]
 ) -> Iterator[Cleaned | CleaningFailure]:
     """Opens the named partitions, and adds those with something to clean to `due`."""
-    for path in request.named:
+    for path in part.named:
         try:
-            planned = plan_named(directory, path, clock, options, check_space)
+            planned = plan_named(directory, part, path, clock, check_space)
             if isinstance(planned, Cleaned):
                 yield planned
             else:
-                due.append(_Due(directory, planned.log, planned.plan))
+                due.append(_Due(directory, part, planned.log, planned.plan))
         except SeglogError as error:
             yield CleaningFailure(path, error)
 
 
-def _eligible(managers: Sequence[tuple[LogDirectory, CleanerManager]]) -> Iterator[_Due]:
-    for directory, manager in managers:
+def _eligible(managers: Sequence[tuple[LogDirectory, DirectoryCleaning, CleanerManager]]) -> Iterator[_Due]:
+    for directory, part, manager in managers:
         while (taken := manager.take_filthiest()) is not None:
             log, found = taken
-            yield _Due(directory, log, manager=manager, found=found)
+            yield _Due(directory, part, log, manager=manager, found=found)
 
 
 def _run(
-    spark: SparkSession,
-    due: Sequence[_Due],
-    clock: Clock,
-    options: CleanerOptions,
-    placement: Placement,
-    watch: Watch | None,
+    spark: SparkSession, due: Sequence[_Due], clock: Clock, placement: Placement, watch: Watch | None
 ) -> Iterator[Outcome]:
-    work: list[tuple[_Due, RoundSpec]] = []
+    rounds: list[tuple[_Due, RoundSpec]] = []
     try:
-        for wanted in due:
+        for one in due:
             try:
-                work.append((wanted, _prepared(wanted, clock, options)))
+                rounds.append((one, _prepared(one, clock)))
             except SeglogError as error:
-                yield _failed(wanted, error)
-        for i, outcomes in _rewritten(spark, [spec for _, spec in work], placement, watch):
-            yield _finished(*work[i], outcomes, clock, options)
+                yield _failed(one, error)
+        for i, outcomes in _rewritten(spark, [spec for _, spec in rounds], placement, watch):
+            yield _finished(*rounds[i], outcomes, clock)
     finally:
-        for one, spec in work:
+        for one, spec in rounds:
             remove_staging(one.log.fs, spec)
 
 
-def _prepared(due: _Due, clock: Clock, options: CleanerOptions) -> RoundSpec:
+def _prepared(due: _Due, clock: Clock) -> RoundSpec:
     log, plan = due.log, due.plan
     if plan is None:
-        plan = plan_round(log, options, clock, None if due.found is None else due.found.first_dirty_offset)
+        first_dirty = None if due.found is None else due.found.first_dirty_offset
+        plan = plan_round(log, due.part.options, clock, first_dirty)
         check_space(log, plan)
     roll_as_planned(log, plan)
     return RoundSpec.of(log.fs, plan, make_staging(log.fs, log.directory), os.urandom(_SEED_BYTES))
 
 
-def _finished(
-    due: _Due, spec: RoundSpec, outcomes: Sequence[TaskOutcome | SeglogError], clock: Clock, options: CleanerOptions
-) -> Outcome:
+def _finished(due: _Due, spec: RoundSpec, outcomes: Sequence[TaskOutcome | SeglogError], clock: Clock) -> Outcome:
     try:
         result = finish_round(due.log, spec, outcomes, clock)
         write_end(due.directory, due.log, result)
@@ -242,7 +248,7 @@ def _finished(
         return _failed(due, error)
     if due.manager is not None and due.found is not None:
         due.manager.done(due.found, result.end_offset)
-    return cleaned_of(due.directory, due.log, result, options)
+    return due.part.cleaned(due.log, result)
 
 
 def _failed(due: _Due, error: SeglogError) -> CleaningFailure:

@@ -20,28 +20,27 @@ from typing import Any, Protocol
 
 from seglog.cleaner.cleaner import apply_plan, roll_as_planned
 from seglog.cleaner.output import CleanerStats, CleaningResult
-from seglog.cleaner.round import CleanerOptions, RoundPlan, plan_round
+from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.clock import Clock
-from seglog.configuration.settings import DirectorySettings
 from seglog.errors import RefusedError, SeglogError
 from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment
 from seglog.log.directory import LogDirectory
+from seglog.log.log import Log
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.operations.clean import (
-    Cleaned,
+    DirectoryCleaning,
     Outcome,
-    Request,
     Skipped,
     first_dirty,
     open_for_cleaning,
-    open_overlaid,
+    open_lossless,
     policy_problem,
-    requests,
 )
+from seglog.operations.workspace import Workspace
 from seglog.remote.settings import StoreSettings
-from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
+from seglog.scan.listing import list_log_directory, list_partition
 from seglog.spark.cleaning_round import (
     Delivery,
     Identity,
@@ -53,9 +52,11 @@ from seglog.spark.cleaning_round import (
     identity_of,
     staged_groups,
 )
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.table.files import files_of
+from seglog.table.files import files_of, sent_along
 from seglog.tiers.manifests import object_of
 from seglog.tiers.publishing import (
     ObjectFiles,
@@ -68,7 +69,6 @@ from seglog.tiers.publishing import (
     segments_to_put,
     topic_id_in,
 )
-from seglog.tiers.view import see_tiers
 
 _NO_STAGING = Path()  # each task has its own
 _SEED_BYTES = 32
@@ -96,128 +96,132 @@ class Destination:
     output: Path
     store: StoreSettings
 
+    @classmethod
+    def of(cls, sources: Sequence[Path], output: Path, store: Mapping[str, str] | None = None) -> Destination:
+        """Returns the destination, with what the driver's environment knows of the stores."""
+        return cls(sources, output, sent_along(StoreSettings.of(store or {}), [*sources, output]))
+
 
 @dataclass(slots=True)
-class _Work:
+class _Round:
     """A log open over an overlay, its round, and its future entry in the manifest."""
 
     delivery: Delivery
+    part: DirectoryCleaning
     source: FileSystem
     overlay: OverlayFileSystem
-    directory: Path
+    log: Log
     key: TopicPartition
     plan: RoundPlan
     spec: RoundSpec
     result: CleaningResult | None
-    log_start_offset: int
-    log_end_offset: int
-    active_bytes: int
     checkpoint: int | None
     identities: Mapping[int, Identity]
     cleaned: list[ManifestSegment] = field(default_factory=list)
     kept: list[ManifestSegment] = field(default_factory=list)
 
+    @property
+    def directory(self) -> Path:
+        return self.log.directory
+
 
 def clean_into(
     tasks: Tasks,
     to: Destination,
-    topics_of: Callable[[Path], DirectorySettings],
-    clock: Clock,
-    options: CleanerOptions,
-    seen: tuple[FileSystem, Sequence[Path]] | None = None,
+    work: Workspace,
+    shown: Sequence[Path],
+    directories: Sequence[DirectoryCleaning],
 ) -> list[Outcome]:
     """Cleans logs into a new prefix: named partitions, and every compacted partition of a named log directory.
 
-    `seen` is what `tiers.view.see_tiers` returns for the sources; without it, `see_tiers` is called.
+    `work` has the files, and `shown` the path of each source there, that `tiers.view.see_tiers` returns.
 
     Raises RefusedError if the output is not new, is among the sources, or a source has changed, and the errors of
     `operations.clean.clean` for a log. Then nothing is committed.
     """
     files = files_of(to.store)
     require_new(files, to.output)
+    deliveries: dict[Path, Delivery] = {}
+    for source, path in zip(to.sources, shown, strict=True):
+        delivery = Delivery(source, to.output, to.store)
+        deliveries |= {links.resolve(path): delivery, partition_path(path): delivery}
     outcomes: list[Outcome] = []
-    work: list[_Work] = []
-    fs, shown = see_tiers(files, to.sources) if seen is None else seen
+    rounds: list[_Round] = []
     with ExitStack() as stack:
-        for source, path in zip(to.sources, shown, strict=True):
-            delivery = Delivery(source, to.output, to.store)
-            for found in _opened(stack, delivery, fs, path, topics_of, clock, options):
-                if isinstance(found, Skipped):
-                    outcomes.append(found)
+        for part in directories:
+            _require_apart(to.output, part.log_directory)
+            for planned in _opened(stack, deliveries, work, part):
+                if isinstance(planned, Skipped):
+                    outcomes.append(planned)
                 else:
-                    work.append(found)
-    directories: dict[TopicPartition, Path] = {}
-    for one in work:
-        other = directories.setdefault(one.key, one.directory)
+                    rounds.append(planned)
+    places: dict[TopicPartition, Path] = {}
+    for one in rounds:
+        other = places.setdefault(one.key, one.directory)
         if other != one.directory:
             raise RefusedError(f"{other} and {one.directory} are both {one.key}: clean them into separate prefixes")
-    due = [one for one in work if one.spec.group_count]
+    due = [one for one in rounds if one.spec.group_count]
     rewritten = dict(zip(map(id, due), tasks.rewrite([one.spec for one in due]), strict=True))
     for one in due:
-        one.cleaned, one.result = _collected(one, rewritten[id(one)], clock)
-    _copy(tasks, files, work)
-    for one in work:
+        one.cleaned, one.result = _collected(one, rewritten[id(one)], work.clock)
+    _copy(tasks, files, rounds)
+    for one in rounds:
         source_files = one.delivery.files()
         for base, known in one.identities.items():
             check_unchanged(source_files, one.directory / segment_file_name(base), known)
-    if work:
-        commit(files, to.output, None, [_described(files, one) for one in work], clock)
-    for one in work:
+    if rounds:
+        commit(files, to.output, None, [_described(files, one) for one in rounds], work.clock)
+    for one in rounds:
         assert one.result is not None  # from the plan, or from its tasks
-        outcomes.append(Cleaned(one.directory.parent, one.result, one.active_bytes))
+        outcomes.append(one.part.cleaned(one.log, one.result))
     return outcomes
+
+
+def _require_apart(output: Path, log_directory: Path) -> None:
+    if output == log_directory or output in log_directory.parents or log_directory in output.parents:
+        raise RefusedError(f"{output} is among the logs in {log_directory}: name a separate prefix")
 
 
 # --- planning on the driver -----------------------------------------------------------------------------------
 
 
 def _opened(
-    stack: ExitStack,
-    delivery: Delivery,
-    fs: FileSystem,
-    shown: Path,
-    topics_of: Callable[[Path], DirectorySettings],
-    clock: Clock,
-    options: CleanerOptions,
-) -> Iterator[_Work | Skipped]:
-    for request in requests(fs, resolve_paths(fs, [shown]), topics_of):
-        directory, output = request.log_directory, delivery.output
-        if output == directory or output in directory.parents or directory in output.parents:
-            raise RefusedError(f"{output} is among the logs in {directory}: name a separate prefix")
-        overlay = OverlayFileSystem(ViewingFileSystem(fs, directory))
-        opened = stack.enter_context(open_for_cleaning(overlay, directory, request.topics, clock, take_lock=False))
-        for path in _wanted(opened, request):
-            if isinstance(path, Skipped):
-                yield path
-            else:
-                yield _planned(delivery, fs, overlay, opened, path, clock, options)
+    stack: ExitStack, deliveries: Mapping[Path, Delivery], work: Workspace, part: DirectoryCleaning
+) -> Iterator[_Round | Skipped]:
+    overlay = OverlayFileSystem(ViewingFileSystem(work.fs, part.log_directory))
+    directory = stack.enter_context(open_for_cleaning(overlay, part, work.clock, take_lock=False))
+    for path in _chosen(directory, part):
+        if isinstance(path, Skipped):
+            yield path
+        else:
+            delivery = deliveries.get(path) or deliveries[part.log_directory]
+            yield _planned(delivery, work, overlay, directory, part, path)
 
 
-def _wanted(directory: LogDirectory, request: Request) -> Iterator[Path | Skipped]:
+def _chosen(directory: LogDirectory, part: DirectoryCleaning) -> Iterator[Path | Skipped]:
     """Yields the named partitions; of a whole log directory all other compacted ones, whatever their dirty ratio."""
-    yield from request.named
-    for found in list_log_directory(directory.fs, directory.path).live if request.whole else ():
-        if found.path not in request.named:
-            topic = found.topic_partition.topic
-            problem = policy_problem(request.topics.resolve(topic), topic)
-            yield Skipped(found.path, problem) if problem else found.path
+    yield from part.named
+    for partition in list_log_directory(directory.fs, directory.path).live if part.whole else ():
+        if partition.path not in part.named:
+            topic = partition.topic_partition.topic
+            problem = policy_problem(part.topics.resolve(topic), topic)
+            yield Skipped(partition.path, problem) if problem else partition.path
 
 
 def _planned(
     delivery: Delivery,
-    fs: FileSystem,
+    work: Workspace,
     overlay: OverlayFileSystem,
     directory: LogDirectory,
+    part: DirectoryCleaning,
     path: Path,
-    clock: Clock,
-    options: CleanerOptions,
-) -> _Work:
-    key = parse_topic_partition(path.name)
+) -> _Round:
+    key, fs, clock = parse_topic_partition(path.name), work.fs, work.clock
     if key is None:
         raise RefusedError(f"{path}: only a directory named TOPIC-NUMBER (orders-0) can be committed as a partition")
-    log = open_overlaid(directory, path)
+    log = open_lossless(directory, path)
     checkpoint = first_dirty(directory, log)
-    plan = plan_round(log, options, clock, checkpoint)
+    plan = plan_round(log, part.options, clock, checkpoint)
     _require_as_stored(fs, overlay, plan)
     bases = [segment.base_offset for segment in log.segments]
     identities = {base: identity_of(fs, path / segment_file_name(base)) for base in bases}
@@ -227,20 +231,8 @@ def _planned(
     else:
         result = apply_plan(log, plan, clock)
     spec = RoundSpec.of(overlay, plan, _NO_STAGING, os.urandom(_SEED_BYTES))
-    return _Work(
-        delivery,
-        fs,
-        overlay,
-        path,
-        key,
-        plan,
-        replace(spec, delivery=delivery),
-        result,
-        log.log_start_offset,
-        log.log_end_offset,
-        0 if options.roll else log.segments.active.size,
-        checkpoint,
-        identities,
+    return _Round(
+        delivery, part, fs, overlay, log, key, plan, replace(spec, delivery=delivery), result, checkpoint, identities
     )
 
 
@@ -273,21 +265,21 @@ def _is_changed(fs: FileSystem, overlay: OverlayFileSystem, path: Path) -> bool:
 
 
 def _collected(
-    work: _Work, outcomes: Sequence[TaskOutcome | SeglogError], clock: Clock
+    round_: _Round, outcomes: Sequence[TaskOutcome | SeglogError], clock: Clock
 ) -> tuple[list[ManifestSegment], CleaningResult]:
     """Returns the cleaned segments in order. Raises a task's error, or IncompleteError if a group is missing."""
     stats = CleanerStats(clock)
-    staged = staged_groups(work.spec, outcomes, stats, "committed")
+    staged = staged_groups(round_.spec, outcomes, stats, "committed")
     stats.all_done()
     summaries = [summary for group in staged for summary in group.summaries]
-    result = CleaningResult.of(work.plan, stats, summaries, dry_run=False)
+    result = CleaningResult.of(round_.plan, stats, summaries, dry_run=False)
     return [segment for group in staged for segment in group.delivered], result
 
 
-def _copy(tasks: Tasks, store: ObjectFiles, work: Sequence[_Work]) -> None:
+def _copy(tasks: Tasks, store: ObjectFiles, rounds: Sequence[_Round]) -> None:
     """Copies segments that no round rewrites: in tasks, except those that opening the log has changed on the driver."""
-    items: list[tuple[_Work, SegmentCopy]] = []
-    for one in work:
+    items: list[tuple[_Round, SegmentCopy]] = []
+    for one in rounds:
         for segment in segments_to_put(one.overlay, one.directory):
             if segment.base_offset in one.plan.source_bases:
                 continue
@@ -300,19 +292,19 @@ def _copy(tasks: Tasks, store: ObjectFiles, work: Sequence[_Work]) -> None:
         one.kept.append(segment)
 
 
-def _described(store: ObjectFiles, work: _Work) -> ManifestPartition:
+def _described(store: ObjectFiles, round_: _Round) -> ManifestPartition:
     """Returns a partition's manifest entry: its segments in order, each ending where the next one begins."""
-    found = sorted([*work.cleaned, *work.kept], key=lambda one: one.base_offset)
-    ends = [*(one.base_offset - 1 for one in found[1:]), work.log_end_offset - 1]
+    found = sorted([*round_.cleaned, *round_.kept], key=lambda one: one.base_offset)
+    ends = [*(one.base_offset - 1 for one in found[1:]), round_.log.log_end_offset - 1]
     segments = [replace(one, end_offset=end) for one, end in zip(found, ends, strict=True)]
-    snapshots = {one.offset: one.path for one in list_partition(work.overlay, work.directory).snapshots}
+    snapshots = {one.offset: one.path for one in list_partition(round_.overlay, round_.directory).snapshots}
     for i, one in enumerate(segments):
         path = snapshots.get(one.end_offset + 1)
         if path is not None and FileKind.PRODUCER_SNAPSHOT not in one.objects:
-            target = object_of(work.delivery.output, work.key, one, FileKind.PRODUCER_SNAPSHOT)
-            with work.overlay.open(path, "r") as file:
+            target = object_of(round_.delivery.output, round_.key, one, FileKind.PRODUCER_SNAPSHOT)
+            with round_.overlay.open(path, "r") as file:
                 stored = put_object(store, target, file)
             segments[i] = replace(one, objects={**one.objects, FileKind.PRODUCER_SNAPSHOT: stored})
-    cleaned = work.plan.end_offset if work.plan.groups else work.checkpoint
-    epochs, topic_id = epochs_in(work.overlay, work.directory), topic_id_in(work.overlay, work.directory)
-    return ManifestPartition(work.key, topic_id, work.log_start_offset, cleaned, epochs, tuple(segments))
+    cleaned = round_.plan.end_offset if round_.plan.groups else round_.checkpoint
+    epochs, topic_id = epochs_in(round_.overlay, round_.directory), topic_id_in(round_.overlay, round_.directory)
+    return ManifestPartition(round_.key, topic_id, round_.log.log_start_offset, cleaned, epochs, tuple(segments))

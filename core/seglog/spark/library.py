@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from seglog.errors import ConfigError
-from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.remote.routing import parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from seglog.operations.clean import Outcome
+    from seglog.operations.clean import CleaningKeywords, Outcome
     from seglog.spark.jobs import VerifyReport
 
 Location = str | Path
@@ -22,13 +21,9 @@ Location = str | Path
 def clean(
     spark: SparkSession,
     *paths: Location,
-    policy: str | None = None,
-    strategy: str = "offset",
-    roll: bool = False,
-    expire: bool = False,
-    kafka_version: str = str(SPOKEN_FOR),
     output: Location | None = None,
     store: Mapping[str, str] | None = None,
+    **given: Unpack[CleaningKeywords],
 ) -> list[Outcome]:
     """Compacts logs over many tasks, as `seglog.clean` does on one machine: the same files, byte for byte.
 
@@ -40,52 +35,22 @@ def clean(
     them, and `seglog fetch` makes partitions of them. An error in any partition is raised, and then nothing is
     committed. `store` are settings of an object store, like the options of a query.
     """
-    from seglog.cleaner.round import Strategy
-    from seglog.operations.clean import POLICIES, CleaningOrder, keep_history
-    from seglog.operations.workspace import (
-        Sources,
-        Workspace,
-        local_paths_of,
-        paths_of,
-        policy_misuse,
-        settings_of,
-        warn,
-    )
-    from seglog.remote.settings import StoreSettings
-    from seglog.scan.listing import resolve_paths
+    from seglog.operations.clean import CleaningRequest
+    from seglog.operations.workspace import Workspace, local_paths_of, paths_of
     from seglog.spark import cleaning
     from seglog.spark.cleaning_objects import Destination, clean_into
-    from seglog.table.files import files_of, sent_along
+    from seglog.table.files import files_of
     from seglog.tiers.view import see_tiers
 
     if output is None:
-        work, shown = Workspace(), local_paths_of(paths)
-    else:
-        located = paths_of(paths)
-        to = Destination(located, parse_location(output), sent_along(StoreSettings.of(store or {}), [*located, output]))
-        fs, shown = see_tiers(files_of(to.store), located)
-        work = Workspace(fs)
-    targets = resolve_paths(work.fs, shown)
-    sources = Sources({"cleanup.policy": policy})
-    misuse = policy_misuse("policy", policy, POLICIES, targets)
-    if misuse:
-        raise ConfigError(misuse)
-    order = CleaningOrder.of(
-        targets,
-        lambda path: settings_of(work, path, sources),
-        strategy=Strategy.parse(strategy),
-        roll=roll,
-        expire=expire,
-        threads=work.threads,
-        kafka=KafkaVersion.parse(kafka_version),
-    )
-    topics_of = order.settings.__getitem__
-    if output is not None:
-        tasks = cleaning.SparkTasks(spark, cleaning.Placement())
-        return clean_into(tasks, to, topics_of, work.clock, order.options, (work.fs, shown))
-    outcomes = list(cleaning.clean(spark, targets, topics_of, work.clock, order.options))
-    warn(keep_history(work, outcomes))
-    return outcomes
+        work = Workspace()
+        directories = CleaningRequest(tuple(local_paths_of(paths)), **given).directories(work)
+        return list(cleaning.clean(spark, work, directories))
+    to = Destination.of(paths_of(paths), parse_location(output), store)
+    fs, shown = see_tiers(files_of(to.store), to.sources)
+    work = Workspace(fs)
+    directories = CleaningRequest(tuple(shown), **given).directories(work)
+    return clean_into(cleaning.SparkTasks(spark, cleaning.Placement()), to, work, shown, directories)
 
 
 def verify(

@@ -225,18 +225,18 @@ def test_a_held_directory_is_not_changed(pair: tuple[Path, Path]) -> None:
 
 WRONG: dict[str, Callable[[Path], object]] = {
     "policy: 'compakt' is not one of compact": lambda p: seglog.clean(p / "t-0", policy="compakt"),
-    "policy is only for named partitions": lambda p: seglog.clean(p, policy="compact"),
+    "policy: only for named partitions": lambda p: seglog.clean(p, policy="compact"),
     "'newest'": lambda p: seglog.clean(p / "t-0", policy="compact", strategy="newest"),
     "'loss' is not one of smallest-loss, excise, truncate": lambda p: seglog.repair(p, policy="loss"),  # type: ignore
     "'logs' is not one of log, index": lambda p: seglog.repair(p, only="logs"),
     "a repair takes partition and log directories": lambda p: seglog.repair(p / "t-0" / "00000000000000000000.log"),
     "give to_offset or to_time_ms": lambda p: seglog.truncate(p / "t-0"),
     "retention_ms is an integer, not 7.5": lambda p: seglog.retain(p / "t-0", retention_ms=7.5),  # type: ignore
-    "free removes files at once": lambda p: seglog.retain(p, free=1, retention_ms=5),
+    "free: it removes files at once": lambda p: seglog.retain(p, free=1, retention_ms=5),
     "recovery_point: -1 is less than 0": lambda p: seglog.recover(p, recovery_point=-1),
     "to_offset: -2 is less than 0": lambda p: seglog.truncate(p / "t-0", to_offset=-2),
     "delay_ms: -3 is less than 0": lambda p: seglog.retain(p / "t-0", retention_ms=5, delay_ms=-3),
-    "free takes a size above 0": lambda p: seglog.retain(p, free=0),
+    "free: takes a size above 0": lambda p: seglog.retain(p, free=0),
     "magic: 3 is not 0, 1 or 2": lambda p: seglog.convert(p / "t-0", p / "new-0", magic=3),  # type: ignore
     "output: new is not of the form topic-partition": lambda p: seglog.convert(p / "t-0", p / "new"),
     "'zip' is not one of none, gzip": lambda p: seglog.convert(p / "t-0", p / "new-0", codec="zip"),

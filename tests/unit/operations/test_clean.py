@@ -12,14 +12,13 @@ from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import load_settings
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
-from seglog.operations.clean import Cleaned, clean
+from seglog.operations.clean import Cleaned
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
 from seglog.remote.routing import parse_location
-from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import FileSystem, OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
-from tests.support.compacted_directories import broker_directory, keys_of
+from tests.support.compacted_directories import broker_directory, clean, keys_of
 from tests.support.log_files import files_of
 from tests.support.manual_clock import ManualClock
 from tests.support.object_server import object_server
@@ -53,8 +52,7 @@ def test_a_dry_run_beside_a_broker_opens_again_what_vanished(tmp_path: Path) -> 
     logs = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     before = files_of(logs)
     fs = BusyBroker()
-    targets = resolve_paths(fs, [logs / "t-0"])
-    outcomes = list(clean(fs, targets, lambda _: Topics(), ManualClock(START_MS), CleanerOptions(), dry_run=True))
+    outcomes = clean(fs, [logs / "t-0"], Topics(), ManualClock(START_MS), CleanerOptions(), dry_run=True)
     assert fs.vanished == 1
     assert isinstance(outcomes[0], Cleaned) and outcomes[0].result.stats.records_read == 120
     assert files_of(logs) == before
@@ -72,9 +70,8 @@ def test_a_dry_run_of_objects_sends_full_requests_and_fetches_cached_data_once(
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         fs = RemoteFileSystem(limits=limits)
-        targets = resolve_paths(fs, [parse_location("s3://bkt/logs/t-0")])
-        options = CleanerOptions(jobs=1)
-        (outcome,) = clean(fs, targets, lambda _: Topics(), ManualClock(START_MS), options, dry_run=True)
+        path, options = parse_location("s3://bkt/logs/t-0"), CleanerOptions(jobs=1)
+        (outcome,) = clean(fs, [path], Topics(), ManualClock(START_MS), options, dry_run=True)
         asked = sum(each.startswith("GET /bkt/logs/t-0/") and ".log" in each for each in server.asked)
     assert isinstance(outcome, Cleaned) and outcome.result.stats.records_read > 0
     sizes = [path.stat().st_size for path in (logs / "t-0").glob("*.log")]
@@ -83,8 +80,7 @@ def test_a_dry_run_of_objects_sends_full_requests_and_fetches_cached_data_once(
 
 
 def cleaned(logs: Path, fs: LocalFileSystem) -> Cleaned:
-    targets = resolve_paths(fs, [logs / "t-0"])
-    (outcome,) = clean(fs, targets, lambda _: Topics(), ManualClock(START_MS), CleanerOptions())
+    (outcome,) = clean(fs, [logs / "t-0"], Topics(), ManualClock(START_MS), CleanerOptions())
     assert isinstance(outcome, Cleaned)
     return outcome
 

@@ -15,12 +15,10 @@ import pytest
 from seglog.cleaner.round import CleanerOptions, Strategy
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import FileKind, parse_file_name
-from seglog.operations import clean as requested
 from seglog.operations.clean import Cleaned, Outcome, Skipped
+from seglog.operations.workspace import Workspace
 from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
-from seglog.scan.listing import resolve_paths
-from seglog.spark import cleaning_objects
 from seglog.spark.cleaning import Placement, SparkTasks
 from seglog.spark.cleaning_objects import Destination, Tasks, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
@@ -30,7 +28,7 @@ from seglog.spark.keys import object_blob
 from seglog.table.files import files_of
 from seglog.tiers.manifests import read_committed
 from seglog.tiers.view import see_tiers
-from tests.support.compacted_directories import Topics, broker_directory
+from tests.support.compacted_directories import Topics, broker_directory, clean, cleanings
 from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS
 from tests.support.manual_clock import ManualClock
@@ -86,15 +84,20 @@ def _sent(value: Any) -> Any:
 def cleaned_into(
     tasks: Tasks, sources: Sequence[Path], output: Path, topics: Topics = TOPICS, **options: object
 ) -> list[Outcome]:
-    to = Destination(sources, output, StoreSettings())
-    return clean_into(tasks, to, lambda _: topics, CLOCK, CleanerOptions(**options))  # type: ignore[arg-type]
+    return cleaned_to(tasks, Destination(sources, output, StoreSettings()), topics, **options)
+
+
+def cleaned_to(tasks: Tasks, to: Destination, topics: Topics = TOPICS, **options: object) -> list[Outcome]:
+    fs, shown = see_tiers(files_of(to.store), to.sources)
+    work = cleanings(fs, shown, topics, CleanerOptions(**options))  # type: ignore[arg-type]
+    return clean_into(tasks, to, Workspace(fs, CLOCK), shown, work)
 
 
 def cleaned_here(source: Path, work: Path, names: Sequence[str], **options: object) -> dict[str, dict[str, bytes]]:
     """Returns the files of partitions after `seglog clean` of a copy of their log directory."""
     shutil.copytree(source, work)
-    targets = resolve_paths(FS, [work / name for name in names])
-    found = list(requested.clean(FS, targets, lambda _: TOPICS, CLOCK, CleanerOptions(**options)))  # type: ignore[arg-type]
+    paths = [work / name for name in names]
+    found = clean(FS, paths, TOPICS, CLOCK, CleanerOptions(**options))  # type: ignore[arg-type]
     assert all(isinstance(one, Cleaned) for one in found)
     return {name: {path.name: path.read_bytes() for path in kept(work / name)} for name in names}
 
@@ -131,12 +134,9 @@ def test_what_is_committed_are_the_files_of_seglog_clean(
     assert [type(one) for one in outcomes] == [Cleaned] * 3
 
 
-def test_the_driver_looks_for_tiers_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_logs_are_cleaned_into_another_prefix(source: Path, tmp_path: Path) -> None:
     cleaned_into(Inline(tmp_path), [source], tmp_path / "first")
-    seen = see_tiers(FS, [tmp_path / "first"])
-    monkeypatch.setattr(cleaning_objects, "see_tiers", lambda *_: pytest.fail("it looked again"))
-    to = Destination([tmp_path / "first"], tmp_path / "second", StoreSettings())
-    outcomes = clean_into(Inline(tmp_path), to, lambda _: TOPICS, CLOCK, CleanerOptions(roll=True), seen)
+    outcomes = cleaned_into(Inline(tmp_path), [tmp_path / "first"], tmp_path / "second", roll=True)
     assert [type(one) for one in outcomes] == [Cleaned] * 3
     assert committed(tmp_path / "second", ["a-0", "a-1", "b-0"])
 
@@ -175,8 +175,7 @@ def test_what_was_committed_is_cleaned_again_from_where_the_cleaner_came(source:
     assert [one.result.first_dirty_offset for one in outcomes if isinstance(one, Cleaned)] == [partition.cleaned_offset]
     shutil.copytree(source, tmp_path / "local")
     for roll in (False, True):
-        targets = resolve_paths(FS, [tmp_path / "local" / "a-0"])
-        list(requested.clean(FS, targets, lambda _: TOPICS, CLOCK, CleanerOptions(roll=roll)))
+        clean(FS, [tmp_path / "local" / "a-0"], TOPICS, CLOCK, CleanerOptions(roll=roll))
     logs_of = {path.name: path.read_bytes() for path in (tmp_path / "local" / "a-0").glob("*.log")}
     shown = committed(tmp_path / "two", ["a-0"])["a-0"]
     assert {name: data for name, data in shown.items() if name.endswith(".log")} == logs_of
@@ -324,7 +323,7 @@ def test_a_bucket_is_cleaned_into_a_bucket_with_the_credentials_that_were_given(
         before, store = dict(server.objects), StoreSettings.of(server.environments[scheme])
         sources = [parse_location(f"{scheme}://bkt/kafka/{name}") for name in ("a-0", "a-1")]
         to = Destination(sources, parse_location(f"{scheme}://bkt/out"), store)
-        clean_into(Inline(tmp_path, reducers), to, lambda _: TOPICS, CLOCK, CleanerOptions(roll=True))
+        cleaned_to(Inline(tmp_path, reducers), to, roll=True)
         fs, (seen,) = see_tiers(files_of(store), [to.output])
         found = {name: {each: fs.read_bytes(seen / name / each) for each in fs.list(seen / name)} for name in expected}
         assert {key: data for key, data in server.objects.items() if not key.startswith("bkt/out/")} == before
