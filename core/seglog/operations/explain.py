@@ -210,11 +210,9 @@ class _CleanTrial:
         work = self.workspace
         sources = replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
         target, options = Target(self.partition, TargetKind.PARTITION), CleanerOptions(roll=roll, expire=expire)
-        topics_of = partial(work.settings, sources=sources)
         try:
-            (outcome,) = clean_directories(
-                work.fs, work.clock, directories_of(work.fs, [target], topics_of, options), dry_run=True
-            )
+            parts = directories_of(work.fs, [target], partial(work.settings, sources=sources), options)
+            (outcome,) = clean_directories(work.fs, work.clock, parts, dry_run=True)
         except SeglogError as error:  # before the round, for example an unreadable checkpoint
             return CleaningFailure(self.partition, error)
         return outcome
