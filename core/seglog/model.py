@@ -34,8 +34,19 @@ def member(kind: type[E], value: E | str, name: str = "") -> E:
     raise ValueError(f"{prefix}{value!r} is not one of {', '.join(labels)}")
 
 
+class Levels(NamedTuple):
+    """A codec's levels: the least, the most, and Kafka's default, which may lie outside."""
+
+    least: int
+    most: int
+    usual: int
+
+
 class Compression(IntEnum):
-    """Codecs; the value is that of bits 0-2 of a batch's attributes (Kafka: CompressionType)."""
+    """Codecs; the value is that of bits 0-2 of a batch's attributes (Kafka: CompressionType).
+
+    `format/codecs` has a module for each, of its name: how it writes and reads a payload.
+    """
 
     NONE = 0
     GZIP = 1
@@ -47,6 +58,28 @@ class Compression(IntEnum):
     def label(self) -> str:
         """Kafka's name of the codec, in lower case."""
         return self.name.lower()
+
+    @property
+    def levels(self) -> Levels | None:
+        """Kafka's levels of the codec; None if it has none."""
+        return _LEVELS.get(self)
+
+    @property
+    def least_magic(self) -> int:
+        """The least magic of batches that may have the codec."""
+        return 2 if self is Compression.ZSTD else 0
+
+
+_LEVELS = {
+    Compression.GZIP: Levels(1, 9, -1),
+    Compression.LZ4: Levels(1, 17, 9),
+    Compression.ZSTD: Levels(-131072, 22, 3),
+}
+
+
+def codec_name(number: int) -> str:
+    """Returns Kafka's name of the codec with that number, or "unknown"."""
+    return Compression(number).label if number in set(Compression) else "unknown"
 
 
 class TimestampType(IntEnum):

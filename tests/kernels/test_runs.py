@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import zstandard
 
 from seglog import layout
 from seglog.format.compression import compress, decompress
@@ -18,6 +17,7 @@ from seglog.kernels.rebuilding import EMPTY, REBUILT, VERBATIM
 from seglog.kernels.records import DECOMPRESSION_FAILED
 from tests.support.interpreted import both
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.zstd import frame, stream
 
 DECOMPRESSING = pytest.mark.parametrize("decompress_run", both(runs, "decompress_run"), ids=["compiled", "interpreted"])
 PLAIN = pytest.mark.parametrize("is_plain_zstd", both(runs, "is_plain_zstd"), ids=["compiled", "interpreted"])
@@ -49,7 +49,7 @@ def run(decompress_run, data: np.ndarray, batches: np.ndarray, zstd: np.ndarray,
 
 
 def test_this_environment_has_the_functions() -> None:
-    """zstandard's wheels carry them: without, everything works, but threads wait for each other."""
+    """The module's libzstd: without, everything works, but threads wait for each other."""
     assert zstd_slots().all()
 
 
@@ -89,18 +89,16 @@ def zstd_frames() -> dict[str, bytes]:
     for name, text in texts.items():
         for told in (False, True):
             for checked in (False, True):
-                writer = zstandard.ZstdCompressor(write_content_size=told, write_checksum=checked)
-                frames[f"{name}{', size' * told}{', checksum' * checked}"] = writer.compress(text)
-        stream = zstandard.ZstdCompressor().compressobj()
-        frames[f"{name}, stream"] = stream.compress(text) + stream.flush()
+                frames[f"{name}{', size' * told}{', checksum' * checked}"] = frame(text, told=told, checked=checked)
+        frames[f"{name}, stream"] = stream(text)
     return frames
 
 
 @PLAIN
 def test_a_frame_is_plain_only_to_its_very_end(is_plain_zstd) -> None:
-    for name, frame in zstd_frames().items():
-        data = np.frombuffer(b"ab" + frame + frame, dtype=np.uint8)
-        end = 2 + len(frame)
+    for name, packed in zstd_frames().items():
+        data = np.frombuffer(b"ab" + packed + packed, dtype=np.uint8)
+        end = 2 + len(packed)
         assert is_plain_zstd(data, 2, end), name
         for wrong in (2, 3, 8, end - 4, end - 1, end + 1, end + 4, len(data)):
             assert not is_plain_zstd(data, 2, wrong), (name, wrong)

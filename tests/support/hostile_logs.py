@@ -25,8 +25,9 @@ import crc32c
 import numpy as np
 
 from seglog import layout
-from seglog.format.compression import DecompressionError, compress, decompress
+from seglog.format.compression import compress, decompress
 from seglog.format.decoder import scan_batches
+from seglog.format.payloads import DecompressionError
 from tests.support.fixtures import KAFKA
 from tests.support.naive import varint
 

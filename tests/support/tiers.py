@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import zstandard
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -29,6 +28,7 @@ from seglog.format.checkpoint import EpochEntry, format_leader_epochs, parse_lea
 from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.scan.listing import list_partition
 from seglog.storage.local import LocalFileSystem
+from tests.support.zstd import zstd
 
 TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"
 KEY_ID, DATA_KEY, AAD = "key1", bytes(range(32)), bytes(range(32, 64))
@@ -156,13 +156,13 @@ def _chunked(log: bytes, options: AivenOptions) -> tuple[bytes, dict[str, Any]]:
     size = options.chunk_bytes
     chunks = [log[i : i + size] for i in range(0, len(log), size)]
     if options.compressed:
-        chunks = [zstandard.ZstdCompressor().compress(chunk) for chunk in chunks]
+        chunks = [zstd.compress(chunk) for chunk in chunks]
     if options.encrypted:
         chunks = [sealed(chunk) for chunk in chunks]
     sizes = [len(chunk) for chunk in chunks]
     index: dict[str, Any] = {"originalChunkSize": size, "originalFileSize": len(log)}
     if options.compressed:
-        packed = base64.b64encode(zstandard.ZstdCompressor().compress(encode_chunk_sizes(sizes))).decode()
+        packed = base64.b64encode(zstd.compress(encode_chunk_sizes(sizes))).decode()
         return b"".join(chunks), {"type": "variable", **index, "transformedChunks": packed}
     index |= {"transformedChunkSize": sizes[0] if len(sizes) > 1 else sizes[-1], "finalTransformedChunkSize": sizes[-1]}
     return b"".join(chunks), {"type": "fixed", **index}

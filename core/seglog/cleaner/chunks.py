@@ -21,9 +21,9 @@ from seglog.cleaner.round import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.checksum import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
-from seglog.format.compression import DecompressionError, decompress_into, is_known_codec
+from seglog.format.compression import decompress_into, expanded, is_known_codec
 from seglog.format.decoder import decode_large, decode_records
-from seglog.format.expanding import FilePayload, MemoryPayload, Payload, expanded
+from seglog.format.payloads import DecompressionError, FilePayload, MemoryPayload, Payload
 from seglog.format.windows import WHOLE_LIMIT, BadRecords, LargeBatch, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from seglog.arguments import described, flag, mapping, number, within
 from seglog.errors import ConfigError
-from seglog.model import Compression, TimestampType, member
+from seglog.model import Compression, Levels, TimestampType, member
 from seglog.remote.traffic import Prices
 from seglog.units import parse_duration, parse_integer, parse_share, parse_size
 
@@ -121,12 +121,8 @@ class LogConfig:
 
     def compression_level(self, codec: Compression) -> int | None:
         """Returns the configured level of a codec, None for codecs without levels."""
-        levels = {
-            Compression.GZIP: self.compression_gzip_level,
-            Compression.LZ4: self.compression_lz4_level,
-            Compression.ZSTD: self.compression_zstd_level,
-        }
-        return levels.get(codec)
+        level: int | None = getattr(self, f"compression_{codec.label}_level", None)
+        return level
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
@@ -351,13 +347,6 @@ def _price(text: str) -> float:
     return float(text)
 
 
-def _gzip_level(text: str) -> int:
-    level = parse_integer(text)
-    if level == 0:
-        raise ValueError("a gzip level is -1 or from 1 to 9")
-    return level
-
-
 def _topic(
     name: str,
     read: Callable[[str], Any],
@@ -368,6 +357,16 @@ def _topic(
 ) -> Key:
     readers = {synonym: _IN_UNITS.get(synonym.rpartition(".")[2]) for synonym in synonyms}
     return Key(name, LogConfig, name.replace(".", "_"), read, minimum, maximum, broker_minimum, readers)
+
+
+def _level_of(codec: Compression, levels: Levels) -> Key:
+    def level(text: str) -> int:
+        number = parse_integer(text)
+        if levels.usual < number < levels.least:
+            raise ValueError(f"a {codec.label} level is {levels.usual} or from {levels.least} to {levels.most}")
+        return number
+
+    return _topic(f"compression.{codec.label}.level", level, min(levels.least, levels.usual), levels.most)
 
 
 def _cleaner(
@@ -405,9 +404,7 @@ KEYS: tuple[Key, ...] = (
     _topic("min.cleanable.dirty.ratio", parse_share, 0, 1, "log.cleaner.min.cleanable.ratio"),
     _topic("max.message.bytes", parse_size, 0, INT_MAX, "message.max.bytes"),
     _topic("compression.type", _one_of(_CODECS)),
-    _topic("compression.gzip.level", _gzip_level, -1, 9),
-    _topic("compression.lz4.level", parse_integer, 1, 17),
-    _topic("compression.zstd.level", parse_integer, -131072, 22),
+    *(_level_of(codec, codec.levels) for codec in Compression if codec.levels is not None),
     _topic("message.timestamp.type", _TIMESTAMP_TYPE, -math.inf, math.inf, "log.message.timestamp.type"),
     _topic("message.timestamp.before.max.ms", _MS, 0, LONG_MAX, "log.message.timestamp.before.max.ms"),
     _topic("message.timestamp.after.max.ms", _MS, 0, LONG_MAX, "log.message.timestamp.after.max.ms"),

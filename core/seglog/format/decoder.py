@@ -20,8 +20,8 @@ from seglog import layout
 from seglog.format import checksum
 from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
-from seglog.format.compression import DecompressionError, decompress_into, is_known_codec
-from seglog.format.expanding import FilePayload, MemoryPayload, ReadInto
+from seglog.format.compression import decompress_into, is_known_codec
+from seglog.format.payloads import DecompressionError, FilePayload, MemoryPayload, ReadInto
 from seglog.format.windows import EXPANDED_LIMIT, RECORD_LIMIT, LargeBatch
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import crc32c, legacy

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from seglog import layout
 from seglog.format.checksum import byte_view, crc32
-from seglog.format.compression import DecompressionError, decompress
+from seglog.format.compression import decompress
+from seglog.format.payloads import DecompressionError
 from seglog.model import Compression
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def encode_messages(
     Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time. In magic 1, inner
     offsets count from the first one and keep gaps.
     """
-    if codec is not Compression.NONE and (codec is Compression.ZSTD or not records):
+    if codec is not Compression.NONE and (magic < codec.least_magic or not records):
         raise AppendError(f"magic {magic} cannot wrap {len(records)} records with codec {codec.label}")
     begin = offsets[0] if codec is not Compression.NONE and magic == 1 else 0
     entries = b"".join(

@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from seglog.format import message_tables
 from seglog.format.checkpoint import EpochEntry
-from seglog.format.compression import DecompressionError, decompress_into
+from seglog.format.compression import decompress_into
 from seglog.format.filenames import topic_name_problem
 from seglog.format.manifest_fields import JsonFields, json_fields
+from seglog.format.payloads import DecompressionError
 from seglog.format.wire import WireError, decode_message
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Compression, TopicPartition

@@ -23,8 +23,8 @@ from seglog import layout
 from seglog.errors import UnsupportedError
 from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
-from seglog.format.compression import DecompressionError, is_known_codec
-from seglog.format.expanding import Expansion, Payload, expanded
+from seglog.format.compression import expanded, is_known_codec
+from seglog.format.payloads import DecompressionError, Expansion, Payload
 from seglog.kernels import decode as kernels
 from seglog.kernels import legacy
 from seglog.kernels.records import (

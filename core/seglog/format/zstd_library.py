@@ -1,8 +1,12 @@
 """The addresses of libzstd's functions, for the kernels that call them for a run of batches (`kernels.runs`).
 
-The extension module in zstandard's wheels exports the library; so does a shared library of the system. If neither is
-found, the slots are zero, and callers go batch by batch through `compression`. The results are the same, but threads
-wait for each other.
+The library is the one that the zstd module of `codecs.zstd` contains or is linked with: its extension module, whatever
+its name, exports it. If it does not, the slots are zero, and callers go batch by batch through `codecs.zstd`. The
+results are the same, but Python is entered for every batch, and threads wait for each other.
+
+Tried instead, CPU of `decode zstd` and `clean zstd` (tests/benchmarks/against_kafka) relative to this: the module batch
+by batch, 1.56 and 1.60; the system's libzstd.so.1, 0.99 and 0.99, but of another version than the module's: damaged
+frames that 1.5.7 refuses, 1.5.4 accepts, so that a log would read differently by the way it is read.
 
 Source: zstd.h. ZSTD_decompressDCtx and ZSTD_compress2 are stable since version 1.4.
 """
@@ -10,45 +14,37 @@ Source: zstd.h. ZSTD_decompressDCtx and ZSTD_compress2 are stable since version 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
+import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import numpy as np
 
+from seglog.errors import UnsupportedError
 from seglog.kernels import runs
+from seglog.model import Compression
 
 _LEAST_VERSION = 10400
-_COMPRESSION_LEVEL, _CONTENT_SIZE_FLAG = 100, 200  # ZSTD_cParameter
-_LEVEL = 3  # Kafka's default
 _FUNCTIONS = ("ZSTD_decompressDCtx", "ZSTD_compress2", "ZSTD_createDCtx", "ZSTD_createCCtx", "ZSTD_versionNumber")
+_COMPRESSION_LEVEL, _CONTENT_SIZE_FLAG = 100, 200  # ZSTD_cParameter
 
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    for name in _names():
-        try:
-            library = ctypes.CDLL(name)
-        except OSError:
-            continue  # built for another platform, or a dependency is missing
-        known = all(hasattr(library, function) for function in _FUNCTIONS)
-        if known and library.ZSTD_versionNumber() >= _LEAST_VERSION:
-            return library
+    try:
+        from seglog.format.codecs.zstd import zstd
+    except UnsupportedError:
+        return None
+    for module in list(sys.modules.values()):
+        # An extension module that is built into Python has no file.
+        names, file = vars(module), getattr(module, "__file__", None) or ""
+        if names.get("ZstdDecompressor") is zstd.ZstdDecompressor and file.endswith(tuple(EXTENSION_SUFFIXES)):
+            library = ctypes.CDLL(file)
+            known = all(hasattr(library, function) for function in _FUNCTIONS)
+            return library if known and library.ZSTD_versionNumber() >= _LEAST_VERSION else None
     return None
-
-
-def _names() -> Iterator[str]:
-    extension = importlib.util.find_spec("zstandard._cffi")
-    if extension is not None and extension.origin is not None:
-        yield extension.origin
-    # Imported late: it imports tempfile and random, and runs other programs.
-    import ctypes.util
-
-    system = ctypes.util.find_library("zstd")
-    if system is not None:
-        yield system
 
 
 def _address(library: ctypes.CDLL, function: str) -> int:
@@ -60,14 +56,14 @@ class _Contexts:
 
     def __init__(self) -> None:
         self.slots = np.zeros(runs.ZSTD_SLOTS, dtype=np.int64)
-        library = _library()
-        if library is None:
+        library, levels = _library(), Compression.ZSTD.levels
+        if library is None or levels is None:
             return
         decompress, compress = self._context(library, "DCtx"), self._context(library, "CCtx")
         if not decompress or not compress:
             return
         library.ZSTD_CCtx_setParameter(ctypes.c_void_p(compress), _CONTENT_SIZE_FLAG, 0)  # like Kafka's frames
-        library.ZSTD_CCtx_setParameter(ctypes.c_void_p(compress), _COMPRESSION_LEVEL, _LEVEL)
+        library.ZSTD_CCtx_setParameter(ctypes.c_void_p(compress), _COMPRESSION_LEVEL, levels.usual)
         self.slots[runs.DECOMPRESS] = _address(library, "ZSTD_decompressDCtx")
         self.slots[runs.DECOMPRESS_CONTEXT] = decompress
         self.slots[runs.COMPRESS] = _address(library, "ZSTD_compress2")

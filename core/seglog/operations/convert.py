@@ -24,8 +24,9 @@ from seglog.clock import Clock
 from seglog.errors import CorruptRecordError, NotALogError, UnsupportedError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.compression import DecompressionError, compress, decompress
+from seglog.format.compression import compress, decompress
 from seglog.format.message_set import encode_messages
+from seglog.format.payloads import DecompressionError
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
 from seglog.log.directory import ConfigOf
@@ -54,8 +55,8 @@ class ConvertOptions:
     codec: Compression | None = None
 
     def __post_init__(self) -> None:
-        if self.magic < 2 and self.codec is Compression.ZSTD:
-            raise UnsupportedError(f"magic {self.magic} does not support zstd")
+        if self.codec is not None and self.magic < self.codec.least_magic:
+            raise UnsupportedError(f"magic {self.magic} does not support {self.codec.label}")
 
 
 @dataclass(slots=True)
@@ -274,7 +275,7 @@ def _as_messages(records: list[Record], magic: int, codec: Compression, stamp: i
     for record in records:
         if record.headers:
             raise UnsupportedError(f"offset {record.offset}: magic {magic} does not support record headers")
-    if codec is Compression.ZSTD:
-        raise UnsupportedError(f"magic {magic} does not support zstd: choose another codec")
+    if magic < codec.least_magic:
+        raise UnsupportedError(f"magic {magic} does not support {codec.label}: choose another codec")
     offsets = [record.offset or 0 for record in records]
     return encode_messages(records, offsets, magic, codec, append_time_ms=stamp)

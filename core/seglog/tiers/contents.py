@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from seglog.errors import CorruptTierError, UnsupportedError
-from seglog.format.compression import DecompressionError, decompress_into
+from seglog.format.compression import decompress_into
+from seglog.format.payloads import DecompressionError
 from seglog.format.tier_keys import SEALED_BYTES, DataKey
 from seglog.format.tier_manifest import ChunkIndex
 from seglog.model import Compression

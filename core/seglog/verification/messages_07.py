@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from seglog.format.compression import DecompressionError
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.message_07 import End07, Message07, payloads, walk_messages
+from seglog.format.payloads import DecompressionError
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.findings import Finding, finding, place_of
 

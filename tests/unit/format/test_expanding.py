@@ -11,13 +11,13 @@ import zlib
 import cramjam
 import numpy as np
 import pytest
-import zstandard
 
-from seglog.format import expanding
-from seglog.format.compression import DecompressionError, compress, decompress
-from seglog.format.expanding import FilePayload, MemoryPayload, Payload, expanded
+from seglog.format import payloads
+from seglog.format.compression import compress, decompress, expanded
+from seglog.format.payloads import DecompressionError, FilePayload, MemoryPayload, Payload
 from seglog.kernels import lz4
 from seglog.model import Compression
+from tests.support import zstd
 from tests.support.hostile_logs import seeds
 
 CODECS = list(Compression)
@@ -94,7 +94,7 @@ def framings() -> list[tuple[str, int, bytes]]:
     text, other = b"one two three " * 5000, b"four five " * 900
     gzip = compress(1, text)
     snappy = compress(2, text)
-    frame = zstandard.ZstdCompressor(level=1, write_checksum=True).compress(text)
+    frame = zstd.frame(text, told=True, checked=True)
     skippable = struct.pack("<II", 0x184D2A53, 40) + bytes(40)
     return [
         ("two members", 1, gzip + zlib.compress(other, 9, wbits=31)),
@@ -105,7 +105,7 @@ def framings() -> list[tuple[str, int, bytes]]:
         ("a length cut short", 2, snappy + b"\0\0"),
         ("two frames", 4, frame + compress(4, other)),
         ("a skippable frame between", 4, frame + skippable + frame),
-        ("content size and one segment", 4, zstandard.ZstdCompressor(level=3).compress(b"small")),
+        ("content size and one segment", 4, zstd.frame(b"small")),
     ]
 
 
@@ -141,7 +141,7 @@ def test_damaged_streams_are_refused_alike(number: int) -> None:
 
 
 def test_a_block_is_believed_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expanding, "BLOCK_LIMIT", 10_000)
+    monkeypatch.setattr(payloads, "BLOCK_LIMIT", 10_000)
     with pytest.raises(DecompressionError, match="expands to more than 10000 bytes") as caught:
         block = MemoryPayload(bytes(cramjam.snappy.compress_raw(bytes(20_000))))
         expanded(2, block, 2).read_into(memoryview(bytearray(10)))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.format.compression import DecompressionError, compress
+from seglog.format.compression import compress
 from seglog.format.message_07 import End07, encode_message, payloads, walk_messages
+from seglog.format.payloads import DecompressionError
 from seglog.model import Compression
 
 NONE, GZIP, SNAPPY = Compression.NONE, Compression.GZIP, Compression.SNAPPY

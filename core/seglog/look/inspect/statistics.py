@@ -24,7 +24,7 @@ from seglog import layout
 from seglog.format.compression import compress, decompress
 from seglog.kernels import sketch
 from seglog.log.read_loader import whole_view
-from seglog.model import Compression
+from seglog.model import Compression, codec_name
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.view import steadily
@@ -365,8 +365,7 @@ class _Gathering:
     def _codecs(self) -> tuple[CodecStatistics, ...]:
         found = []
         for codec in np.flatnonzero(self.by_codec[:, 0]).tolist():
-            name = Compression(codec).label if codec <= Compression.ZSTD else "unknown"
-            found.append(CodecStatistics(name, *self.by_codec[codec].tolist()))
+            found.append(CodecStatistics(codec_name(codec), *self.by_codec[codec].tolist()))
         return tuple(found)
 
     def _frequent(self) -> tuple[FrequentKey, ...]:
