@@ -84,8 +84,9 @@ def test_metadata_of_another_release_names_that_release_and_not_rebuild(
 
 
 def test_what_is_named_for_an_old_log_shows_it(tmp_path: Path) -> None:
-    (row,) = diagnose(fixture_copy("0.7", tmp_path / "it's -odd"))
-    assert (row.code, run_named(row.command, tmp_path)) == ("KAFKA_07_LOG", [0])
+    rows = diagnose(fixture_copy("0.7", tmp_path / "it's -odd"))
+    assert {row.code for row in rows} == {"KAFKA_07_LOG"}
+    assert run_named(rows[0].command, tmp_path) == [0]
 
 
 def test_what_is_named_for_a_hanging_transaction_prints_the_command_that_aborts_it(tmp_path: Path) -> None:
@@ -94,4 +95,4 @@ def test_what_is_named_for_a_hanging_transaction_prints_the_command_that_aborts_
     log.write_bytes(log.read_bytes() + transactional(400, 77, 0, timestamp=fixture_now_ms("4.3.0/clean")))
     (row,) = [row for row in diagnose(logs) if row.code == "TRANSACTION_HANGING"]
     done = run(*shlex.split(row.command)[1:])
-    assert done.exit_code == 0 and "kafka-transactions" in done.stdout
+    assert done.exit_code == 1 and done.stdout.startswith("kafka-transactions.sh ")
