@@ -11,11 +11,12 @@ from tests.support.named_commands import run_named
 from tests.support.other_users import OTHER, needs_root, open_directory
 from tests.support.prognoses import QUIET
 from tests.support.wounded_starts import State, made
+from tests.support.wounded_states import indexes_without_blocks
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-FULL = State("unclean", "disk", "full", lambda root: None, needs_root=True, free=0)
+FULL = State("unclean", "disk", "full", indexes_without_blocks, needs_root=True, free=0)
 
 
 @needs_root

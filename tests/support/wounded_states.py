@@ -348,6 +348,18 @@ def _of_full_disks() -> Iterator[State]:
     for base in ("clean", "unclean"):
         for free in FREE:
             yield State(base, "disk", f"{free} bytes free", lambda root: None, needs_root=True, free=free)
+    for free in FREE:
+        wound = f"{free} bytes free, indexes without blocks"
+        yield State("unclean", "disk", wound, indexes_without_blocks, needs_root=True, free=free)
+
+
+def indexes_without_blocks(root: Path) -> None:
+    """The indexes of the last segments are as a broker that a full disk killed left them: holes of the full size."""
+    for partition in (root / LOGS).iterdir():
+        for suffix, size in ((".index", 10485760), (".timeindex", 10485756)):
+            for index in sorted(partition.glob(f"*{suffix}"))[-1:]:
+                os.truncate(index, 0)
+                os.truncate(index, size)
 
 
 def states() -> list[State]:

@@ -118,11 +118,13 @@ class RoomTaken:
     """The disk space that an overlay's changes would take and free, in bytes.
 
     `written` counts new blocks; only files that are emptied and filled again give back theirs first. `released` counts
-    the blocks of all files that go or are rewritten: an upper bound.
+    the blocks of all files that go or are rewritten: an upper bound. `growth` is how much more is taken when all is
+    done, at least 0: with less room no order of the changes succeeds.
     """
 
     written: int
     released: int
+    growth: int
 
 
 class OverlayFile(VirtualFile):
@@ -216,10 +218,15 @@ class OverlayFileSystem:
         """The disk space of the changes, in whole blocks, including one for new names."""
         taken = [blocks(len(found.tail)) - found.given_back for found in self._changed.values() if found.tail]
         written = sum(max(0, size) for size in taken)
-        below = map(self._below.status, self._gone | self._changed.keys())
-        return RoomTaken(
-            written + BLOCK_BYTES if written else 0, sum(status.allocated for status in below if status is not None)
-        )
+        released = grown = 0
+        for path in self._gone | self._changed.keys():
+            status, contents = self._below.status(path), self._changed.get(path)
+            allocated = 0 if status is None else status.allocated
+            released += allocated
+            grown -= allocated
+            if contents is not None:
+                grown += min(blocks(contents.kept), allocated) + blocks(len(contents.tail))
+        return RoomTaken(written + BLOCK_BYTES if written else 0, released, max(0, grown))
 
     def derived(self, path: Path) -> Derived:
         """Returns how a changed file follows from the one below."""

@@ -272,7 +272,7 @@ class Doctor:
             except (CorruptRecordError, CorruptIndexError) as error:
                 yield facts.diagnosis("LOAD_FAILS", "", str(error))
             if facts.plan is not None and not facts.clean:
-                visit.room += 0 if facts.plan.room is None else facts.plan.room.written
+                visit.room += 0 if facts.plan.room is None else facts.plan.room.growth
             if facts.plan is not None and view.listing.segments:
                 visit.note(partition, facts, facts.plan)
 
@@ -319,7 +319,7 @@ class _Visit:
     coordinators: Coordinators
     denied: frozenset[str]
     extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    room: int = 0  # bytes that the recovery of all partitions writes
+    room: int = 0  # bytes on the disk that the recovery of all partitions takes
     configs: dict[str, LogConfig] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     rows: list[Diagnosis] = field(default_factory=list)
@@ -340,7 +340,7 @@ class _Visit:
         free = fs.free_bytes(path)
         if free < self.room:
             wanted = self.room + self.room * SPARE_PERCENT // 100
-            message = f"recovery writes {self.room} bytes of indexes and snapshots, and {free} are free"
+            message = f"recovery takes {self.room} bytes more for indexes and snapshots, and {free} are free"
             command = command_line("seglog", "retain", "--free", str(wanted), path)
             yield self.directory.diagnosis("NO_ROOM", path, message, command=command)
 
