@@ -41,10 +41,11 @@ GROUPS: dict[str, dict[str, str]] = {
         "undo": "Takes a repair back: restores its partitions bit for bit.",
         "quarantine": "Shows, restores or deletes data that repairs removed from logs.",
     },
-    "Make room": {
+    "Make room, and erase": {
         "retain": "Deletes old segments by the retention rules of a broker.",
         "clean": "Compacts logs: the last record of each key stays.",
         "cleaner": "Keeps compacted logs clean, as a broker's cleaner threads do.",
+        "redact": "Erases named records from every segment, and proves it.",
     },
     "Write and convert": {
         "append": "Appends records, and reports what is safe on disk.",

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from seglog.api.creating import plan_restore as plan_restore
     from seglog.api.creating import rebuild as rebuild
     from seglog.api.creating import restore as restore
+    from seglog.api.erasing import plan_redact as plan_redact
+    from seglog.api.erasing import redact as redact
     from seglog.api.looking import diff as diff
     from seglog.api.looking import doctor as doctor
     from seglog.api.looking import explain as explain
@@ -122,6 +124,7 @@ if TYPE_CHECKING:
     from seglog.operations.groups import Group as Group
     from seglog.operations.groups import GroupsReport as GroupsReport
     from seglog.operations.keeping import Truncated as Truncated
+    from seglog.operations.redact import RedactionReport as RedactionReport
     from seglog.operations.repair import PlannedRepair as PlannedRepair
     from seglog.operations.repair import Repaired as Repaired
     from seglog.operations.restore import RestorePlan as RestorePlan
@@ -158,6 +161,10 @@ _MODULES = {
         "plan_restore",
         "rebuild",
         "restore",
+    ),
+    "seglog.api.erasing": (
+        "plan_redact",
+        "redact",
     ),
     "seglog.api.looking": (
         "diff",
@@ -269,6 +276,7 @@ _MODULES = {
         "GroupsReport",
     ),
     "seglog.operations.keeping": ("Truncated",),
+    "seglog.operations.redact": ("RedactionReport",),
     "seglog.operations.repair": (
         "PlannedRepair",
         "Repaired",
@@ -356,6 +364,7 @@ __all__ = [
     "RecordTooLargeError",
     "Records",
     "RecoveryReport",
+    "RedactionReport",
     "RefusedError",
     "Repaired",
     "ResolvedConfig",
@@ -398,6 +407,7 @@ __all__ = [
     "plan_clean",
     "plan_rebuild",
     "plan_recover",
+    "plan_redact",
     "plan_reindex",
     "plan_repair",
     "plan_restore",
@@ -406,6 +416,7 @@ __all__ = [
     "plan_truncate",
     "rebuild",
     "recover",
+    "redact",
     "reindex",
     "repair",
     "restore",

@@ -101,7 +101,7 @@ def restore(
 def purge(
     session: Session,
     name: Run,
-    yes: Annotated[bool, flag("--yes", "Remove without asking.")] = False,
+    yes: Annotated[bool, flag("--yes", "Do it without asking.")] = False,
     quarantine: Quarantine = None,
 ) -> None:
     """Removes a run for good: it can no longer be undone, and the files it kept are gone.

@@ -189,6 +189,7 @@ def test_a_common_option_that_changed_nothing_is_mentioned(logs: Path) -> None:
 _MEANINGS = {
     "-l, --long": 2,
     "--kafka-version VERSION": 2,
+    "--key KEY": 2,
     "--codec none|gzip|snappy|lz4|zstd": 2,
     "--to-offset N": 2,
     "--max-bytes SIZE": 2,

@@ -348,13 +348,13 @@ class Log:
         self.publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
         self._remove(done.pending_removal)
 
-    def replace_segments(self, replacements: Sequence[swap.Replacement], *, named: bool = False) -> None:
+    def replace_segments(self, replacements: Sequence[swap.Replacement], **how: bool) -> None:
         """Replaces old segments by `.cleaned` ones, ascending; a crash leaves the old or the new ones of each
-        replacement (specification §12.7). `named`: the new names are already on stable storage.
+        replacement (specification §12.7). `how` are the choices of `swap.replace_segments`.
         """
         with self._changing():
             for run in swap.runs_of_neighbours(self.segments, replacements):
-                pending = swap.replace_segments(self.segments, run, self.producers, named=named)
+                pending = swap.replace_segments(self.segments, run, self.producers, **how)
                 self.publish(self.log_start_offset, self.log_end_offset, self.high_watermark)
                 self._remove(pending)
 

@@ -125,10 +125,13 @@ def replace_segments(
     producers: ProducerStateManager | None = None,
     *,
     named: bool = False,
+    over: bool = False,
 ) -> list[Path]:
     """Swaps segments on disk and in `segments`; returns the `.deleted` files, for the caller to remove.
 
-    `run` is one of `runs_of_neighbours`; `named`: the names of the new ones are already on stable storage.
+    `run` is one of `runs_of_neighbours`; `named`: the names of the new ones are already on stable storage. With `over`
+    each new segment has the base of the one old segment that it replaces, and step 3 is left out: step 4 renames it
+    over the old one, so that no file keeps the old bytes.
     """
     ascending = sorted((new for each in run for new in each.new), key=lambda segment: segment.base_offset)
     old = [segment for each in run for segment in each.old]
@@ -142,7 +145,7 @@ def replace_segments(
             fs.sync_directory(directory)
     if ascending[0].base_offset not in tied:
         fs.sync_directory(directory)
-    deleted = retire_segments(old, None)
+    deleted = _closed(old) if over else retire_segments(old, None)
     for segment in ascending:
         segment.rename_to(FileState.LIVE)
     fs.sync_directory(directory)
@@ -150,6 +153,13 @@ def replace_segments(
     bases = {segment.base_offset for segment in ascending}
     gone = [segment.base_offset for segment in old if segment.base_offset not in bases]
     return deleted if producers is None else deleted + retire_snapshots(fs, producers, gone)
+
+
+def _closed(old: Sequence[LogSegment]) -> list[Path]:
+    """Closes the files of segments that others are renamed over; no file waits to be removed."""
+    for segment in old:
+        segment.close_files()
+    return []
 
 
 def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"] | None) -> list[Path]:

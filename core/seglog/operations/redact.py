@@ -1,0 +1,415 @@
+"""Erases named records from partitions, and says what it did: the answer to an erasure request (`seglog redact`).
+
+1. Every log directory is locked and every partition opened and searched, those that a broker set aside too, before
+   anything is changed. Whatever cannot be searched, or must not be rewritten, refuses the whole request.
+2. The plan is shown (`Redaction.found`, `.elsewhere`), and an operator agrees.
+3. Segments with such records are written anew and take the old ones' places; no other file is opened for writing.
+4. On request every file below the log directories and their quarantines is searched for copies.
+
+There is no undo, and no file of seglog's own keeps what is erased: a quarantine would be one more copy.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import read_cluster_metadata
+from seglog.configuration.keys import COMPACT
+from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
+from seglog.configuration.settings import DirectorySettings, find_metadata, identity_of
+from seglog.errors import NotALogError, RefusedError, UnsupportedError
+from seglog.escaping import command_line
+from seglog.format.columns import Records
+from seglog.format.filenames import (
+    CLUSTER_METADATA_TOPIC,
+    QUARANTINE_WITHIN,
+    PartitionState,
+    topic_partition_of,
+)
+from seglog.log.checkpoints import check_checkpoints
+from seglog.log.directory import LogDirectory, require_room
+from seglog.log.loader import refuse_losses
+from seglog.log.log import Log
+from seglog.log.read_loader import ViewingFileSystem
+from seglog.operations.undo import concerns, noted_places, places
+from seglog.redaction.applying import RewrittenFile, apply_found
+from seglog.redaction.finding import FoundRecords, find_records
+from seglog.redaction.rewriting import Erasure
+from seglog.redaction.searching import CopySearch, Identities, Needles, Searched, Trace
+from seglog.redaction.selection import Selection
+from seglog.repairs.undo.journal import RunRecord
+from seglog.repairs.undo.quarantine import QUARANTINE, runs_in
+from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import partition_path
+from seglog.storage.overlay import OverlayFileSystem
+
+ASIDE = (PartitionState.DELETED, PartitionState.STRAY, PartitionState.FUTURE)
+
+
+@dataclass(frozen=True)
+class RedactionRequest:
+    """What to erase, and what the operator answers for.
+
+    `replicas` is how many copies of the partitions the cluster keeps, None if nobody said; `tiers_done`: copies in
+    tiered storage are dealt with. `reference` is the request's name in the operator's books.
+    """
+
+    selection: Selection
+    erasure: Erasure
+    replicas: int | None = None
+    tiers_done: bool = False
+    dry_run: bool = False
+    reference: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        selection: Selection,
+        *,
+        whole_record: bool = False,
+        zeros: bool = False,
+        digest_keys: bool = False,
+        drop_headers: bool = False,
+        replicas: int | None = None,
+        tiers_done: bool = False,
+        dry_run: bool = False,
+        reference: str = "",
+    ) -> RedactionRequest:
+        """Returns a request; makes the secret of its key digests, which nobody ever sees. Raises ValueError."""
+        if whole_record and (zeros or digest_keys or drop_headers):
+            raise ValueError("a record that goes as a whole has no value, key or headers left to treat")
+        secret = secrets.token_bytes(32) if digest_keys else None
+        return cls(
+            selection, Erasure(whole_record, zeros, drop_headers, secret), replicas, tiers_done, dry_run, reference
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A place outside the partitions where copies may lie, and the command or deed that deals with it."""
+
+    what: str
+    remedy: str
+
+
+@dataclass(slots=True)
+class RedactionReport:
+    """What was done: by whom, when, by what rule; each file before and after; what was left, and why."""
+
+    reference: str
+    rule: str
+    erased: str
+    user: str
+    host: str
+    started_ms: int
+    ended_ms: int
+    found: tuple[FoundRecords, ...]
+    files: list[RewrittenFile] = field(default_factory=list)
+    elsewhere: tuple[Elsewhere, ...] = ()
+    searched: Searched | None = None
+    traces: tuple[Trace, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing was found that is not erased; only a search can say so."""
+        return self.searched is not None and not self.traces and not self.searched.unread
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """A log that was opened on trial, and what was found in it."""
+
+    directory: LogDirectory
+    tried: Log
+    found: FoundRecords
+
+
+class Redaction:
+    """A request whose partitions are open and searched. `apply` changes them; a dry run ends without."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        request: RedactionRequest,
+        logs: Sequence[_Searched],
+        elsewhere: Sequence[Elsewhere],
+        roots: Sequence[Path],
+        search: CopySearch,
+    ) -> None:
+        self._fs, self._clock, self.request, self._logs = fs, clock, request, logs
+        self._roots, self._search, self._started_ms = roots, search, clock.now_ms()
+        self.found = tuple(each.found for each in logs)
+        self.elsewhere = tuple(elsewhere)
+        self.files: list[RewrittenFile] = []
+
+    @property
+    def records(self) -> int:
+        """The number of records to erase."""
+        return sum(found.records for found in self.found)
+
+    def apply(self, done: Callable[[RewrittenFile], None] = lambda _: None) -> None:
+        """Erases the records. Raises RefusedError before anything is written if a disk has no room."""
+        if self.request.dry_run:
+            raise RefusedError("a dry run changes nothing")
+        for each in self._logs:
+            if each.found.segments:
+                log = each.directory.keep(each.tried)
+                self.files += apply_found(log, each.found, self.request.erasure, done)
+
+    def search(self) -> tuple[Trace, ...]:
+        """Searches every file below the log directories and their quarantines for copies."""
+        return tuple(self._search.below(self._roots))
+
+    def report(self, traces: tuple[Trace, ...] | None = None) -> RedactionReport:
+        """Returns what was done; `traces` are those of a search, None without one."""
+        erasure = self.request.erasure
+        return RedactionReport(
+            self.request.reference,
+            self.request.selection.rule,
+            described(erasure),
+            _user(),
+            socket.gethostname(),
+            self._started_ms,
+            self._clock.now_ms(),
+            self.found,
+            self.files,
+            self.elsewhere,
+            None if traces is None else self._search.searched,
+            traces or (),
+        )
+
+
+def described(erasure: Erasure) -> str:
+    """Says what an erasure takes from a record."""
+    if erasure.whole_record:
+        return "the whole record"
+    value = "the value becomes as many zero bytes" if erasure.zeros else "the value becomes null"
+    key = "" if erasure.secret is None else ", the key a digest by a secret that was not kept"
+    return f"{value}{key}{', and the headers go' if erasure.drop_headers else ''}"
+
+
+@contextmanager
+def redaction(
+    fs: FileSystem,
+    targets: Sequence[Target],
+    settings_of: Callable[[Path], DirectorySettings],
+    clock: Clock,
+    request: RedactionRequest,
+    environment: Mapping[str, str],
+) -> Iterator[Redaction]:
+    """Opens and searches the partitions of the targets; the locks are held until the `with` ends.
+
+    A dry run works in memory and takes no lock. Raises, before anything is changed: LockedError, NotALogError,
+    RefusedError, CorruptRecordError, UnsupportedError, CorruptCheckpointError.
+    """
+    by_directory = _partitions_of(fs, targets, request.selection)
+    settings = {path: settings_of(path) for path in by_directory}
+    met = _Met(request)
+    with ExitStack() as opened:
+        logs: list[_Searched] = []
+        elsewhere: list[Elsewhere] = []
+        roots = list(by_directory)
+        for path, partitions in by_directory.items():
+            check_checkpoints(fs, path)
+            directory = opened.enter_context(_opened(fs, path, settings[path], clock, dry_run=request.dry_run))
+            for partition in partitions:
+                _require_allowed(fs, partition, settings[path], request)
+                log = opened.enter_context(directory.try_log(partition))
+                refuse_losses(log.recovery)
+                require_room(directory, log.recovery)
+                _require_no_tier(directory, log, request)
+                selection = request.selection.of(log.topic_partition)
+                logs.append(_Searched(directory, log, find_records(log, selection, request.erasure, met.take)))
+            copies = _Copies(fs, path, partitions, environment)
+            elsewhere += copies.places(request, is_broker=directory.is_broker_directory)
+            roots += [run.folder for run in copies.runs if not isinstance(run, Exception)]
+        others = _others(fs, targets, by_directory)
+        search = CopySearch(fs, request.selection, request.erasure, met.identities, met.needles, others)
+        yield Redaction(fs, clock, request, logs, elsewhere, list(dict.fromkeys(roots)), search)
+
+
+class _Met:
+    """What is remembered of the records that are met, to search for copies of them."""
+
+    def __init__(self, request: RedactionRequest) -> None:
+        keys = request.selection.keys
+        self._by_offset = keys is None
+        self.identities = Identities(secrets.token_bytes(32))
+        self.needles = Needles(keys if keys is not None and not request.erasure.keeps_key else ())
+
+    def take(self, records: Records, mask: np.ndarray) -> None:
+        """Takes the records of a mask."""
+        if self._by_offset:
+            self.identities.add(records, mask)
+        for i in np.flatnonzero(mask).tolist():
+            self.needles.add(records.value(i))
+
+
+def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: Selection) -> dict[Path, list[Path]]:
+    """Returns the partition directories to search by log directory: those named and, beside each, what a broker set
+    aside of the same partition; in a log directory all but Kafka's own topics.
+
+    Raises NotALogError for a file, RefusedError for a partition of the selection that is not among them.
+    """
+    chosen: dict[Path, dict[Path, None]] = {}
+    for target in targets:
+        if target.kind is TargetKind.FILE:
+            raise NotALogError(target.path, "records are erased from a partition or a log directory, not from a file")
+        log_directory = log_directory_of(target)
+        listing = list_log_directory(fs, log_directory)
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            found = [p.path for p in listing.partitions if not _is_kafkas_own(p.topic_partition.topic)]
+        else:
+            named = partition_path(target.path)
+            key = topic_partition_of(named)
+            aside = (p.path for p in listing.partitions if p.topic_partition == key and p.state in ASIDE)
+            found = [named, *aside]
+        chosen.setdefault(log_directory, {}).update(dict.fromkeys(found))
+    concerned = {
+        path: [each for each in found if selection.concerns(topic_partition_of(each))] for path, found in chosen.items()
+    }
+    there = {topic_partition_of(each) for found in concerned.values() for each in found}
+    missing = [str(key) for key in selection.offsets if key not in there]
+    if missing:
+        raise RefusedError(
+            f"{missing[0]} is among the offsets to erase and not among the paths ({len(missing)} such partitions);"
+            " nothing was changed. Name its log directory, or leave it out of the file"
+        )
+    return {path: found for path, found in concerned.items() if found}
+
+
+def _others(fs: FileSystem, targets: Sequence[Target], asked: Mapping[Path, Sequence[Path]]) -> list[Path]:
+    """Returns the partition directories beside those that were named one by one."""
+    whole = {log_directory_of(target) for target in targets if target.kind is TargetKind.LOG_DIRECTORY}
+    return [
+        found.path
+        for path, partitions in asked.items()
+        if path not in whole
+        for found in list_log_directory(fs, path).partitions
+        if found.path not in partitions
+    ]
+
+
+def _is_kafkas_own(topic: str) -> bool:
+    return topic in KAFKAS_OWN_TOPICS or topic == CLUSTER_METADATA_TOPIC
+
+
+def _opened(fs: FileSystem, path: Path, settings: DirectorySettings, clock: Clock, *, dry_run: bool) -> LogDirectory:
+    """Opens a log directory for writing and takes its lock; in a dry run in memory, and without."""
+    if dry_run:
+        fs = OverlayFileSystem(ViewingFileSystem(fs, path))
+    return LogDirectory.open(path, fs=fs, clock=clock, config_of=settings, writable=True, take_lock=not dry_run)
+
+
+def _require_allowed(fs: FileSystem, partition: Path, settings: DirectorySettings, request: RedactionRequest) -> None:
+    topic = topic_partition_of(partition).topic
+    if _is_kafkas_own(topic):
+        raise RefusedError(
+            f"{partition}: one of Kafka's own topics: its records are the cluster's state; nothing was changed"
+        )
+    if list_partition(fs, partition).format != "kafka":
+        raise UnsupportedError(f"{partition}: a log of Kafka 0.7 cannot be rewritten; `seglog convert` copies it first")
+    resolved = settings.resolve(topic)
+    if request.erasure.zeros and (not resolved.policy_known or COMPACT in resolved.log.cleanup_policy):
+        why = "is compacted" if resolved.policy_known else "has no cleanup policy that is known"
+        raise RefusedError(
+            f"{partition}: {topic} {why}, and a value of zeros would count as the newest of its key; nothing was"
+            " changed. Erase to null, which is a tombstone there, or state the policy with --set cleanup.policy=delete"
+        )
+
+
+def _require_no_tier(directory: LogDirectory, log: Log, request: RedactionRequest) -> None:
+    is_tiered = log.config.remote_storage_enable or directory.begins_before(
+        log.directory, log.segments.first.base_offset
+    )
+    if is_tiered and not request.tiers_done:
+        raise RefusedError(
+            f"{log.directory}: the topic has copies in tiered storage, and a segment there cannot be written anew;"
+            " nothing was changed. `seglog tiers` lists the objects; say --tiers-done when they are dealt with"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Where copies of the partitions of one log directory may lie outside of it."""
+
+    fs: FileSystem
+    log_directory: Path
+    partitions: Sequence[Path]
+    environment: Mapping[str, str]
+
+    @property
+    def runs(self) -> list[RunRecord | Exception]:
+        """The runs that changed this log directory, and in place of one an error if it cannot be read."""
+        around = [place for place in places(None, self.log_directory) if place.name in (QUARANTINE, QUARANTINE_WITHIN)]
+        every = dict.fromkeys((*around, *noted_places(self.fs, self.environment)))
+        runs = (run for place in every for run in runs_in(self.fs, place))
+        return [run for run in runs if isinstance(run, Exception) or run.log_directory == self.log_directory]
+
+    def places(self, request: RedactionRequest, *, is_broker: bool) -> list[Elsewhere]:
+        """Returns the places, with what deals with each. Raises RefusedError if nobody said how many replicas there
+        are, and the cluster's metadata does not know."""
+        return [*self._runs(), *self._replicas(request, is_broker=is_broker), *self._tiers(request)]
+
+    def _runs(self) -> Iterator[Elsewhere]:
+        for run in self.runs:
+            if isinstance(run, Exception):
+                yield Elsewhere(str(run), "look at it by hand")
+            elif any(concerns(run, partition) for partition in self.partitions):
+                what = f"{run.folder}: what `seglog {run.command}` removed, for its undo"
+                yield Elsewhere(what, command_line("seglog", "quarantine", "purge", run.folder, "--yes"))
+
+    def _replicas(self, request: RedactionRequest, *, is_broker: bool) -> Iterator[Elsewhere]:
+        if not is_broker:
+            yield Elsewhere(f"{self.log_directory} is no broker's: its original", "redact it there, too")
+            return
+        known = None if request.replicas is not None else self._assigned()
+        if request.replicas is None and known is None:
+            raise RefusedError(
+                f"{self.log_directory}: how many replicas the cluster keeps is not known; nothing was changed. Say it"
+                " with --replicas N (1: this is the only copy)"
+            )
+        if known is None:
+            others = "" if request.replicas == 1 else f"the other {(request.replicas or 1) - 1} replicas"
+        else:
+            others = ", ".join(f"broker {node}" for node in known)
+        if others:
+            yield Elsewhere(others, "stop that broker, run the same command on its log directories, start it")
+
+    def _assigned(self) -> list[int] | None:
+        """Returns the other brokers with replicas of the partitions, by the cluster's metadata; None if unknown."""
+        found = find_metadata(self.fs, self.log_directory, None)
+        metadata = None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
+        if metadata is None or metadata.problems:
+            return None
+        own = identity_of(self.fs, self.log_directory).get("node.id", "")
+        brokers: set[int] = set()
+        for partition in self.partitions:
+            key = topic_partition_of(partition)
+            assignment = metadata.assignment(metadata.topic_ids.get(key.topic, ""), key.partition)
+            if assignment is not None:
+                brokers.update(assignment.replicas)
+        return sorted(brokers - ({int(own)} if own.isdigit() else set()))
+
+    def _tiers(self, request: RedactionRequest) -> Iterator[Elsewhere]:
+        if request.tiers_done:
+            yield Elsewhere("copies in tiered storage", "the request says that they are dealt with")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        return str(os.getuid())

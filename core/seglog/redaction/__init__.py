@@ -1,0 +1,1 @@
+"""Erasing named records from logs: which ones, how batches are rewritten, and the proof afterwards."""

@@ -1,0 +1,197 @@
+"""Finds the records of a selection in one log, and judges whether they can be erased: the first half of a redaction.
+
+Every batch that may hold such a record is decoded, and every checksum that was read is compared: a batch that cannot be
+read may hold what must go, so the whole request is refused. The result names batches and offsets, never keys or values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog.errors import CorruptRecordError, RefusedError
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.log.log import Log
+from seglog.log.segment import LogSegment
+from seglog.model import TopicPartition
+from seglog.redaction.rewriting import Erasure
+from seglog.redaction.selection import PartitionSelection
+from seglog.scan.segment_scan import Chunk, EndReason
+
+Met = Callable[[Records, np.ndarray], None]  # columns, and which of their records are to be erased
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedBatch:
+    """A batch to rewrite: its place, its offsets, and those of its records that are erased (ascending, int64)."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    offsets: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedSegment:
+    """A segment with batches to rewrite, in order."""
+
+    base_offset: int
+    path: Path
+    size: int
+    batches: tuple[TouchedBatch, ...]
+
+    @property
+    def records(self) -> int:
+        """The number of records that are erased."""
+        return sum(len(batch.offsets) for batch in self.batches)
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """The bytes of the batches that are rewritten."""
+        return sum(batch.size for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """What a search of one log found. `already` counts selected records that are erased already; `searched` bytes."""
+
+    topic_partition: TopicPartition
+    directory: Path
+    segments: tuple[TouchedSegment, ...]
+    already: int
+    searched: int
+
+    @property
+    def records(self) -> int:
+        """The number of records to erase."""
+        return sum(segment.records for segment in self.segments)
+
+
+def ignore(_records: Records, _mask: np.ndarray) -> None:
+    """Does nothing with the records that are met."""
+
+
+def find_records(log: Log, selection: PartitionSelection, erasure: Erasure, met: Met = ignore) -> FoundRecords:
+    """Searches a log, which stays as it is; shows `met` the records to erase, while they are there.
+
+    Raises CorruptRecordError for damage in what was read, RefusedError for a record that cannot be erased: one of an
+    open transaction, or a message of magic 0 or 1 at the log end that would go as a whole.
+    """
+    touched: list[TouchedSegment] = []
+    already = searched = 0
+    segments = list(log.segments)
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+        if _is_outside(segment, following, selection):
+            continue
+        found, done = find_in_segment(segment, selection, erasure, met)
+        searched += segment.size
+        already += done
+        if found.batches:
+            touched.append(found)
+    result = FoundRecords(log.topic_partition, log.directory, tuple(touched), already, searched)
+    _require_erasable(log, result, erasure)
+    return result
+
+
+def find_in_segment(
+    segment: LogSegment, selection: PartitionSelection, erasure: Erasure, met: Met = ignore
+) -> tuple[TouchedSegment, int]:
+    """Returns the batches to rewrite in a segment, and the number of selected records that are erased already."""
+    batches: list[TouchedBatch] = []
+    already = 0
+    scan = segment.scan()
+    for chunk in scan:
+        _require_checksums(chunk)
+        rows = selection.may_be_in(chunk.batches)
+        for records in chunk.records(rows):
+            _require_decoded(chunk.path, records)
+            mask = selection.mask(records)
+            if not mask.any():
+                continue
+            if erasure.keeps_key:
+                done = mask & erasure.done(records)
+                already += int(np.count_nonzero(done))
+                mask &= ~done
+            met(records, mask)
+            batches += _touched(records, mask)
+    assert scan.end is not None
+    if scan.end.reason is not EndReason.COMPLETE:
+        raise CorruptRecordError(segment.path, scan.end.reason.value, scan.end.position)
+    return TouchedSegment(segment.base_offset, segment.path, segment.size, _merged(batches)), already
+
+
+def _is_outside(segment: LogSegment, following: int | None, selection: PartitionSelection) -> bool:
+    """True if no selected offset can lie in a segment, judged by its name and the next one's."""
+    span = selection.span()
+    return span is not None and (span[1] < segment.base_offset or (following is not None and span[0] >= following))
+
+
+def _touched(records: Records, mask: np.ndarray) -> Iterator[TouchedBatch]:
+    rows = records.rows[mask]
+    numbers, starts = np.unique(rows["batch"], return_index=True)
+    batches, offsets = records.batches[numbers], np.split(rows["offset"], starts[1:])
+    columns = (batches[name].tolist() for name in ("position", "size", "base_offset", "last_offset"))
+    yield from map(TouchedBatch, *columns, offsets)
+
+
+def _merged(batches: Sequence[TouchedBatch]) -> tuple[TouchedBatch, ...]:
+    """Joins the parts of a large batch, which was decoded in parts."""
+    merged: list[TouchedBatch] = []
+    for batch in batches:
+        if merged and merged[-1].position == batch.position:
+            offsets = np.concatenate((merged[-1].offsets, batch.offsets))
+            batch = TouchedBatch(batch.position, batch.size, batch.base_offset, batch.last_offset, offsets)
+            merged.pop()
+        merged.append(batch)
+    return tuple(merged)
+
+
+def _require_checksums(chunk: Chunk) -> None:
+    valid = chunk.checksums_valid()
+    if not valid.all():
+        row = chunk.batches[int(np.argmin(valid))]
+        place = int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
+        raise CorruptRecordError(chunk.path, "the checksum of the batch is wrong", *place)
+
+
+def _require_decoded(path: Path, records: Records) -> None:
+    bad = np.flatnonzero(records.status)
+    if len(bad):
+        row = records.batches[int(bad[0])]
+        place = int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
+        raise CorruptRecordError(path, STATUS_REASONS[int(records.status[bad[0]])], *place)
+
+
+def _require_erasable(log: Log, found: FoundRecords, erasure: Erasure) -> None:
+    if not found.segments:
+        return
+    open_transactions = log.producers.open_transactions
+    if open_transactions:
+        first, producer = min(open_transactions.items())
+        last = found.segments[-1].batches[-1]
+        if last.last_offset >= first:
+            raise RefusedError(
+                f"{log.directory}: a selected record lies after offset {first}, where producer {producer} has begun a"
+                " transaction that is still open; nothing was changed. It must end first (`seglog txn`)"
+            )
+    if erasure.whole_record:
+        _require_end_stays(log, found)
+
+
+def _require_end_stays(log: Log, found: FoundRecords) -> None:
+    """Refuses to take the last message of a log of magic 0 or 1: nothing would keep its offset."""
+    last = found.segments[-1].batches[-1]
+    active = log.segments.active
+    if last.last_offset + 1 < log.log_end_offset or found.segments[-1].base_offset != active.base_offset:
+        return
+    for chunk in active.scan(last.position, last.position + last.size):
+        if chunk.batches["magic"][0] < 2 and int(last.offsets[-1]) == last.last_offset:
+            raise RefusedError(
+                f"{active.path}: the record at offset {last.last_offset} is the last one of a log whose format (magic"
+                f" {chunk.batches['magic'][0]}) cannot keep its offset without it; nothing was changed. Erase its value"
+            )

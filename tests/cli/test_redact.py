@@ -1,0 +1,266 @@
+"""`seglog redact`: what it erases, what it leaves alone, what it refuses, and what its search finds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog.storage.lock import DirectoryLock
+from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
+
+KEY, VALUE = b"order-7", b'{"order": 7, "sku"'
+ONE_COPY = ("--replicas", "1", "--yes")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return clean_logs(tmp_path)
+
+
+def records(partition: Path) -> list[seglog.Record]:
+    with seglog.open_log(partition) as log:
+        return list(log.records())
+
+
+def values_of(partition: Path, key: bytes) -> set[bytes | None]:
+    return {record.value for record in records(partition) if record.key == key}
+
+
+def test_the_records_of_a_key_lose_their_values_and_nothing_else_changes(logs: Path) -> None:
+    every = [path for path in sorted(logs.glob("*-*")) if path.is_dir() and not path.name.startswith("__")]
+    before = {path.name: records(path) for path in every}
+    done = run("redact", logs, "--key", "order-7", "--verify", "--json", *ONE_COPY)
+    assert done.exit_code == 0, done.output
+    (report,) = json_lines(done)
+    changed = 0
+    for path in every:
+        expected = [r._replace(value=None) if r.key == KEY else r for r in before[path.name]]
+        assert records(path) == expected
+        changed += sum(record.key == KEY for record in expected)
+    assert report["records"] == changed == 35
+    assert report["search"]["complete"]
+    assert run("verify", logs, "--level", "record").exit_code == 0
+    assert "nothing wrong" in run("doctor", logs).stdout
+
+
+def test_files_without_a_hit_are_not_touched(logs: Path) -> None:
+    def facts() -> dict[Path, tuple[int, int, bytes]]:
+        return {
+            path: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
+            for path in logs.glob("*-0/*")
+            if path.is_file()
+        }
+
+    before = facts()
+    offset = next(r.offset for r in records(logs / "orders-none-0") if r.key == KEY)
+    chosen = f"topic,partition,offset\norders-none,0,{offset}\n"
+    assert run("redact", logs, "--offsets-from", "-", *ONE_COPY, input_text=chosen).exit_code == 0
+    changed = {path.name for path, facts_before in before.items() if facts()[path] != facts_before}
+    assert changed and all(name.startswith("00000000000000000000.") for name in changed)
+    assert {path.parent.name for path, found in before.items() if facts()[path] != found} == {"orders-none-0"}
+    (log,) = [path for path in changed if path.endswith(".log")]
+    assert facts()[logs / "orders-none-0" / log][1] == before[logs / "orders-none-0" / log][1]  # retention by mtime
+
+
+def test_a_report_says_who_what_and_where_and_nothing_of_what_was_erased(logs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.txt"
+    options = ("--key", "order-7", "--request", "DSR-42", "--verify", "--report", page, "--json", *ONE_COPY)
+    (report,) = json_lines(run("redact", logs / "orders-lz4-0", *options))
+    text = page.read_text()
+    for shown in (text, json.dumps(report)):
+        assert "DSR-42" in shown and "orders-lz4-0" in shown
+        assert "order-7" not in shown and "sku" not in shown
+    (file,) = report["files"]
+    assert file["sha256"] != file["sha256_before"] and file["sha256"] in text and file["sha256_before"] in text
+    assert (report["user"], report["started"] <= report["ended"]) == (report["user"], True) and report["user"] in text
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "gzip", "snappy"])
+def test_a_search_finds_copies_under_every_name(logs: Path, codec: str) -> None:
+    keep_partitions(logs, [f"orders-{codec}-0"])
+    partition = logs / f"orders-{codec}-0"
+    whole = (partition / "00000000000000000000.log").read_bytes()
+    hidden = {
+        partition / "00000000000000000000.log.deleted": whole,
+        partition / "00000000000000000000.log.cleaned": whole,
+        partition / "notes.txt": whole[: len(whole) // 2],
+        logs / f"orders-{codec}-0.0123456789abcdef0123456789abcdef-delete" / "00000000000000000000.log": whole,
+        logs / f"orders-{codec}-0.0123456789abcdef0123456789abcdef-stray" / "00000000000000000000.log": whole,
+        logs / "lost+found" / "#1234": b"garbage" + whole[100:],
+        logs / "core.dump": b"before " + VALUE + b'": "SKU-00485"} after',
+    }
+    for path, data in hidden.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    looked = json_lines(run("redact", logs, "--key", "order-7", "--dry-run", "--verify", "--replicas", "1", "--json"))
+    found = {Path(trace["path"]) for trace in looked[0]["search"]["traces"]}
+    assert found >= {path for path in hidden if path.name != "core.dump"} | {partition / "00000000000000000000.log"}
+    done = run("redact", logs, "--key", "order-7", "--verify", "--json", *ONE_COPY)
+    left = {Path(trace["path"]) for trace in json_lines(done)[0]["search"]["traces"]}
+    # what seglog owns is erased: set-aside directories are written anew, leftovers removed; what it does not is named
+    assert left == {partition / "notes.txt", logs / "lost+found" / "#1234"}
+    assert done.exit_code == 1
+    for name in left:
+        name.unlink()
+    again = run("redact", logs, "--key", "order-7", "--verify", *ONE_COPY)
+    assert again.exit_code == 0 and "nothing of it is left" in again.stdout
+
+
+def test_erased_bytes_are_found_outside_of_any_batch(logs: Path) -> None:
+    value = next(r.value for r in records(logs / "orders-none-0") if r.key == KEY)
+    assert value is not None
+    (logs / "core.dump").write_bytes(b"x" * 5_000_000 + value + b"y")
+    options = ("--key", "order-7", "--verify", "--json", *ONE_COPY)
+    (report,) = json_lines(run("redact", logs / "orders-none-0", *options))
+    traces = report["search"]["traces"]
+    assert [(Path(t["path"]).name, t["records"], t["places"], t["position"]) for t in traces if t["places"]] == [
+        ("core.dump", 0, 1, 5_000_000)
+    ]
+
+
+def test_what_a_repair_removed_is_named_with_the_command_that_purges_it(logs: Path) -> None:
+    partition = logs / "orders-none-0"
+    log = partition / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[70:74] = b"XXXX"  # in the first batch, which holds the key
+    log.write_bytes(data)
+    assert run("repair", partition).exit_code in (0, 4)
+    done = run("redact", partition, "--key", "order-7", "--dry-run", "--replicas", "1", "--verify", "--json")
+    (report,) = json_lines(done)
+    (place,) = [each for each in report["elsewhere"] if "purge" in each["remedy"]]
+    assert "repair" in place["what"]
+    assert any("quarantine" in trace["path"] for trace in report["search"]["traces"])
+    assert process(*place["remedy"].split()[1:]).returncode == 0
+    assert run("redact", partition, "--key", "order-7", "--verify", *ONE_COPY).exit_code == 0
+
+
+def test_keys_become_digests_and_equal_keys_stay_equal(logs: Path) -> None:
+    partition = logs / "orders-zstd-0"
+    before = records(partition)
+    options = ("--key", "order-7", "--key", "order-8", "--keys", "digest", "--headers", "drop", "--verify", *ONE_COPY)
+    assert run("redact", partition, *options).exit_code == 0
+    groups: dict[bytes | None, set[bytes | None]] = {}
+    for old, new in zip(before, records(partition), strict=True):
+        groups.setdefault(old.key, set()).add(new.key)
+        if old.key in (b"order-7", b"order-8"):
+            assert (new.value, new.headers) == (None, ())
+        else:
+            assert new == old
+    assert all(len(found) == 1 for found in groups.values())
+    assert groups[b"order-7"] != groups[b"order-8"] != {b"order-8"}
+
+
+def test_whole_records_go_and_offsets_stay(logs: Path) -> None:
+    partition = logs / "payments-0"  # transactions
+    before = records(partition)
+    key = before[10].key
+    assert key is not None
+    with seglog.open_log(partition) as log:
+        end, committed = log.log_end_offset, list(log.records(isolation="read_committed"))
+    options = ("--key", key.decode(), "--erase", "record", "--verify", *ONE_COPY)
+    assert run("redact", partition, *options).exit_code == 0
+    assert records(partition) == [record for record in before if record.key != key]
+    with seglog.open_log(partition) as log:
+        assert log.log_end_offset == end
+        left = list(log.records(isolation="read_committed"))
+    assert left == [record for record in committed if record.key != key]
+    assert run("verify", partition, "--level", "semantic").exit_code == 0
+
+
+def test_a_second_run_finds_nothing_to_do(logs: Path) -> None:
+    options = ("redact", logs / "orders-gzip-0", "--key", "order-7", "--json", *ONE_COPY)
+    assert json_lines(run(*options))[0]["records"] == 7
+    (again,) = json_lines(run(*options))
+    assert (again["records"], again["partitions"][0]["erased_before"], again["files"]) == (0, 7, [])
+
+
+# --- refusals
+
+
+def refused(logs: Path, *arguments: str | Path) -> str:
+    """The message of a request that is refused, after which every file is as it was."""
+    before = {path: path.read_bytes() for path in logs.rglob("*") if path.is_file() and path.name != ".lock"}
+    end = ended("redact", *arguments)
+    assert end.code in (1, 2, 11, 12, 13), end
+    assert {path: path.read_bytes() for path in logs.rglob("*") if path.is_file() and path.name != ".lock"} == before
+    return end.stderr.decode()
+
+
+def test_nothing_is_erased_without_an_answer(logs: Path) -> None:
+    assert "There is no undo" in refused(logs, logs / "orders-none-0", "--key", "order-7", "--replicas", "1")
+
+
+def test_a_running_broker_a_damaged_log_and_kafkas_own_topics_are_refused(logs: Path) -> None:
+    lock = DirectoryLock(logs)
+    lock.acquire()
+    try:
+        assert "lock" in refused(logs, logs / "orders-none-0", "--key", "order-7", *ONE_COPY)
+    finally:
+        lock.release()
+    own = refused(logs, logs / "__consumer_offsets-0", "--key", "g", *ONE_COPY) if _has(logs) else "Kafka's own topics"
+    assert "Kafka's own topics" in own
+    log = logs / "orders-none-0" / "00000000000000000350.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    message = refused(logs, logs / "orders-none-0", "--key", "order-7", *ONE_COPY)
+    assert "00000000000000000350.log" in message and "checksum" in message and "offsets 350" in message
+
+
+def _has(logs: Path) -> bool:
+    return (logs / "__consumer_offsets-0").is_dir()
+
+
+def test_zeros_in_a_compacted_topic_and_unknown_replicas_are_refused(logs: Path, tmp_path: Path) -> None:
+    key = next(r.key for r in records(logs / "customers-0") if r.key)
+    message = refused(logs, logs / "customers-0", "--key", key.decode(), "--with", "zeros", *ONE_COPY)
+    assert "customers" in message and "compacted" in message
+    shutil.rmtree(logs / "__cluster_metadata-0")
+    message = refused(logs, logs / "orders-none-0", "--key", "order-7", "--yes")
+    assert "--replicas N" in message
+
+
+def test_a_record_after_the_start_of_an_open_transaction_is_refused(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    with seglog.open_log(partition, create=True) as log:
+        log.append([seglog.Record(b"before", key=b"k", timestamp=1)])
+        log.append(
+            [seglog.Record(b"in it", key=b"k", timestamp=2)], producer=seglog.ProducerIdentity(7, transactional=True)
+        )
+    message = refused(tmp_path, partition, "--key", "k", "--yes")
+    assert "offset 1" in message and "producer 7" in message
+    chosen = tmp_path / "offsets.csv"
+    chosen.write_text("topic,partition,offset\nt,0,0\n")
+    assert run("redact", partition, "--offsets-from", chosen, "--yes").exit_code == 0
+    assert [record.value for record in records(partition)] == [None, b"in it"]
+
+
+def test_offsets_of_a_partition_that_is_not_named_are_refused(logs: Path, tmp_path: Path) -> None:
+    chosen = tmp_path / "offsets.csv"
+    chosen.write_text("topic,partition,offset\nelsewhere,0,5\n")
+    assert "elsewhere-0" in refused(logs, logs, "--offsets-from", chosen, *ONE_COPY)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--key", "a", "--offsets-from", "x"),
+        ("--key", "a", "--erase", "record", "--keys", "digest"),
+        ("--key", "a", "--with", "nines"),
+        ("--key", "a", "--replicas", "0"),
+    ],
+)
+def test_options_that_make_no_sense_together_are_wrong_usage(logs: Path, options: tuple[str, ...]) -> None:
+    assert ended("redact", logs / "orders-none-0", *options, "--yes").code == 2
+
+
+def test_a_set_aside_directory_of_the_partition_is_erased_with_it(logs: Path) -> None:
+    aside = logs / "orders-none-0.0123456789abcdef0123456789abcdef-stray"
+    shutil.copytree(logs / "orders-none-0", aside)
+    assert run("redact", logs / "orders-none-0", "--key", "order-7", *ONE_COPY).exit_code == 0
+    assert values_of(aside, KEY) == values_of(logs / "orders-none-0", KEY) == {None}
