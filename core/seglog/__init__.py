@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from seglog.api.surveying import settings as settings
     from seglog.api.surveying import tier_contents as tier_contents
     from seglog.api.surveying import transactions as transactions
+    from seglog.api.tables import append_table as append_table
+    from seglog.api.tables import open_table as open_table
     from seglog.configuration.keys import LogConfig as LogConfig
     from seglog.configuration.precedence import ResolvedConfig as ResolvedConfig
     from seglog.errors import AppendCutShortError as AppendCutShortError
@@ -200,6 +202,10 @@ _MODULES = {
         "settings",
         "tier_contents",
         "transactions",
+    ),
+    "seglog.api.tables": (
+        "append_table",
+        "open_table",
     ),
     "seglog.configuration.keys": ("LogConfig",),
     "seglog.configuration.precedence": ("ResolvedConfig",),
@@ -390,6 +396,7 @@ __all__ = [
     "UntrustedLinkError",
     "Verification",
     "VerifySummary",
+    "append_table",
     "clean",
     "columns_of",
     "columns_of_arrays",
@@ -403,6 +410,7 @@ __all__ = [
     "metadata",
     "metadata_differences",
     "open_log",
+    "open_table",
     "partitions",
     "plan_clean",
     "plan_rebuild",

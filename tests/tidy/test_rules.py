@@ -14,7 +14,7 @@ BUILDER = sorted((ROOT / "core" / "native").rglob("*.py"))
 COMMAND_LINE = sorted((ROOT / "seglog_cli").rglob("*.py"))
 OURS = [*ENGINE, *BUILDER, *COMMAND_LINE]
 EVERYTHING = [*OURS, *sorted((ROOT / "tests").rglob("*.py"))]
-HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "pandas", "rich", "yaml")
+HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "pandas", "duckdb", "polars", "rich", "yaml")
 
 BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager2", "tmp", "foo"}
 

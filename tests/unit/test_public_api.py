@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.api import cleaning, creating, looking, opening, repairing, rescuing, surveying
+from seglog.api import cleaning, creating, looking, opening, repairing, rescuing, surveying, tables
 from seglog.errors import NotALogError, RefusedError
 from tests.support.cleaning import digest
 
@@ -33,7 +33,7 @@ def test_every_public_name_can_be_imported_and_no_other() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [seglog, opening, looking, cleaning, creating, repairing, rescuing, surveying],
+    [seglog, opening, looking, cleaning, creating, repairing, rescuing, surveying, tables],
     ids=lambda module: module.__name__,
 )
 def test_the_examples_run(module: object) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,12 @@ from seglog.configuration.keys import LogConfig
 from seglog.remote.routing import parse_location, require_local
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from seglog.log.directory import ConfigOf
     from seglog.log.loader import LoadOptions
     from seglog.log.log import Log
+    from seglog.model import Isolation
     from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger("seglog")
@@ -101,8 +106,17 @@ def _entered(opening: AbstractContextManager[Log]) -> Log:
         opening.__exit__(None if error is None else type(error), error, None if error is None else error.__traceback__)
 
     log = opening.__enter__()
-    log.release = release
+    log.release, log.make_reader = release, partial(_arrow_reader, weakref.proxy(log))
     return log
+
+
+def _arrow_reader(
+    log: Log, columns: Sequence[str] | None, offset: int | None, isolation: Isolation | str | None
+) -> pa.RecordBatchReader:
+    """Returns what `Log.to_arrow` returns."""
+    from seglog.table.columns import reader_of
+
+    return reader_of(columns, log.topic_partition, log.directory, log.columns(offset, isolation))
 
 
 @contextlib.contextmanager

@@ -39,6 +39,7 @@ from seglog.format.columns import Records
 from seglog.format.filenames import topic_partition_of
 from seglog.log import swap
 from seglog.log.append import Appender, AppendInfo, ProducerIdentity, encode_end_txn_marker
+from seglog.log.arrow_door import ArrowDoor
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
@@ -55,7 +56,7 @@ from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
 
-class Log:
+class Log(ArrowDoor):
     """One partition, open for reading or (with `writable`) for everything.
 
     Created by `Log.open`; for a writable one the caller holds the log directory's lock. `recovery` is the report of the
@@ -79,8 +80,7 @@ class Log:
         self.directory_changed = False  # the loader has synced its renames and new files
         self._closed = False
         self._failure: Exception | None = None
-        # Closes the log and what was opened around it, after the error of a `with` block (`seglog.open_log`).
-        self.release: Callable[[BaseException | None], object] | None = None
+        self.release: Callable[[BaseException | None], object] | None = None  # see `seglog.open_log`
         self._last_batch_epoch: int | None = None
         self._last_flush_ms = clock.now_ms() if self.writable else 0  # opening counts, as in Kafka
         self.publish(loaded.log_start_offset, loaded.log_end_offset, loaded.log_end_offset)

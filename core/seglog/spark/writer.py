@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from seglog.clock import SystemClock
 from seglog.errors import AppendError
-from seglog.format.builder import BatchOptions, columns_of, columns_of_arrays, encode_columns
+from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.checksum import byte_view
-from seglog.format.columns import Records
 from seglog.format.filenames import topic_name_problem
 from seglog.log.staged_journal import StagedFile
-from seglog.model import Header, Record, TopicPartition
+from seglog.model import TopicPartition
 from seglog.spark.write_options import WriteOptions
 from seglog.storage.filesystem import PRIVATE, Access, File, FileSystem
+from seglog.table.incoming import records_of
 
 
 class PartitionStager:
@@ -157,58 +157,3 @@ def split_by_partition(
         assert topic is not None  # `check_schema` requires a column or the option
         part = batch if len(rows) == count else batch.take(pa.array(rows))
         yield TopicPartition(topic, int(numbers[rows[0]])), part, rows
-
-
-def records_of(batch: pa.RecordBatch, now_ms: int) -> Records:
-    """Converts rows to columns of the engine. A missing or null timestamp becomes `now_ms`, a null offset -1.
-
-    Without an offset column, offsets are 0.
-    """
-    names = batch.schema.names
-    timestamps = np.full(batch.num_rows, now_ms, dtype=np.int64)
-    if "timestamp" in names:
-        column = batch.column("timestamp")
-        micros = pc.fill_null(column.cast(pa.int64()), now_ms * 1000).to_numpy()
-        timestamps = np.floor_divide(micros, 1000)
-    if "headers" in names and batch.column("headers").null_count < batch.num_rows:
-        records = _with_headers(batch, timestamps)
-    else:
-        values, value_offsets, null_values = _buffers(batch.column("value"))
-        keys, key_offsets, null_keys = _buffers(batch.column("key")) if "key" in names else (None, None, None)
-        records = columns_of_arrays(
-            values,
-            value_offsets,
-            timestamps,
-            keys=keys,
-            key_offsets=key_offsets,
-            null_values=null_values,
-            null_keys=null_keys,
-        )
-    if "offset" in names:
-        records.rows["offset"] = pc.fill_null(batch.column("offset"), -1).to_numpy()
-    return records
-
-
-def _buffers(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the bytes, n + 1 offsets into them, and the null mask of a binary or string column."""
-    plain = column.cast(pa.binary()) if not pa.types.is_binary(column.type) else column
-    _, offsets, data = plain.buffers()
-    places = np.frombuffer(offsets, dtype=np.int32)[plain.offset : plain.offset + len(plain) + 1]
-    held = np.zeros(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
-    nulls = plain.is_null().to_numpy(zero_copy_only=False)
-    return held[places[0] : places[-1]], (places - places[0]).astype(np.int64), nulls
-
-
-def _with_headers(batch: pa.RecordBatch, timestamps: np.ndarray) -> Records:
-    """Converts row by row: headers are rare, and Arrow's layout of them is not the engine's."""
-    keys = batch.column("key").to_pylist() if "key" in batch.schema.names else [None] * batch.num_rows
-    found = []
-    rows = zip(keys, batch.column("value").to_pylist(), batch.column("headers").to_pylist(), strict=True)
-    for (key, value, headers), timestamp in zip(rows, timestamps.tolist(), strict=True):
-        listed = tuple(Header(header["key"] or "", header["value"]) for header in headers or ())
-        found.append(Record(_bytes(value), _bytes(key), timestamp, listed))
-    return columns_of(found)
-
-
-def _bytes(value: bytes | str | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

@@ -15,7 +15,7 @@ range.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
+from seglog.layout import INT64_MAX
 from seglog.model import Compression
 from seglog.storage.filesystem import FileSystem
 from seglog.table.columns import ColumnBuilder, spark_outputs, timestamp_types, timestamps
@@ -42,6 +43,7 @@ from seglog.table.where import ALL, Range
 
 _CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
 
+OnDamage = Callable[[Damage, ReadOptions], None]
 Rows = tuple[str, Mapping[str, Any]]  # the file that the rows are about, and their columns
 
 
@@ -79,25 +81,27 @@ def record_batches(
     outputs = spark_outputs(projection)
     for piece in split.pieces:
         shown = ColumnBuilder(outputs, piece.topic, piece.partition, piece.path)
-        for path, records in _placed_records(fs, piece, options):
+        for path, records in placed_records(fs, piece, options):
             yield from shown.of(records, path)
 
 
 def records_of(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Records]:
     """Yields the records of a piece that a consumer sees, as columns. Handles damage by the options."""
-    for _, records in _placed_records(fs, piece, options):
+    for _, records in placed_records(fs, piece, options):
         yield records
 
 
-def _placed_records(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[tuple[str, Records]]:
+def placed_records(
+    fs: FileSystem, piece: SegmentPiece, options: ReadOptions, on_damage: OnDamage = handle
+) -> Iterator[tuple[str, Records]]:
     """Yields the file that the records of a piece are read from, which may have replaced its own, and the records."""
     for step in walk_piece(fs, piece, options):
         if isinstance(step, Damage):
-            handle(step, options)
+            on_damage(step, options)
             continue
         for part in decoded(step, options.where.timestamp):
             if isinstance(part, Damage):
-                handle(part, options)
+                on_damage(part, options)
             elif len(part):
                 yield step.piece.path, part
 
@@ -105,6 +109,7 @@ def _placed_records(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -
 def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
     """Yields the visible records of good batches within the wanted offsets and times, and undecodable batches."""
     piece = step.piece
+    is_whole = piece.first_offset <= piece.base_offset and piece.stop_offset == INT64_MAX
     batches = step.batches[~not_shown(step.batches, piece.aborted)]
     if times != ALL:
         batches = batches[~_older(batches, times.first)]
@@ -114,7 +119,7 @@ def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
             yield damage_at(piece, records.batches[i], CONTENTS, STATUS_REASONS[int(records.status[i])])
         if records.status.any():
             rows = rows[records.status[rows["batch"]] == 0]
-        if len(rows):
+        if len(rows) and not is_whole:
             offsets = rows["offset"]
             if offsets.min() < piece.first_offset or offsets.max() >= piece.stop_offset:
                 rows = rows[(offsets >= piece.first_offset) & (offsets < piece.stop_offset)]
@@ -122,6 +127,29 @@ def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
             stamps = rows["timestamp"]
             rows = rows[(stamps >= times.first) & (stamps < times.stop)]
         yield Records(records.arena, rows, records.batches, records.status)
+
+
+def counted(
+    fs: FileSystem, piece: SegmentPiece, options: ReadOptions, on_damage: OnDamage = handle
+) -> Iterator[tuple[str, int]]:
+    """Yields the file and number of the records that `placed_records` yields, from batch headers where they tell.
+
+    A batch whose records do not decode counts as its header says.
+    """
+    for step in walk_piece(fs, piece, options):
+        if isinstance(step, Damage):
+            on_damage(step, options)
+            continue
+        batches = step.batches[~not_shown(step.batches, step.piece.aborted)]
+        first, last, count = batches["base_offset"], batches["last_offset"], batches["count"].astype(np.int64)
+        tells = (batches["magic"] >= 2) & (count >= 0) & (count <= last - first + 1)
+        tells &= (first >= step.piece.first_offset) & (last < step.piece.stop_offset)
+        yield step.piece.path, int(count[tells].sum())
+        for part in decoded(replace(step, batches=batches[~tells])) if not tells.all() else ():
+            if isinstance(part, Damage):
+                on_damage(part, options)
+            else:
+                yield step.piece.path, len(part)
 
 
 def _older(batches: np.ndarray, timestamp: int) -> np.ndarray:

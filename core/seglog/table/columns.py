@@ -11,9 +11,10 @@ Who shows keys or values in another form makes an output whose function decodes 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -23,11 +24,11 @@ from seglog import layout
 from seglog.errors import ConfigError
 from seglog.format.columns import Records
 from seglog.kernels import gather
-from seglog.model import NO_TIMESTAMP, TimestampType
+from seglog.model import NO_TIMESTAMP, TimestampType, TopicPartition
 from seglog.table.schema import Field, arrow_schema, headers_type
 from seglog.table.where import TIMESTAMPS
 
-BATCH_ROWS = 16_384
+BATCH_ROWS = 32_768
 BATCH_BYTES = 8 << 20
 
 HEADERS_TYPE = headers_type()
@@ -74,6 +75,10 @@ class Part:
     def __len__(self) -> int:
         return len(self.records.rows)
 
+    def chosen(self, rows: np.ndarray) -> Part:
+        """Returns the records with these numbers."""
+        return Part(self.place, replace(self.records, rows=self.records.rows[rows]))
+
     def spans(self, name: Literal["key", "value"]) -> pa.Array:
         """Returns the keys or values as a binary array."""
         rows = self.records.rows
@@ -103,14 +108,39 @@ class ColumnBuilder:
 
     def of(self, records: Records, path: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yields the records as batches. `path` is their file from now on, if it is not the place's."""
+        for part in self.parts(records, path):
+            yield batch_of([output.make(part) for output in self._outputs], self._schema, len(part))
+
+    def parts(self, records: Records, path: str | None = None) -> Iterator[Part]:
+        """Yields the records in parts of a batch each."""
         if path is not None and path != self._place.path:
             self._place = Place(self._place.topic, self._place.partition, path)
         for first, stop in cuts(records.rows):
-            part = Part(self._place, replace(records, rows=records.rows[first:stop]))
-            if self._outputs:
-                yield pa.RecordBatch.from_arrays([output.make(part) for output in self._outputs], schema=self._schema)
-            else:
-                yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
+            yield Part(self._place, replace(records, rows=records.rows[first:stop]))
+
+
+def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """Returns columns as a batch; without columns, as a batch of `count` empty rows."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None], 0))
+
+
+def reader_of(
+    names: Sequence[str] | None, key: TopicPartition, path: Path, records: Iterable[Records]
+) -> pa.RecordBatchReader:
+    """Returns a reader of a partition's records with columns by name (None: those of a table by default)."""
+    outputs = outputs_of(names)
+    builder = ColumnBuilder(outputs, key.topic, key.partition, str(path))
+    batches = (batch for part in records for batch in builder.of(part))
+    return pa.RecordBatchReader.from_batches(pa.schema([output.field for output in outputs]), batches)
+
+
+def empty_records(count: int) -> Iterator[Records]:
+    """Yields `count` records of which nothing but their number is known, for columns that have one value."""
+    rows = np.zeros(min(count, BATCH_ROWS), dtype=layout.RECORD)
+    for first in range(0, count, BATCH_ROWS):
+        yield replace(Records.without_rows(np.empty(0, dtype=layout.BATCH)), rows=rows[: count - first])
 
 
 def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -153,8 +183,10 @@ def _offset(part: Part) -> pa.Array:
 
 def _milliseconds(part: Part) -> pa.Array:
     stamps = np.ascontiguousarray(part.records.rows["timestamp"])
-    without = stamps == NO_TIMESTAMP
-    return pa.array(stamps, mask=without if without.any() else None).view(pa.timestamp("ms", "UTC"))
+    without = None
+    if len(stamps) and (stamps.min() < 0 or stamps.max() >= TIMESTAMPS.stop):
+        without = (stamps == NO_TIMESTAMP) | (stamps < TIMESTAMPS.first) | (stamps >= TIMESTAMPS.stop)
+    return pa.array(stamps, mask=without).view(pa.timestamp("ms", "UTC"))
 
 
 def _microseconds(part: Part) -> pa.Array:

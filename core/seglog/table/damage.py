@@ -38,9 +38,9 @@ class Damage:
     last_offset: int | None = None
     expected: bool = False
 
-    def error(self) -> CorruptRecordError:
-        """Returns the damage as an error, for a reader that must not skip it."""
-        hint = f"{self.reason}; onCorrupt=skip reads the rest"
+    def error(self, to_skip: str) -> CorruptRecordError:
+        """Returns the damage as an error, for a reader that must not skip it. `to_skip` names the option that does."""
+        hint = f"{self.reason}; {to_skip} reads the rest"
         return CorruptRecordError(self.path, hint, self.position, self.first_offset, self.last_offset)
 
 
@@ -55,9 +55,9 @@ def handle(damage: Damage, options: ReadOptions) -> None:
         options.report_loss(f"{damage.path}: position {damage.position}: {which}: {damage.reason}")
         return
     if options.on_corrupt == "fail":
-        raise damage.error()
+        raise damage.error(options.to_skip)
     done = "kept" if damage.kind == ORDER else "skipped"
-    _logger.warning("%s %d bytes: %s", done, damage.size, damage.error())
+    _logger.warning("%s %d bytes: %s", done, damage.size, damage.error(options.to_skip))
 
 
 def damage_at(piece: SegmentPiece, row: np.void, kind: str, reason: str) -> Damage:

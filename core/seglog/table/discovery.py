@@ -259,7 +259,7 @@ class Finder:
             parsed = filenames.parse_partition_directory(name)
             if parsed is None or parsed.state is not filenames.PartitionState.LIVE:
                 continue
-            if parsed.topic_partition.topic != filenames.CLUSTER_METADATA_TOPIC:
+            if self._options.with_metadata or parsed.topic_partition.topic != filenames.CLUSTER_METADATA_TOPIC:
                 yield parsed.topic_partition, path / name
 
     def _committed(self, known: dict[Path, TierFileSystem], directory: Path) -> FileSystem | None:

@@ -148,6 +148,8 @@ class ReadOptions:
     """The options of a read. At most one of `assign`, `subscribe` and `subscribe_pattern` is set.
 
     A `max_partition_bytes` or `max_offsets_per_trigger` of 0 leaves the choice to the planner. Sizes are in bytes.
+    `to_skip` and `to_lose` are what errors call the options that go on past damage and past lost data.
+    `with_metadata`: the cluster's metadata is a topic of a log directory, too.
     """
 
     paths: tuple[str, ...]
@@ -170,6 +172,9 @@ class ReadOptions:
     store: StoreSettings
     where: Where
     tier: TierNames
+    to_skip: str = "onCorrupt=skip"
+    to_lose: str = "failOnDataLoss=false"
+    with_metadata: bool = False
 
     def beginnings(self) -> tuple[str, ...] | None:
         """Returns the prefixes of the chosen partitions' directory names; None if there are too many or all count."""
@@ -192,7 +197,7 @@ class ReadOptions:
     def report_loss(self, what: str) -> None:
         """Raises IncompleteError about lost data, or logs it where `failOnDataLoss` is false."""
         if self.fail_on_data_loss:
-            raise IncompleteError(f"{what} (failOnDataLoss=false goes on with what is there)")
+            raise IncompleteError(f"{what} ({self.to_lose} goes on with what is there)")
         _logger.warning("%s; going on", what)
 
 

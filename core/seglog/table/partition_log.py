@@ -260,15 +260,20 @@ class PartitionLog:
         return entries[inside]
 
     def is_older(self, index: int, timestamp: int) -> bool:
-        """True if the time index shows that all records of a segment are older than `timestamp`.
+        """True if the time index shows that all records of a segment are older than `timestamp`."""
+        largest = self.largest_timestamp(index)
+        return largest is not None and largest < timestamp
 
-        False where that is unknown: for the last segment, and for one without time index entries.
+    def largest_timestamp(self, index: int) -> int | None:
+        """Returns the largest timestamp of a segment's records by the time index.
+
+        None where that is unknown: for the last segment, and for one without time index entries.
         """
         name = self.names[index]
         if index == len(self.names) - 1 or name.time_index is None:
-            return False
+            return None
         times = TimeIndex(self.fs, name.time_index, name.base_offset)
-        return bool(times.entries) and times.last_entry[0] < timestamp
+        return times.last_entry[0] if times.entries else None
 
     def listed_again(self) -> PartitionLog:
         """Returns the partition as it is now. Raises NotALogError if it is gone."""

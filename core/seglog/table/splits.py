@@ -22,7 +22,7 @@ the offsets; shares never overlap. If a file has been replaced, its replacement 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -314,8 +314,13 @@ def target_bytes(total: int, options: ReadOptions) -> int:
     return target
 
 
-def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[SegmentPiece]:
-    """Yields a piece for each segment that may hold wanted offsets. Raises FileNotFoundError if a segment is gone."""
+def pieces_of(
+    log: PartitionLog, wanted: OffsetRange, options: ReadOptions, segments: Container[int] | None = None
+) -> Iterator[SegmentPiece]:
+    """Yields a piece for each segment that may hold wanted offsets. Raises FileNotFoundError if a segment is gone.
+
+    `segments` are the indexes of the only segments to read, None for all.
+    """
     condition = options.where
     to_the_end = wanted.to_the_end and condition.offset.stop > INT64_MAX and options.view != SEGMENTS
     wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.stop, condition.offset.stop))
@@ -326,6 +331,8 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
         base, stop = log.names[i].base_offset, log.end_of(i)
         if stop <= wanted.first or base >= wanted.stop or wanted.first >= wanted.stop:
             continue
+        if segments is not None and i not in segments:
+            continue
         if condition.timestamp.first > 0 and log.is_older(i, condition.timestamp.first):
             continue
         piece = _piece(log, i, wanted)
@@ -333,7 +340,7 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
             piece = narrowed(log, log.segment(i).files, piece)
         if piece.bytes > 0 or options.view == SEGMENTS or _may_lack_records(piece):
             yield _with_aborted(piece, aborted, base, min(stop, wanted.stop))
-    if to_the_end and log.chosen:
+    if to_the_end and log.chosen and (segments is None or log.chosen[-1] in segments):
         yield from _end_piece(log, wanted)
 
 
