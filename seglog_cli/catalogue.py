@@ -25,6 +25,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "stats": "Shows distributions, past rounds, and what the cleaner needs.",
         "config": "Shows which configuration values apply to a log, and why.",
     },
+    "Ask what is in it": {
+        "sql": "Answers a query over logs in SQL.",
+    },
     "Find what is wrong": {
         "doctor": "Tells whether a broker would start here, and what it would do.",
         "verify": "Verifies logs, past damage too; --repair repairs them.",

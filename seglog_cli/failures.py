@@ -44,7 +44,14 @@ CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (KeyboardInterrupt, ExitCode.INTERRUPTED),
 )
 # The package that is missing → the extra that has it.
-EXTRAS = {"pyspark": "spark", "pandas": "spark", "pyarrow": "arrow", "kio": "serve", "cryptography": "tiers"}
+EXTRAS = {
+    "duckdb": "sql",
+    "pyspark": "spark",
+    "pandas": "spark",
+    "pyarrow": "arrow",
+    "kio": "serve",
+    "cryptography": "tiers",
+}
 # Messages of the loader of shared libraries and of the threading module.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")
 _FULL = "; make room and run this again (`seglog retain --free` takes whole old segments, and needs no room itself)"

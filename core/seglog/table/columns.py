@@ -32,6 +32,7 @@ BATCH_ROWS = 32_768
 BATCH_BYTES = 8 << 20
 
 HEADERS_TYPE = headers_type()
+_TEXT_HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())])))
 
 _PLAIN = {  # columns of all records of a batch alike: those of `layout.BATCH`
     "producer_id": np.int64,
@@ -198,8 +199,7 @@ def _timestamp_type(part: Part) -> pa.Array:
 
 
 def _timestamp_label(part: Part) -> pa.Array:
-    types = part.of_batches(timestamp_types(part.records.batches)) - int(TimestampType.NONE)
-    return pa.array([one.label for one in TimestampType], pa.string()).take(pa.array(types))
+    return timestamp_labels(part.of_batches(timestamp_types(part.records.batches)))
 
 
 def _sequence(part: Part) -> pa.Array:
@@ -216,6 +216,14 @@ def _key(part: Part) -> pa.Array:
 
 def _value(part: Part) -> pa.Array:
     return part.spans("value")
+
+
+def _headers_text(part: Part) -> pa.Array:
+    lists = headers(part.records)
+    pairs = lists.values
+    texts = [pairs.field("key"), readable_text(pairs.field("value"))]
+    element = pa.StructArray.from_arrays(texts, fields=list(_TEXT_HEADERS.value_type))
+    return pa.ListArray.from_arrays(lists.offsets, element, type=_TEXT_HEADERS, mask=lists.is_null())
 
 
 def _key_text(part: Part) -> pa.Array:
@@ -284,12 +292,15 @@ def outputs_of(names: Sequence[str] | None = None) -> tuple[Output, ...]:
 
 
 def text_outputs() -> tuple[Output, ...]:
-    """Returns all columns of a table, with readable text as key and value, and the bytes in key_bytes, value_bytes."""
+    """Returns all columns of a table, with readable text as key, value and in headers, and the bytes of keys and values
+    in key_bytes and value_bytes.
+    """
     texts = {
         "key": Output(pa.field("key", pa.string()), _key_text),
         "value": Output(pa.field("value", pa.string()), _value_text),
+        "headers": Output(pa.field("headers", _TEXT_HEADERS), _headers_text),
     }
-    raw = [replace(_OUTPUTS[name], field=_OUTPUTS[name].field.with_name(f"{name}_bytes")) for name in texts]
+    raw = [replace(_OUTPUTS[name], field=_OUTPUTS[name].field.with_name(f"{name}_bytes")) for name in ("key", "value")]
     return (*(texts.get(name, output) for name, output in _OUTPUTS.items()), *raw)
 
 
@@ -352,6 +363,12 @@ def timestamp_types(batches: np.ndarray) -> np.ndarray:
     types: np.ndarray = ((batches["attributes"] & layout.TIMESTAMP_TYPE_MASK) != 0).astype(np.int32)
     types[batches["magic"] == 0] = -1
     return types
+
+
+def timestamp_labels(types: np.ndarray) -> pa.Array:
+    """Returns Kafka's names of timestamp types."""
+    labels = pa.array([one.label for one in TimestampType], pa.string())
+    return labels.take(pa.array(types - int(TimestampType.NONE)))
 
 
 def headers(records: Records) -> pa.Array:

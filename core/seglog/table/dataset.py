@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -161,7 +162,8 @@ class Table(ds.FileSystemDataset):  # type: ignore[misc]
             import polars
         except ModuleNotFoundError as error:
             raise UnsupportedError("to_polars needs Polars: pip install polars") from error
-        return polars.scan_pyarrow_dataset(self)
+        # as polars.scan_pyarrow_dataset does, but Polars applies its filter again: for Arrow `is_in` of null is false
+        return polars.LazyFrame._scan_python_function(self.schema, partial(_polars_frames, self), pyarrow=True)
 
     def count_rows(self, filter: pc.Expression | None = None, **_tuning: Any) -> int:
         """Returns the number of rows; without a filter from the headers of batches."""
@@ -356,3 +358,31 @@ def _filtered(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch
     steps = [source, acero.Declaration("filter", acero.FilterNodeOptions(condition))]
     rows = acero.Declaration.from_sequence(steps).to_table(use_threads=False).combine_chunks()
     return next(iter(rows.to_batches()), batch.slice(0, 0))
+
+
+def _polars_frames(
+    table: Table,
+    columns: Sequence[str] | None,
+    condition: pc.Expression | None,
+    most_rows: int | None,
+    batch_size: int | None = None,
+) -> tuple[Iterator[polars.DataFrame], bool]:
+    """Returns what Polars asks of a scan, and False: the filter has to be applied to it again."""
+    import polars
+
+    text = "" if condition is None else str(condition)
+    if most_rows is not None or ("is_in(" in text and "is_null(" in text):
+        condition = None  # rows are counted before filters; and a null may be what is asked for
+
+    def frames() -> Iterator[polars.DataFrame]:
+        missing = most_rows
+        for batch in table.to_batches(columns, condition, batch_size=batch_size):
+            if missing is not None:
+                batch = batch.slice(0, missing)
+                missing -= batch.num_rows
+            if batch.num_rows:
+                yield polars.from_arrow(batch)
+            if missing == 0:
+                return
+
+    return frames(), False

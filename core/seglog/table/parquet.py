@@ -8,6 +8,7 @@ cost twice the time for repeating keys and pay for few topics.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -71,6 +72,21 @@ class ParquetWriter:
             table = pa.Table.from_batches(self._waiting, self._schema)
             self._writer.write_table(table, row_group_size=max(1, len(table)))
         self._waiting, self._bytes = [], 0
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Any) -> None:
+    """Writes batches of any columns as one Parquet file to `sink`. If that fails, the end stays unwritten."""
+    output = _Output(sink)
+    out = pa.PythonFile(output, mode="w")
+    writer = pq.ParquetWriter(out, schema, compression="zstd")
+    try:
+        for batch in batches:
+            writer.write_batch(batch)
+        writer.close()
+        out.close()
+    except BaseException:
+        output.sink = None
+        raise
 
 
 class _Output(io.RawIOBase):

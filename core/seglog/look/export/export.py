@@ -252,7 +252,7 @@ class _Csv:
             raise UnsupportedError(message) from error
 
     def _cell(self, text: str) -> str:
-        return _quoted("'" + text if self._safe and text.startswith(_FORMULA_STARTS) else text)
+        return csv_cell("'" + text if self._safe and text.startswith(_FORMULA_STARTS) else text)
 
 
 class _Parquet:
@@ -277,7 +277,7 @@ def _json_value(data: bytes | None, as_base64: bool) -> str | None:
     return base64.b64encode(data).decode()
 
 
-def _quoted(text: str) -> str:
+def csv_cell(text: str) -> str:
     """Quotes a field if necessary, and if it is empty: an unquoted empty field is null."""
     if text and not any(c in text for c in ',"\r\n'):
         return text

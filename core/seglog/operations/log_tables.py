@@ -1,0 +1,186 @@
+"""The tables that a query over logs may name: topics, all records, and what else a log directory tells."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seglog.errors import ConfigError
+from seglog.format.filenames import parse_partition_directory
+from seglog.look.inspect.overview import Unlisted, overview
+from seglog.model import NO_TIMESTAMP, TopicPartition
+from seglog.operations.groups import read_groups
+from seglog.operations.workspace import Workspace
+from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_directories
+from seglog.scan.view import PartitionView
+from seglog.storage.lock import partition_path
+from seglog.table.columns import text_outputs
+from seglog.table.dataset import Source, Table
+from seglog.table.relations import VIEWS, Relation, relation_of_rows, view_relation
+from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
+
+RECORDS = "records"
+Rows = Iterator[Sequence[Any]]
+
+_SHOWN_NEAR = 3
+
+
+@dataclass(frozen=True)
+class LogTables:
+    """The tables of some logs. `work` and `targets` show tiers as partition directories; `source` reads records."""
+
+    source: Source
+    work: Workspace
+    targets: Sequence[Target]
+
+    def named(self, name: str) -> Table | Relation:
+        """Returns the table with this name: one of seglog's own, else a topic; upper and lower case differ only if two
+        topics do. ConfigError names the nearest ones.
+        """
+        folded = name.lower()
+        if folded == RECORDS:
+            return Table(self.source, text_outputs())
+        if folded in VIEWS:
+            return view_relation(self.source, folded)
+        if folded in _OF_ROWS:
+            columns, rows = _OF_ROWS[folded]
+            return relation_of_rows(columns, lambda: rows(self), self.source.failures)
+        topics = sorted({log.topic_partition.topic for log in self.source.logs})
+        found = [topic for topic in topics if topic == name] or [topic for topic in topics if topic.lower() == folded]
+        if len(found) == 1:
+            logs = [log for log in self.source.logs if log.topic_partition.topic == found[0]]
+            return Table(replace(self.source, logs=logs), text_outputs())
+        if found:
+            several = " and ".join(found)
+            raise ConfigError(f"{several} are one name in SQL: use {RECORDS} with topic = '{found[0]}'")
+        near = difflib.get_close_matches(name, [*topics, *TABLES], _SHOWN_NEAR)
+        hint = f"; did you mean {' or '.join(near)}?" if near else f": there are {', '.join(TABLES)}"
+        raise ConfigError(f"there is no topic or table '{name}'{hint}")
+
+    def topics_within(self, text: str) -> list[str]:
+        """Returns the topics whose names are in a text, longest first."""
+        topics = {log.topic_partition.topic for log in self.source.logs}
+        return sorted((topic for topic in topics if topic in text), key=len, reverse=True)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------
+
+
+def _place(directory: Path) -> TopicPartition:
+    parsed = parse_partition_directory(directory.name)
+    return TopicPartition(directory.name, 0) if parsed is None else parsed.topic_partition
+
+
+def _time(timestamp: int | None) -> int | None:
+    return None if timestamp is None or timestamp == NO_TIMESTAMP else timestamp
+
+
+def _partitions(tables: LogTables) -> Rows:
+    for one in overview(tables.work.fs, tables.targets):
+        if isinstance(one, Unlisted):
+            raise one.error
+        key = _place(one.directory)
+        offsets = one.start_offset, one.end_offset, _time(one.modified_ms)
+        place = str(one.directory), one.state
+        yield key.topic, key.partition, *place, one.size, len(one.segments), *offsets, len(one.leftovers)
+
+
+def _groups(tables: LogTables) -> Rows:
+    directories = [target for target in tables.targets if target.kind is TargetKind.LOG_DIRECTORY]
+    for group in read_groups(
+        tables.work.fs, directories or tables.targets, at_ms=None, wanted=lambda _name: True
+    ).groups:
+        about = group.name, group.kind, group.state, len(group.members)
+        if not group.partitions:
+            yield *about, None, None, None, None, None, None, None
+        for one in group.partitions:
+            key, member = one.partition, None if one.member is None else one.member.id
+            offsets = one.offset, one.log_end_offset, one.lag
+            yield *about, key.topic, key.partition, *offsets, _time(one.committed_ms), member
+
+
+def _transactions(tables: LogTables) -> Rows:
+    fs, now = tables.work.fs, tables.work.clock.now_ms()
+    for directory in (path for target in tables.targets for path in partition_directories(fs, target)):
+        view, key = PartitionView(fs, directory), _place(directory)
+        found = view_transactions(
+            view,
+            now,
+            max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS,
+            coordinators=lambda view=view: read_coordinators(fs, partition_path(view.directory).parent),  # type: ignore[misc]
+        )
+        for one in found:
+            producer = one.producer_id, one.producer_epoch, one.state.value
+            offsets = one.first_offset, one.last_offset, _time(one.first_timestamp), _time(one.last_timestamp)
+            size = one.batches, one.records, one.bytes
+            yield key.topic, key.partition, *producer, *offsets, *size, one.hanging, one.file, one.position
+
+
+def _configs(tables: LogTables) -> Rows:
+    for log_directory in dict.fromkeys(log_directory_of(target) for target in tables.targets):
+        settings = tables.work.settings(log_directory)
+        of_topics = sorted({log.topic_partition.topic for log in tables.source.logs})
+        for topic in [None, *of_topics]:
+            for name, setting in settings.resolve(topic).settings.items():
+                yield str(log_directory), topic, name, setting.text, setting.origin
+
+
+_PLACE = {"topic": "text", "partition": "int"}
+_OF_ROWS: dict[str, tuple[dict[str, str], Callable[[LogTables], Rows]]] = {
+    "partitions": (
+        {
+            **_PLACE,
+            "directory": "text",
+            "state": "text",
+            "size": "int",
+            "segments": "int",
+            "start_offset": "int",
+            "end_offset": "int",
+            "modified": "time",
+            "leftovers": "int",
+        },
+        _partitions,
+    ),
+    "groups": (
+        {
+            "group_id": "text",
+            "type": "text",
+            "state": "text",
+            "members": "int",
+            **_PLACE,
+            "committed_offset": "int",
+            "log_end_offset": "int",
+            "lag": "int",
+            "committed": "time",
+            "member": "text",
+        },
+        _groups,
+    ),
+    "transactions": (
+        {
+            **_PLACE,
+            "producer_id": "int",
+            "producer_epoch": "int",
+            "state": "text",
+            "first_offset": "int",
+            "last_offset": "int",
+            "first_timestamp": "time",
+            "last_timestamp": "time",
+            "batches": "int",
+            "records": "int",
+            "bytes": "int",
+            "hanging": "bool",
+            "segment": "text",
+            "position": "int",
+        },
+        _transactions,
+    ),
+    "configs": (
+        {"log_directory": "text", "topic": "text", "name": "text", "value": "text", "source": "text"},
+        _configs,
+    ),
+}
+TABLES = (RECORDS, *VIEWS, *_OF_ROWS)

@@ -1,0 +1,105 @@
+"""Answers SQL over logs with DuckDB (extra `sql`): nothing is fetched from a network, no file but the logs is read, and
+nothing is written but rows that DuckDB spills, to a temporary directory.
+
+A name in a query becomes a table when DuckDB misses it, so ten thousand topics cost as much as one.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import duckdb
+
+from seglog.errors import ConfigError, RefusedError
+from seglog.operations.log_tables import LogTables
+from seglog.table.answers import Answer
+
+MEMORY_BYTES = 100_000_000
+
+_MISSING = re.compile(r"Table with name (.*?) does not exist!", re.DOTALL)
+_NO_SCHEMA = re.compile(r'Table with name "(.*?)" does not exist because', re.DOTALL)
+_NO_COLUMN = re.compile(r'Referenced column "(.*?)" not found')
+_BARE_OFFSET = re.compile(r'(?<![\w".])offset(?![\w"])', re.IGNORECASE)
+_READING = ("SELECT", "EXPLAIN")
+_ROWS_AT_ONCE = 8192
+_FIXED = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "enable_external_access": False,
+    "python_enable_replacements": False,
+}
+
+
+@contextmanager
+def answered(query: str, tables: LogTables, *, threads: int, memory_bytes: int = MEMORY_BYTES) -> Iterator[Answer]:
+    """Yields the answer to a query, which reads the logs while its rows are taken.
+
+    DuckDB holds at most about `memory_bytes` of rows and spills the others. Raises ConfigError for a query that DuckDB
+    does not accept, RefusedError if the memory does not suffice, and what reading the logs raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="seglog-sql-") as spill, _explained(query, tables):
+        limits = {"temp_directory": spill, "memory_limit": f"{memory_bytes}B", "threads": threads}
+        with closing(duckdb.connect(":memory:", config={**_FIXED, **limits})) as connection:
+            connection.execute("set TimeZone = 'UTC'; set lock_configuration = true")
+            _require_reading(connection, query)
+            yield Answer(_executed(connection, query, tables).to_arrow_reader(_ROWS_AT_ONCE))
+
+
+def _require_reading(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    statements = connection.extract_statements(query)
+    if len(statements) != 1:
+        raise ConfigError(f"give one query, not {len(statements) or 'an empty text'}")
+    if statements[0].type.name not in _READING:
+        raise ConfigError(f"{statements[0].type.name} is not a query: logs are only read here")
+
+
+def _executed(connection: duckdb.DuckDBPyConnection, query: str, tables: LogTables) -> duckdb.DuckDBPyConnection:
+    """Executes a query; each table that DuckDB misses is looked up and made known to it."""
+    known: set[str] = set()
+    while True:
+        try:
+            return connection.sql(query)
+        except duckdb.CatalogException as error:
+            missing = _MISSING.search(str(error))
+            if missing is None or missing[1] in known:
+                raise
+            connection.register(missing[1], tables.named(missing[1]))
+            known.add(missing[1])
+
+
+@contextmanager
+def _explained(query: str, tables: LogTables) -> Iterator[None]:
+    """Turns DuckDB's errors into seglog's: what reading a log raised, or a sentence about the query."""
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
+    except duckdb.Error as error:
+        if tables.source.failures:
+            raise tables.source.failures[-1] from error
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise RefusedError(f"the query needs more memory than it may take; {_first_line(error)}") from error
+        raise ConfigError(_sentence(str(error), query, tables)) from error
+
+
+def _sentence(text: str, query: str, tables: LogTables) -> str:
+    shown = " ".join(text.partition("\n\nLINE ")[0].split()).partition(": ")[2] or text
+    place = text.partition("\n\nLINE ")[2].partition("\n")[0]
+    where = f" (line {place})" if place else ""
+    if "syntax error" in text and _BARE_OFFSET.search(query):
+        return f'offset is a reserved word of SQL: write "offset", or t.offset after FROM … t{where}'
+    unquoted = _NO_SCHEMA.search(text)
+    wanted = unquoted[1] if unquoted else query if "syntax error" in text else ""
+    named = [topic for topic in tables.topics_within(wanted) if not topic.isidentifier()]
+    if named and f'"{named[0]}"' not in query:
+        return f'the topic {named[0]} is no plain name of SQL: write it as "{named[0]}"{where}'
+    if "Malformed JSON" in text:
+        shown += "; try(value->>'name') is null where a value is no JSON"
+    return shown + where
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).partition("\n")[0]

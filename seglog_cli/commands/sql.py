@@ -1,0 +1,200 @@
+"""`seglog sql`: answers a query over logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from seglog.escaping import json_text
+from seglog.units import count_text
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import argument, command, flag, labelled, one_of, option, size_option, takes_urls
+from seglog_cli.selecting import Isolation
+from seglog_cli.session import Session
+from seglog_cli.tables import Layout, table
+from seglog_cli.tiering import Tiers
+
+if TYPE_CHECKING:
+    from seglog.operations.log_tables import LogTables
+    from seglog.table.answers import Answer
+
+EXTENSIONS = (".parquet", ".csv", ".jsonl")
+_ROWS = 1000  # at once; a terminal shows no more
+
+
+@command
+@takes_urls("paths")
+def run(
+    session: Session,
+    query: Annotated[str, argument("QUERY", "A query in DuckDB's SQL; - reads it from standard input.")],
+    paths: Annotated[
+        list[Path],
+        argument("PATH", "Partition directories, LOGDIR/TOPIC, .log files, or log directories; URLs too."),
+    ],
+    as_csv: Annotated[bool, flag("--csv", "Write CSV.")] = False,
+    output: Annotated[
+        Path | None, option("--output -o", "FILE", "Write to this new file: .parquet, .csv or .jsonl.")
+    ] = None,
+    replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
+    isolation: Isolation = None,
+    on_corrupt: Annotated[
+        str, option("--on-corrupt", "fail|skip", "With skip, go on past damage, and say what was left out.")
+    ] = "fail",
+    memory: Annotated[
+        int | None,
+        size_option("--memory", "The memory for rows; more go to a temporary directory (default: 100 MB).", least=1),
+    ] = None,
+    *,
+    tiers: Tiers,
+) -> int:
+    """Answers a query over logs in SQL.
+
+    Each topic is a table of its name, and `records` has the records of all. Their columns are topic, partition, offset,
+    timestamp, key, value, headers, timestamp_type, producer_id, producer_epoch, sequence, leader_epoch, segment and
+    position. Keys and values are text, with \\xNN for bytes that are not UTF-8; key_bytes and value_bytes have the
+    bytes. In JSON values, value->>'name' takes a field. A name that is no plain word of SQL is written "my-topic", and
+    so is "offset", which is a reserved word.
+
+    The other tables are batches, segments, findings (damage), partitions, groups (committed offsets), transactions and
+    configs.
+
+    A query reads only what the indexes leave of its conditions on topic, partition, offset, and lower bounds of
+    timestamp. It changes no log, fetches nothing from a network and reads no other file. It needs the extra sql (pip
+    install '.[sql]' in seglog's clone).
+
+    The answer is a table, CSV (--csv: an unquoted empty field is null), or JSON lines (--json). Damage ends a query
+    with an error that names file, position and offsets.
+
+    Examples:
+      seglog sql 'select count(*), min(timestamp), max(timestamp) from clicks' clicks-0
+      seglog sql "select key, max(\\"offset\\") from customers group by key order by 1 limit 5" customers-0
+      seglog sql "select topic, partition, \\"offset\\" from records where key = 'customer-124'" --csv .
+      seglog sql "select topic, sum(size) from segments group by topic order by 2 desc" .
+      seglog sql "select * from payments where timestamp >= '2026-11-21'" payments-0 -o payments.parquet
+    """
+    from seglog.operations.query import MEMORY_BYTES, answered
+
+    form = _form(session, as_csv, output, replace)
+    text, tables = _text_of(query), _opened(session, paths, tiers, isolation, on_corrupt)
+    limit = MEMORY_BYTES if memory is None else memory
+    with answered(text, tables, threads=session.begin_threads(), memory_bytes=limit) as answer:
+        _show(session, answer, form, output, replace)
+    left_out = tables.source.left_out
+    if left_out.ranges:
+        session.console.warning(str(left_out))
+    return tiers.code(ExitCode.INCOMPLETE if left_out.ranges else ExitCode.DONE)
+
+
+def _form(session: Session, as_csv: bool, output: Path | None, replace: bool) -> str:
+    """Returns the form of the answer: table, csv, json or parquet."""
+    if output is not None:
+        if as_csv or session.as_json:
+            raise UsageError("-o FILE: its extension says what is written; leave out --csv and --json")
+        extension = one_of("-o, the extension of FILE", output.suffix, EXTENSIONS)
+        return {".parquet": "parquet", ".csv": "csv", ".jsonl": "json"}[extension]
+    if replace:
+        raise UsageError("--replace is for a FILE (-o)")
+    if as_csv and session.as_json:
+        raise UsageError("--csv and --json are two forms of the answer: give one of them")
+    return "csv" if as_csv else "json" if session.as_json else "table"
+
+
+def _text_of(query: str) -> str:
+    if query != "-":
+        return query
+    import sys
+
+    return sys.stdin.read()
+
+
+def _opened(session: Session, paths: list[Path], tiers: Tiers, isolation: str | None, on_corrupt: str) -> LogTables:
+    """Returns the tables of the paths. What tells of more than records sees tiers as partition directories."""
+    from seglog.model import Isolation as Level
+    from seglog.operations.log_tables import LogTables
+    from seglog.scan.listing import resolve_paths
+    from seglog.table.opening import open_source
+
+    keys = {key_id: Path(file) for key_id, _, file in (text.rpartition("=") for text in tiers.tier_key or ())}
+    source = open_source(
+        session.fs,
+        paths,
+        isolation=labelled("--isolation", isolation or "read_uncommitted", Level),
+        on_corrupt="skip" if one_of("--on-corrupt", on_corrupt, ("fail", "skip")) == "skip" else "fail",
+        local=tiers.local,
+        tier_keys=keys,
+        remote_metadata=tiers.remote_metadata or (),
+        to_skip="--on-corrupt skip",
+    )
+    looking, shown = tiers.seen(session, paths)
+    return LogTables(source, looking.workspace(), resolve_paths(looking.fs, shown))
+
+
+# --- answers --------------------------------------------------------------------------------------------------
+
+
+def _show(session: Session, answer: Answer, form: str, output: Path | None, replace: bool) -> None:
+    """Writes an answer to standard output or to a file."""
+    if output is None:
+        if form == "table":
+            _show_table(session, answer)
+        else:
+            for block in _FORMS[form](answer):
+                session.console.write_exactly(block)
+        return
+    from seglog.look.export.export import FileSink
+
+    with FileSink(session.fs, output, replace) as sink:
+        if form == "parquet":
+            from seglog.table.parquet import write_batches
+
+            write_batches(answer.batches(), answer.schema, sink)
+        else:
+            for block in _FORMS[form](answer):
+                sink.write(block)
+    session.console.message(f"{count_text(answer.count, 'row')} written to {output}")
+
+
+def _show_table(session: Session, answer: Answer) -> None:
+    """Writes a table: of the first rows to a terminal, of all rows elsewhere (as wide as each thousand needs)."""
+    console, rows = session.console, answer.rows()
+    layout = Layout(right=answer.right, yielding=range(len(answer.names) - 1, 0, -1))
+    some = [[_cell(value) for value in row] for row in islice(rows, _ROWS)]
+    console.table(answer.names, some, layout)
+    if console.screen is not None:
+        if next(rows, None) is not None:
+            console.message(f"the answer has more than {_ROWS} rows; --csv, --json and -o write all of them")
+        return
+    while some := [[_cell(value) for value in row] for row in islice(rows, _ROWS)]:
+        console.lines(table(answer.names, some, layout)[1:])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _csv(answer: Answer) -> Iterator[bytes]:
+    from seglog.look.export.export import csv_cell
+
+    def line(values: Iterable[Any]) -> str:
+        return ",".join("" if value is None else csv_cell(_cell(value)) for value in values) + "\r\n"
+
+    yield line(answer.names).encode()
+    rows = answer.rows()
+    while some := list(islice(rows, _ROWS)):
+        yield "".join(map(line, some)).encode()
+
+
+def _json(answer: Answer) -> Iterator[bytes]:
+    rows = answer.rows()
+    while some := list(islice(rows, _ROWS)):
+        lines = (json_text(dict(zip(answer.names, row, strict=True))) for row in some)
+        yield "".join(f"{line}\n" for line in lines).encode()
+
+
+_FORMS: dict[str, Callable[[Answer], Iterator[bytes]]] = {"csv": _csv, "json": _json}

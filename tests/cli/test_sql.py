@@ -1,0 +1,189 @@
+"""`seglog sql`: tables and forms of answers, errors that help, and what a query must not do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("duckdb")
+pytest.importorskip("pyarrow")
+
+import pyarrow.parquet as pq
+
+import seglog
+from tests.support.command_line import clean_logs, json_lines, run
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return clean_logs(tmp_path)
+
+
+def sql(query: str, *arguments: object) -> list[dict]:
+    done = run("sql", query, *arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json_lines(done)
+
+
+def refused(query: str, *arguments: object, code: int = 2) -> str:
+    done = run("sql", query, *arguments)
+    assert (done.exit_code, done.stdout) == (code, ""), done.stderr
+    return done.stderr
+
+
+def test_topics_are_tables_with_readable_keys_and_values(logs: Path) -> None:
+    with seglog.open_log(logs / "payments-0") as log:
+        records = list(log.records())
+    rows = sql('select "offset", key, value, key_bytes, octet_length(value_bytes) size from payments', logs)
+    assert [row["offset"] for row in rows] == [record.offset for record in records]
+    assert [row["key"] for row in rows] == [record.key.decode() for record in records]
+    assert [row["size"] for row in rows] == [None if record.value is None else len(record.value) for record in records]
+    assert rows[0]["key_bytes"] == rows[0]["key"]
+    cities = sql("select value->>'city' city, count(*) n from \"orders-lz4\" group by all order by n desc", logs)
+    assert sum(row["n"] for row in cities) == seglog.open_table(logs / "orders-lz4").count_rows()
+    (found,) = sql("select count(*) n, min(topic) first from records", logs)
+    assert (found["first"], found["n"]) == ("__cluster_metadata", seglog.open_table(logs).count_rows())
+
+
+def test_bytes_that_are_no_text_are_escaped_and_headers_are_text(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        headers = (seglog.Header("h", b"\xff"), seglog.Header("i", None))
+        log.append([seglog.Record(b"a\xffb", b"k", 1000, headers), seglog.Record(None, None)])
+    first, second = sql("select key, value, headers, timestamp from t", tmp_path)
+    assert (first["value"], first["timestamp"]) == ("a\\xffb", "1970-01-01T00:00:01.000Z")
+    assert first["headers"] == [{"key": "h", "value": "\\xff"}, {"key": "i", "value": None}]
+    assert (second["key"], second["value"], second["headers"]) == (None, None, None)
+    assert sql("select key from t where value_bytes = 'a\\xFFb'::blob", tmp_path) == [{"key": "k"}]
+
+
+def test_what_else_a_log_directory_tells(logs: Path) -> None:
+    def count(table: str) -> int:
+        return int(sql(f"select count(*) n from {table}", logs)[0]["n"])
+
+    assert count("batches") == count("batches a join batches b using (segment, position)")
+    sizes = {row["topic"]: row["size"] for row in sql("select topic, sum(size) as size from segments group by 1", logs)}
+    assert sizes["clicks"] == sum(path.stat().st_size for path in (logs / "clicks-0").glob("*.log"))
+    assert count("findings") == 0
+    listed = sql("select * from partitions order by topic, partition", logs)
+    assert [f"{row['topic']}-{row['partition']}" for row in listed] == sorted(
+        overview.partition for overview in seglog.partitions(logs)
+    )
+    (group,) = sql("select distinct group_id from groups where lag is not null order by 1 limit 1", logs)
+    assert group["group_id"] in {one.name for one in seglog.groups(logs).groups}
+    found = sql("select * from transactions where topic = 'payments'", logs)
+    assert len(found) == len(seglog.transactions(logs / "payments-0")) > 0
+    (policy,) = sql("select value from configs where topic = 'customers' and name = 'cleanup.policy'", logs)
+    assert policy["value"] == seglog.settings(logs / "customers-0").settings["cleanup.policy"].text
+    kinds = sql("select distinct timestamp_type from batches where topic = 'clicks'", logs)
+    assert kinds[0]["timestamp_type"] in ("CreateTime", "LogAppendTime")
+
+
+def test_the_forms_of_an_answer(logs: Path, tmp_path: Path) -> None:
+    query = (
+        "select 1 as a, null as b, '' as c, 'x,\"y' as d, timestamptz '2026-11-21 05:00:00Z' as e, [1, 2] as f, 2 as a"
+    )
+    assert run("sql", query, logs).stdout.splitlines() == [
+        "a  b     c  d     e                         f       a_1",
+        '1  NULL     x,"y  2026-11-21T05:00:00.000Z  [1, 2]    2',
+    ]
+    assert run("sql", query, logs, "--csv").stdout_bytes == (
+        b'a,b,c,d,e,f,a_1\r\n1,,"","x,""y",2026-11-21T05:00:00.000Z,"[1, 2]",2\r\n'
+    )
+    assert sql(query, logs)[0]["f"] == [1, 2]
+    many = run("sql", "select range a from range(2500)", logs).stdout.splitlines()
+    assert (many[0].strip(), len(many), many[-1].strip()) == ("a", 2501, "2499")
+    for name in ("o.parquet", "o.csv", "o.jsonl"):
+        done = run("sql", 'select "offset", key from clicks', logs, "-o", tmp_path / name)
+        assert (done.exit_code, done.stderr) == (0, f"600 rows written to {tmp_path / name}\n")
+        assert run("sql", "select 1", logs, "-o", tmp_path / name).exit_code == 12
+    assert pq.read_table(tmp_path / "o.parquet").column_names == ["offset", "key"]
+    assert len((tmp_path / "o.csv").read_bytes().splitlines()) == 601
+    assert json.loads((tmp_path / "o.jsonl").read_text().splitlines()[0])["offset"] == 0
+    assert "give one of them" in refused("select 1", logs, "--csv", "--json")
+    assert "extension" in refused("select 1", logs, "-o", tmp_path / "o.txt")
+
+
+def test_a_query_that_fails_leaves_no_file(logs: Path, tmp_path: Path) -> None:
+    query = "select cast(key as int) from clicks"
+    assert "Could not convert" in refused(query, logs, "-o", tmp_path / "o.parquet")
+    assert not (tmp_path / "o.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("select offset from clicks", 'offset is a reserved word of SQL: write "offset"'),
+        ("select key from clicks where offset > 5", 'offset is a reserved word of SQL: write "offset"'),
+        ("select * from orders-lz4", 'write it as "orders-lz4"'),
+        ("select * from clikcs", "there is no topic or table 'clikcs'; did you mean clicks?"),
+        ("select * from nothing_alike", "there are records, batches, segments"),
+        ("select vlaue from clicks", 'Referenced column "vlaue" not found in FROM clause! Candidate bindings: "value"'),
+        ("selct 1", 'syntax error at or near "selct" (line 1: selct 1)'),
+        ("select 1; select 2", "give one query, not 2"),
+        ("", "give one query, not an empty text"),
+        ("create table x as select 1", "CREATE is not a query"),
+        ("set threads = 8", "SET is not a query"),
+        ("copy clicks to 'x.csv'", "not"),
+        ("select * from read_csv('/etc/hosts')", "file system operations are disabled"),
+        ("select * from '/etc/hosts'", "there is no topic or table '/etc/hosts'"),
+        ("install httpfs", "LOAD is not a query"),
+        ("select value->>'a' from payments", "try(value->>'name')"),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_one_sentence(logs: Path, query: str, told: str) -> None:
+    error = refused(query, logs)
+    assert told in error
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+
+
+def test_names_that_differ_in_case_and_names_with_dots(tmp_path: Path) -> None:
+    for name in ("Orders-0", "orders-0", "a.b-0", "Records-0", "MIXED-0"):
+        with seglog.open_log(tmp_path / name, create=True) as log:
+            log.append([seglog.Record(name.encode())])
+    assert sql("select value from orders", tmp_path) == [{"value": "orders-0"}]
+    assert sql("select value from Orders", tmp_path) == [{"value": "Orders-0"}]
+    assert "Orders and orders are one name in SQL" in refused("select value from ORDERS", tmp_path)
+    assert sql("select value from mixed", tmp_path) == [{"value": "MIXED-0"}]
+    assert sql('select value from "a.b"', tmp_path) == [{"value": "a.b-0"}]
+    assert 'write it as "a.b"' in refused("select value from a.b", tmp_path)
+    assert sql("select count(*) n from records", tmp_path) == [{"n": 5}]
+    assert sql("select value from records where topic = 'Records'", tmp_path) == [{"value": "Records-0"}]
+    assert sql("with orders as (select 1 as x) select x from orders", tmp_path) == [{"x": 1}]
+
+
+def test_damage_ends_a_query_or_is_left_out(logs: Path) -> None:
+    log = next((logs / "clicks-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[200] ^= 1
+    log.write_bytes(data)
+    done = run("sql", "select count(*), max(value) from clicks", logs)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"{log}: position 151: the checksum is wrong; --on-corrupt skip reads the rest (offsets 1 to" in done.stderr
+    skipped = run("sql", "select count(*) n from clicks", logs, "--on-corrupt", "skip", "--json")
+    assert (skipped.exit_code, 0 < json_lines(skipped)[0]["n"] < 600) == (3, True)
+    assert "left out 1 damaged range" in skipped.stderr
+    (found,) = sql("select kind, first_offset from findings where topic = 'clicks'", logs)
+    assert (found["kind"], found["first_offset"]) == ("checksum", 1)
+
+
+def test_a_query_changes_nothing_and_leaves_nothing(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.stat().st_mtime_ns for path in logs.rglob("*")}
+    monkeypatch.chdir(logs)
+    for table in ("records", "batches", "segments", "findings", "partitions", "groups", "transactions", "configs"):
+        sql(f"select * from {table} order by all", ".", "--memory", "30 MB")
+    assert {path: path.stat().st_mtime_ns for path in logs.rglob("*")} == before
+
+
+def test_without_duckdb_the_extra_is_named(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "seglog.operations.query", raising=False)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    done = run("sql", "select 1", logs)
+    assert (done.exit_code, "pip install '.[sql]' in seglog's clone" in done.stderr) == (13, True)
+
+
+def test_paths_without_a_log_are_named(tmp_path: Path) -> None:
+    assert "no such file" in refused("select 1", tmp_path / "nothing", code=10)
