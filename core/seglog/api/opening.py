@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seglog.arguments import acting_as, flag, mapping
 from seglog.clock import Clock, SystemClock
@@ -17,8 +17,6 @@ from seglog.configuration.keys import LogConfig
 from seglog.remote.routing import parse_location, require_local
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seglog.log.directory import ConfigOf
     from seglog.log.loader import LoadOptions
     from seglog.log.log import Log
@@ -112,7 +110,7 @@ def _entered(opening: AbstractContextManager[Log]) -> Log:
 
 def _arrow_reader(
     log: Log, columns: Sequence[str] | None, offset: int | None, isolation: Isolation | str | None
-) -> pa.RecordBatchReader:
+) -> Any:
     """Returns what `Log.to_arrow` returns."""
     from seglog.table.columns import reader_of
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seglog.errors import UnsupportedError
 from seglog.model import Isolation
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class ArrowDoor:
@@ -23,8 +20,8 @@ class ArrowDoor:
         *,
         offset: int | None = None,
         isolation: Isolation | str | None = Isolation.READ_UNCOMMITTED,
-    ) -> pa.RecordBatchReader:
-        """Returns a reader of Arrow batches of the records that `columns()` yields, with the columns of `open_table`.
+    ) -> Any:
+        """Returns a pyarrow.RecordBatchReader of the records that `columns()` yields, with the columns of `open_table`.
 
         Batches are made while they are consumed: do that before the log is closed. Raises ConfigError for an unknown
         column, UnsupportedError for a log that `seglog.open_log` has not opened, and the errors of `columns()`.
