@@ -1,4 +1,4 @@
-"""Builds the library unless it is up to date; with --wheels DIRECTORY, also wheels for all or the named targets."""
+"""Builds the library unless it is up to date; also wheels for all or the named targets, or the bundle of a target."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import argparse
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from native import building, platforms
+from native.bundle import making
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +36,8 @@ def main() -> int:
             building.build(late, _say)
         for name in names if options.wheels else ():
             _wheel(name, options.wheels)
+        for name in names if options.bundle else ():
+            making.make(platforms.named(name), partial(_wheel, name), options.bundle, _say)
     except (building.BuildError, TypeError, ValueError) as error:
         _say(str(error))
         return 1
@@ -50,6 +54,8 @@ def _options() -> argparse.Namespace:
     default = "default: this platform, with --wheels all"
     parser.add_argument("--target", action="append", metavar="NAME", help=f"{known} ({default}); repeatable")
     parser.add_argument("--wheels", type=Path, metavar="DIRECTORY", help="make wheels there; needs hatchling")
+    bundle = "make the bundle there, for hosts without Python: archives and packages"
+    parser.add_argument("--bundle", type=Path, metavar="DIRECTORY", help=bundle)
     parser.add_argument("--force", action="store_true", help="build even if up to date")
     return parser.parse_args()
 
