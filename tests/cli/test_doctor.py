@@ -12,6 +12,7 @@ import seglog
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import files_of, write_segment
+from tests.support.wounded_starts import made, sound
 
 
 @pytest.fixture
@@ -233,3 +234,15 @@ def test_convert_makes_a_log_with_the_same_view(logs: Path, tmp_path: Path) -> N
 def test_a_conversion_that_fails_leaves_nothing(logs: Path, tmp_path: Path) -> None:
     done = run("convert", logs / "payments-0", "-o", tmp_path / "new" / "p-0", "--magic", "1")
     assert (done.exit_code, list((tmp_path / "new").glob("p-0"))) == (13, [])
+
+
+@pytest.mark.parametrize(("node_id", "differs"), [(1, False), (7, True)])
+def test_the_node_id_of_a_server_properties_is_compared_with_the_stored_one(
+    node_id: int, differs: bool, tmp_path: Path
+) -> None:
+    (logs,) = made(sound("clean"), tmp_path)
+    file = tmp_path / "server.properties"
+    file.write_text(f"process.roles=broker\nnode.id={node_id}\nlog.dirs={logs}\n")
+    done = run("doctor", "--json", "--quick", "--config", file, logs)
+    assert ("NODE_ID_DIFFERS" in [row.get("code") for row in json_lines(done)]) == differs
+    assert done.exit_code == differs

@@ -206,3 +206,40 @@ def test_users_other_than_root_take_the_configuration_that_is_there(
     (tmp_path / "seglog.yaml").chmod(0o666)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert load(tmp_path).path == tmp_path / "seglog.yaml"
+
+
+SERVER_PROPERTIES = """\
+# a broker's own file
+process.roles=broker,controller
+node.id : 7
+log.dirs=/a,\\
+    /b
+! another comment
+log.segment.bytes = 2097152
+log.retention.hours=2
+log.cleanup.policy=compact
+listeners=PLAINTEXT://:9092
+"""
+
+
+def test_a_brokers_server_properties_are_a_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(SERVER_PROPERTIES)
+    settings = load(tmp_path, config=file)
+    assert origin(settings, "segment.bytes", "orders") == (2 << 20, str(file))
+    assert origin(settings, "retention.ms", "orders") == (7_200_000, str(file))
+    assert settings.resolve(None).broker.node_id == 7
+    assert settings.resolve("orders").warnings == ()  # a broker has many keys that seglog has not
+    stored = {"segment.bytes": ("5", "metadata:8")}
+    assert origin(settings, "segment.bytes", "orders", stored=stored) == (5, "metadata:8")  # as in a broker
+    assert origin(load(tmp_path, config=file, overrides=["node.id=8"]), "segment.bytes")[0] == 2 << 20
+
+
+@pytest.mark.parametrize(
+    "line", ["log.segment.bytes=many", "node.id=x", "log.cleanup.policy=shred", "log.retention.hours=\\u12"]
+)
+def test_a_wrong_value_in_server_properties_names_the_file(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs=/a\n{line}\n")
+    with pytest.raises(ConfigError, match=r"server\.properties"):
+        load(tmp_path, config=file).resolve("orders")
