@@ -60,6 +60,8 @@ class PartitionLook:
     """Iterates over the findings on the partition in `view`. Afterwards `totals` are complete, and `end_offset` is the
     log end (None if the last segment was not read).
 
+    `has_producers` then tells whether a good batch has a producer (True if that was not looked at).
+
     `only` are the base offsets of segments to look at again, without the checks that need the whole log; None looks at
     everything. Raises OSError.
     """
@@ -73,6 +75,7 @@ class PartitionLook:
     leader_epoch: int = -1
     end_offset: int | None = None
     damaged: bool = False
+    has_producers: bool = True
     _counted: list[tuple[int, int]] = field(default_factory=list)  # offsets that the damage of one segment has cost
 
     @property
@@ -128,6 +131,8 @@ class PartitionLook:
             complete = yield from self._looked_at(deep, pool, extent, semantic)
         if not complete:
             return
+        if semantic is not None:
+            self.has_producers = semantic.has_producers
         if semantic is not None and self.listing.segments:
             yield from semantic.finish_partition(self.end_offset or 0)
         if deep and self.whole:

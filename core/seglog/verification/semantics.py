@@ -60,6 +60,7 @@ class SemanticObserver:
         self._dense = not listing.segments or listing.segments[0].base_offset == 0
         self._next_offset = 0
         self._begun_before: dict[int, int] = {}  # producer id → first offset of a forgotten transaction
+        self.has_producers = False  # in a good batch of what was taken
 
     # --- segment by segment
 
@@ -84,6 +85,8 @@ class SemanticObserver:
         self._note_offsets(piece.batches[piece.valid])
         if len(good) == 0:
             return
+        produced = (good["producer_id"] >= 0) | ((good["attributes"] & layout.TRANSACTIONAL_MASK) != 0)
+        self.has_producers = self.has_producers or bool(produced.any())
         self._note_epochs(good)
         yield from self._control_records(piece, good)
         first, last = int(good["base_offset"][0]), int(good["last_offset"][-1])

@@ -193,14 +193,16 @@ def transactions(
     now_ms: int,
     *,
     coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
+    has_producers: bool = True,
 ) -> Iterator[Transaction]:
     """Yields all transactions of a partition: ended ones in the order of their markers, then open ones by offset.
 
     `coordinators` returns what `read_coordinators` finds, or None. It is called after the log is read, and only if a
-    transaction is open. Damaged batches are skipped. Raises OSError.
+    transaction is open. `has_producers` false says that no batch of the log has a producer: then it is not read, and
+    only a snapshot can hold a transaction. Damaged batches are skipped. Raises OSError.
     """
-    walk = TransactionWalk(fs, listing)
-    yield from walk.ended((segment, step) for segment in listing.segments for step in LogWalk(fs, segment.log))
+    walk, segments = TransactionWalk(fs, listing), listing.segments if has_producers else ()
+    yield from walk.ended((segment, step) for segment in segments for step in LogWalk(fs, segment.log))
     found = walk.left_open()
     known = coordinators() if found else None
     for one in found:

@@ -16,7 +16,6 @@ from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
 from seglog.rescue.doctor.hazards import cleaner_hazards
 from seglog.rescue.doctor.partition_facts import PartitionFacts
-from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.verification.batches import Level
 from seglog.verification.findings import CODES, UNREADABLE, Finding, Severity
 from seglog.verification.losses import LOSSES, losses_of, quick_extent
@@ -49,7 +48,8 @@ def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields what `verify` finds and a start leaves in the log: one counted diagnosis per code and file."""
     options = LookOptions(Level.SEMANTIC)
     rows: dict[tuple[str, str], Diagnosis] = {}
-    for found in PartitionLook(facts.view, facts.around, options):
+    look = PartitionLook(facts.view, facts.around, options)
+    for found in look:
         code = _code_of(facts, found)
         if code is None:
             continue
@@ -63,6 +63,7 @@ def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
         if code in LOSSES and found.severity is Severity.INFO:
             fields["gravity"] = Gravity.NOTE
         rows[found.code, found.file] = facts.diagnosis(code, found.file, found.message, **fields)
+    facts.has_producers = look.has_producers
     damaged = {Path(file).stem for (code, file) in rows if code in _DAMAGE}
     for row in rows.values():
         # an index that leads to a damaged batch may be right
@@ -108,7 +109,13 @@ def _is_newest_snapshot(facts: PartitionFacts, file: str) -> bool:
 def of_transactions(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields open transactions, and producers that a clean start forgets."""
     seen = False
-    found = transactions(facts.fs, facts.listing, facts.clock.now_ms(), coordinators=facts.coordinators)
+    found = transactions(
+        facts.fs,
+        facts.listing,
+        facts.clock.now_ms(),
+        coordinators=facts.coordinators,
+        has_producers=facts.has_producers,
+    )
     for one in found:
         seen = True
         if one.state is not TransactionState.OPEN:
@@ -124,19 +131,8 @@ def of_transactions(facts: PartitionFacts) -> Iterator[Diagnosis]:
             message += "; no coordinator knows the producer, so nothing ends it"
         code = "TRANSACTION_HANGING" if hanging else "TRANSACTION_OPEN"
         yield facts.diagnosis(code, one.file, message, position=one.position, first_offset=one.first_offset)
-    if facts.clean and not facts.listing.snapshots and (seen or _has_producers(facts)):
+    if facts.clean and not facts.listing.snapshots and (seen or facts.has_producers):
         yield facts.diagnosis("SNAPSHOT_LOST", "", "there is no producer snapshot, but the log has producers")
-
-
-def _has_producers(facts: PartitionFacts) -> bool:
-    for segment in reversed(facts.listing.segments):
-        for step in LogWalk(facts.fs, segment.log, check=False):
-            if (
-                isinstance(step, WalkedEntries)
-                and ((step.batches["magic"] == 2) & (step.batches["producer_id"] >= 0)).any()
-            ):
-                return True
-    return False
 
 
 # --- the cleaner ------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
 
+_LAST_BYTES = 8  # of the last entry of an offset or time index
+
 
 def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     """Yields every diagnosis of one partition. Raises OSError."""
@@ -267,6 +269,9 @@ def _newest(fs: FileSystem, segment: SegmentFiles) -> int:
 
 def _padding(fs: FileSystem, path: Path, base_offset: int) -> int:
     """Returns the number of zero entries after the written ones."""
+    with fs.open(path, "r") as file:
+        if any(file.read_at(max(0, file.size() - _LAST_BYTES), _LAST_BYTES)):
+            return 0
     return read_index(fs, path, base_offset, past_zeros=True).padding
 
 

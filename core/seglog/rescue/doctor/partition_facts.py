@@ -26,8 +26,9 @@ class PartitionFacts:
     `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
     `compacted`: its policy or the cleaner's checkpoint says so. `metadata` is the cluster's, None unless all of it is
     known. `coordinators` reads the transaction coordinators' logs.
-    `topic_id`, `plan` and `ends` are filled during the examination: the id in `partition.metadata`, the planned
-    recovery, and by base offset where a broker sees the end of a segment.
+    `topic_id`, `plan`, `ends` and `has_producers` are filled during the examination: the id in `partition.metadata`,
+    the planned recovery, by base offset where a broker sees the end of a segment, and whether a good batch has a
+    producer.
     """
 
     view: PartitionView
@@ -43,6 +44,7 @@ class PartitionFacts:
     topic_id: str | None = None
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)
+    has_producers: bool = True
     _recovered: frozenset[int] | None = field(default=None, init=False)
 
     @property
