@@ -21,7 +21,8 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.help import describe
 from seglog_cli.help_pages import dead_cluster, shared_options
 from seglog_cli.help_text import Description, Term, shortest
-from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT
+from seglog_cli.kafka_releases import table
+from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT, RELEASES
 
 _OTHER_PAGES = "seglog-format(5), seglog-findings(7), seglog-dead-cluster(7)"
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,6 +79,7 @@ def _main_page() -> str:
     lines += roff.section("CONFIGURATION", *roff.of_markdown(CONFIGURATION))
     lines += roff.section("ENVIRONMENT", *roff.terms(ENVIRONMENT))
     lines += roff.section("FILES", *roff.terms(FILES))
+    lines += roff.section("KAFKA VERSIONS", *roff.of_markdown(RELEASES.format(table=table())))
     lines += roff.section("EXIT STATUS", *_exit_status())
     others = ", ".join(f"seglog-{name}(1)" for name in COMMANDS)
     return _page([*lines, *roff.section("SEE ALSO", roff.inline(f"{others}, {_OTHER_PAGES}"))])

@@ -52,6 +52,20 @@ lost, and the work continues. SIGINT, SIGTERM and SIGHUP end a command in order;
 crash would.
 """
 
+RELEASES = """
+The tests run these commands on what brokers of each release wrote, stopped and killed, and start those brokers on the
+result. Up to 2.8 they have ZooKeeper, from 3.3 on they are their own controllers. "4.4" means that the command makes
+something that a broker of 4.4 starts on: `transplant` needs topic ids, `rebuild` controllers.
+
+{table}
+
+Where releases differ, a command speaks for one of them: `doctor` for the release that wrote the directory, as far as it
+is recognised, all others for 4.3; `--kafka-version` chooses another one. The differences between 4.3 and 4.4: its
+cleaner keeps an emptied batch only at the high watermark, records and fields that 4.4 has added (decoded by `dump`,
+`dump-log`, `groups` and `metadata` as 4.4 writes them), levels of metadata.version and share.version, and four keys of
+topics.
+"""
+
 ENVIRONMENT = [
     ("SEGLOG_CONFIG", "The configuration file to use."),
     (

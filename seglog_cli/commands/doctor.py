@@ -38,7 +38,7 @@ def run(
         option(
             "--kafka-version",
             "VERSION",
-            "The release that shall start (default: 4.3; on a ZooKeeper broker's directory the one that wrote it).",
+            "The release that shall start (default: the one that wrote the directory, or 4.3 if nothing shows it).",
         ),
     ] = None,
     *,
@@ -47,9 +47,13 @@ def run(
 ) -> int:
     """Tells whether a broker would start here, and what it would do.
 
-    The answer is for a Kafka 4.3 broker: whether it would start, and what it would do to the data. A directory of a
-    broker with ZooKeeper is recognised by its meta.properties and judged by the release that wrote it, with a note of
-    what an upgrade needs; --kafka-version 4.3 tells what Kafka 4.3 does with it.
+    The last line names the release that the answer is for. It is the one that wrote the directory, as far as the
+    metadata log and meta.properties show it, and otherwise Kafka 4.3. What a broker does to files and data is Kafka
+    4.3's behaviour; releases differ in the metadata and identities that they take, and the doctor knows how.
+
+    With --kafka-version of a newer release the doctor also tells what an upgrade to it would do: clusters with
+    ZooKeeper, metadata.version, keys that are gone (in topics, and in server.properties with --config), and old message
+    formats.
 
     Each row is one of these, and names the place, what the broker does, and the command that mends it:
 
@@ -71,6 +75,7 @@ def run(
     Examples:
       seglog doctor /var/lib/kafka/data
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
+      seglog doctor --kafka-version 4.4 --config server.properties /var/lib/kafka/data
     """
     from seglog.kafka_version import KafkaVersion
     from seglog.rescue.doctor.doctor import Doctor
@@ -162,11 +167,14 @@ def show_doctor_summary(console: Console, summary: DoctorSummary, exit_code: int
     """Shows the verdict."""
     if console.as_json:
         counts = dataclasses.asdict(summary)
-        console.json({"type": "summary", "exit_code": exit_code, "loads": summary.loads, **counts})
+        writer = None if summary.writer is None else str(summary.writer)
+        console.json({"type": "summary", "exit_code": exit_code, "loads": summary.loads, **counts, "writer": writer})
         return
     if console.quiet:
         return
-    verdict = "a broker would start" if summary.loads else "a broker would not start"
+    verdict = f"a Kafka {summary.kafka} broker would{'' if summary.loads else ' not'} start"
+    if summary.writer is not None and summary.kafka != str(summary.writer):
+        console.line(f"written by Kafka {summary.writer}: {summary.writer.evidence}")
     counted = ((summary.blockers, "blocker"), (summary.dangers, "danger"), (summary.notes, "note"))
     found = ", ".join(count_text(n, name) for n, name in counted if n) or "nothing wrong"
     style = "error" if summary.blockers else "warning" if summary.dangers else "good"

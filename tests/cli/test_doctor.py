@@ -35,12 +35,14 @@ def test_doctor_of_a_healthy_directory(logs: Path) -> None:
     *rows, summary = json_lines(done)
     assert (done.exit_code, summary["loads"], summary["blockers"], summary["dangers"]) == (0, True, 0, 0)
     assert {row["severity"] for row in rows} <= {"note"}
-    assert run("doctor", "--quick", logs).stdout.endswith(" partitions: a broker would start; nothing wrong\n")
+    assert run("doctor", "--quick", logs).stdout.endswith(
+        " partitions: a Kafka 4.3 broker would start; nothing wrong\n"
+    )
 
 
 def test_doctor_counts_a_single_partition_as_one(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0)
-    assert run("doctor", tmp_path).stdout.splitlines()[-1].startswith("1 partition: a broker would start")
+    assert run("doctor", tmp_path).stdout.splitlines()[-1].startswith("1 partition: a Kafka 4.3 broker would start")
 
 
 def test_doctor_of_a_partition_names_its_log_directory(logs: Path) -> None:
@@ -54,7 +56,7 @@ def test_doctor_of_a_partition_names_its_log_directory(logs: Path) -> None:
 def test_an_empty_directory_may_be_a_broker_s_next(tmp_path: Path) -> None:
     (tmp_path / "kafka-logs-1").mkdir()
     done = run("doctor", tmp_path / "kafka-logs-1")
-    assert (done.exit_code, done.stdout) == (0, "0 partitions: a broker would start; nothing wrong\n")
+    assert (done.exit_code, done.stdout) == (0, "0 partitions: a Kafka 4.3 broker would start; nothing wrong\n")
 
 
 def test_doctor_names_place_broker_and_command(logs: Path) -> None:
@@ -71,7 +73,7 @@ def test_doctor_names_place_broker_and_command(logs: Path) -> None:
     assert (rows[1]["file"], rows[1]["position"], rows[1]["first_offset"]) == ("00000000000000000000.log", 0, 0)
     text = run("doctor", logs).stdout
     assert "danger DAMAGE_SERVED orders-none-0/00000000000000000000.log position 0: " in text
-    assert "a broker would not start; 1 blocker, 1 danger" in text
+    assert "a Kafka 4.3 broker would not start; 1 blocker, 1 danger" in text
 
 
 def test_doctor_changes_nothing(logs: Path) -> None:

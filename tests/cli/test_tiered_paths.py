@@ -63,7 +63,7 @@ def test_reading_commands_show_the_partition(genuine: Path, tier: list[str], com
 def test_doctor_judges_a_tier_by_its_partitions(tier: list[str]) -> None:
     directory, *options = tier
     healthy = run("doctor", str(Path(directory).parent), *options)
-    assert (healthy.exit_code, healthy.stdout) == (0, "1 partition: a broker would start; nothing wrong\n")
+    assert (healthy.exit_code, healthy.stdout) == (0, "1 partition: a Kafka 4.3 broker would start; nothing wrong\n")
     refused = run("doctor", *tier)
     assert refused.exit_code == 10 and "a partition, not a log directory" in refused.stderr
 

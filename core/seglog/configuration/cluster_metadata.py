@@ -1,7 +1,8 @@
 """Topics, partitions and configuration in the KRaft controller's log, `__cluster_metadata-0`.
 
-This module reads TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, CONFIG_RECORD and REMOVE_TOPIC_RECORD.
-`metadata_log` yields the records in order; `inspect.metadata_image` reads all the others as well.
+This module reads TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, CONFIG_RECORD and REMOVE_TOPIC_RECORD, and
+the levels of features in FEATURE_LEVEL_RECORD and REGISTER_BROKER_RECORD. `metadata_log` yields the records in order;
+`inspect.metadata_image` reads all the others as well.
 
 Kafka: ConfigurationsDelta, TopicsDelta, PartitionRegistration; generated messages ConfigRecord, TopicRecord,
 PartitionRecord, PartitionChangeRecord, RemoveTopicRecord.
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from seglog.configuration.feature_levels import METADATA_VERSION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.format.uuids import format_uuid
@@ -22,18 +24,20 @@ from seglog.format.wire import FramedRecord
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
+REGISTER_BROKER_RECORD = 0
 TOPIC_RECORD = 2
 PARTITION_RECORD = 3
 CONFIG_RECORD = 4
 PARTITION_CHANGE_RECORD = 5
 REMOVE_TOPIC_RECORD = 9
+FEATURE_LEVEL_RECORD = 12
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 CLUSTER_DEFAULT = ""  # the name of the broker resource that all brokers inherit
 METADATA_PARTITION = f"{CLUSTER_METADATA_TOPIC}-0"
 
-_KINDS = (TOPIC_RECORD, CONFIG_RECORD, REMOVE_TOPIC_RECORD)
+_KINDS = (TOPIC_RECORD, CONFIG_RECORD, REMOVE_TOPIC_RECORD, REGISTER_BROKER_RECORD, FEATURE_LEVEL_RECORD)
 _ASSIGNMENTS = (PARTITION_RECORD, PARTITION_CHANGE_RECORD)
 _NO_LEADER_CHANGE = -2
 # Kafka: DirectoryId.UNASSIGNED, LOST, MIGRATING
@@ -75,7 +79,8 @@ class ClusterMetadata:
     `topics` maps a topic to its own values by Kafka's key; `brokers` maps a broker id as text (CLUSTER_DEFAULT: all
     brokers) to its dynamic values. `topic_ids` maps the names of existing topics to their ids, as Kafka writes them.
     `partitions` maps a topic id to the assignments of its partitions by number, if requested. `end_offset` is the
-    offset after the last record applied; `problems` are messages about what could not be read.
+    offset after the last record applied; `problems` are messages about what could not be read. `levels` are those of
+    the features, by name; `registered` the last metadata.version that a broker's own release knows, by its id.
     """
 
     directory: Path
@@ -83,6 +88,8 @@ class ClusterMetadata:
     brokers: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
     partitions: dict[str, dict[int, Assignment]] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
+    registered: dict[int, int] = field(default_factory=dict)
     end_offset: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -147,6 +154,12 @@ class MetadataChanges:
             )
         elif record.type == PARTITION_CHANGE_RECORD:
             self._change_partition(data)
+        elif record.type == FEATURE_LEVEL_RECORD:
+            self.metadata.levels[data["name"]] = data["featureLevel"]
+        elif record.type == REGISTER_BROKER_RECORD:
+            levels = {feature["name"]: feature["maxSupportedVersion"] for feature in data["features"]}
+            if METADATA_VERSION in levels:
+                self.metadata.registered[data["brokerId"]] = levels[METADATA_VERSION]
         else:
             self._remove_topic(data["topicId"])
 

@@ -26,6 +26,8 @@ _LEVELS: dict[KafkaVersion, tuple[int, int]] = {
     KafkaVersion(4, 4): (31, 33),
 }
 
+_WITHOUT_OLD_METADATA = KafkaVersion(4, 0)
+
 # The last level of every other feature, by the release that has it. 0 means that the feature is off.
 _OTHERS: dict[str, tuple[tuple[KafkaVersion, int], ...]] = {
     "kraft.version": ((KafkaVersion(3, 9), 1),),
@@ -39,10 +41,23 @@ _OTHERS: dict[str, tuple[tuple[KafkaVersion, int], ...]] = {
 
 def level_name(level: int) -> str:
     """Returns Kafka's name of a metadata.version, `3.9-IV0`; "" for a level that no known release has."""
-    for release, (first, last) in _LEVELS.items():
-        if first <= level <= last:
-            return f"{release}-IV{level - first}"
-    return ""
+    release = release_of(level)
+    return "" if release is None else f"{release}-IV{level - _LEVELS[release][0]}"
+
+
+def release_of(level: int) -> KafkaVersion | None:
+    """Returns the release that brought a metadata.version, None if no known one has."""
+    return next((release for release, (first, last) in _LEVELS.items() if first <= level <= last), None)
+
+
+def supported_levels(release: KafkaVersion) -> dict[str, tuple[int, int]]:
+    """Returns the first and the last level of each feature that a release knows (QuorumFeatures).
+
+    Kafka 4.0 and later start on the metadata of 3.3-IV3 or later; 3.3 to 3.9 on that of 3.0-IV1 too.
+    """
+    least = _LEVELS[KafkaVersion(3, 3)][1] if release >= _WITHOUT_OLD_METADATA else 1
+    known = {name: (0, last_level(release, name)) for name in _OTHERS}
+    return {METADATA_VERSION: (least, last_level(release)), **{name: pair for name, pair in known.items() if pair[1]}}
 
 
 def last_level(release: KafkaVersion, feature: str = METADATA_VERSION) -> int:

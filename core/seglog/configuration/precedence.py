@@ -249,6 +249,7 @@ class Settings:
     """The layers that apply to every topic, made by `load_settings`.
 
     `options` and `environment` use a topic's keys, `option_defaults` and `environment_defaults` a broker's.
+    `other_keys` are those in a server.properties that seglog does not have.
     """
 
     options: Layer = field(default_factory=dict)
@@ -259,6 +260,7 @@ class Settings:
     warnings: tuple[str, ...] = ()
     option_defaults: Layer = field(default_factory=dict)
     environment_defaults: Layer = field(default_factory=dict)
+    other_keys: tuple[str, ...] = ()
 
     def resolve(
         self,

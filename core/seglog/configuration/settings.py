@@ -76,11 +76,11 @@ def load_settings(
     that `config` does not name.
     """
     path = _config_path(fs, environment, config, working_directory)
-    top_level, topics = _read_file(fs, path, is_named=config is not None) if path else ({}, {})
+    top_level, topics, others = _read_file(fs, path, is_named=config is not None) if path else ({}, {}, ())
     variables, unknown = _environment(environment)
     options, option_defaults = _by_level(map(_override, overrides))
     own, defaults = _by_level(iter(variables))
-    return Settings(options, own, top_level, topics, path, unknown, option_defaults, defaults)
+    return Settings(options, own, top_level, topics, path, unknown, option_defaults, defaults, others)
 
 
 def _by_level(values: Iterator[Written]) -> tuple[Layer, Layer]:
@@ -147,12 +147,13 @@ def _read_text(fs: FileSystem, path: Path, *, is_named: bool) -> bytes:
         return read_whole(file, _FILE_LIMIT)
 
 
-def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, dict[str, Layer]]:
+def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, dict[str, Layer], tuple[str, ...]]:
     """Returns the top level of a YAML file, and its `topics` in file order; for a broker's server.properties (a name
-    that ends with .properties) the keys that seglog has.
+    that ends with .properties) the keys that seglog has, and the names of the others.
     """
     if path.suffix == PROPERTIES:
-        return _read_properties(path, _read_text(fs, path, is_named=is_named)), {}
+        layer, others = _read_properties(path, _read_text(fs, path, is_named=is_named))
+        return layer, {}, others
     try:
         text = _read_text(fs, path, is_named=is_named).decode()
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -168,7 +169,7 @@ def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, di
     except RecursionError as error:
         raise ConfigError("nested too deeply", path) from error
     if root is None:
-        return {}, {}
+        return {}, {}, ()
     topics: dict[str, Layer] = {}
     values: list[tuple[yaml.Node, yaml.Node]] = []
     for name, value in _entries(path, root, "a mapping of Kafka's keys"):
@@ -177,21 +178,24 @@ def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, di
                 topics[pattern.value] = _file_layer(path, _entries(path, settings, "a mapping of keys"), topic=True)
         else:
             values.append((name, value))
-    return _file_layer(path, iter(values), topic=False), topics
+    return _file_layer(path, iter(values), topic=False), topics, ()
 
 
-def _read_properties(path: Path, data: bytes) -> Layer:
-    """Returns the values of a broker's own file. A broker has many more keys than seglog."""
+def _read_properties(path: Path, data: bytes) -> tuple[Layer, tuple[str, ...]]:
+    """Returns the values of a broker's own file, and its other keys: a broker has many more than seglog."""
     written: list[Written] = []
+    others: list[str] = []
     known = {name for key in KEYS for name in key.names}
     try:
         for name, text in parse_properties(data).items():
             if name in known:
                 key_named(name).parse(text, name)
                 written.append((name, text, str(path)))
+            else:
+                others.append(name)
     except ValueError as error:
         raise ConfigError(str(error), path) from error
-    return layer_of(written)
+    return layer_of(written), tuple(others)
 
 
 def _entries(path: Path, node: yaml.Node, expected: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:
@@ -284,6 +288,16 @@ class DirectorySettings:
 
     def __call__(self, topic: str) -> LogConfig:
         return self.resolve(topic).log
+
+    @property
+    def file(self) -> Path | None:
+        """The configuration file that applies."""
+        return self._given.path
+
+    @property
+    def other_keys(self) -> tuple[str, ...]:
+        """The keys of a broker's server.properties that seglog does not have."""
+        return self._given.other_keys
 
     @property
     def producer_expiration_ms(self) -> int:

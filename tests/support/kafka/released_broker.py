@@ -1,20 +1,21 @@
 """`ReleasedBroker`: a real broker of any release from 0.11 on, on the loopback interface; its log directory stays.
 
-Before 3.3 it has a ZooKeeper beside it, whose data lie in the work directory: a broker that starts again on the log
-directory needs the same work directory. From 3.3 on it is broker and controller in one. Jars come through Maven.
+Before 3.3 it needs a `ZooKeeper`, which goes on while the broker is stopped or killed and started again. From 3.3 on it
+is broker and controller in one. Jars come through Maven.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 
 from seglog.kafka_version import KafkaVersion
 from tests.support.kafka.broker import (
-    CLUSTER_ID,
     NODE_ID,
     QUICK_COMPILER,
     SETTINGS,
@@ -22,124 +23,149 @@ from tests.support.kafka.broker import (
     Broker,
     free_ports,
 )
-from tests.support.kafka.jvm import SOURCES, compiled, kafka_jars
+from tests.support.kafka.jvm import SOURCES, compiled, find_java, kafka_jars, maven_jars
 
 FIRST_OF_KRAFT = KafkaVersion(3, 3)
 FIRST_OF_SCALA_2_13 = KafkaVersion(2, 8)
 SESSION_MS = 4000
 ZOOKEEPER_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+LOG4J = """\
+log4j.rootLogger=WARN, err
+log4j.appender.err=org.apache.log4j.ConsoleAppender
+log4j.appender.err.target=System.err
+log4j.appender.err.layout=org.apache.log4j.PatternLayout
+log4j.appender.err.layout.ConversionPattern=%p %c{1}: %m%n
+"""
+
+# For releases up to the first item: a jar that goes before its own on Java 17.
+MENDED_FOR_OUR_JAVA = (
+    (KafkaVersion(0, 11), "javax.xml.bind", "jaxb-api", "2.3.1"),  # no longer in Java
+    (KafkaVersion(2, 3), "org.apache.zookeeper", "zookeeper", "3.4.12"),  # 3.4.13 and .14 misread a host's name
+)
+
+
+class ZooKeeper:
+    """The ZooKeeper of a cluster of `release`, without anything in it. Starts when made; a context manager ends it."""
+
+    def __init__(self, release: str, work_directory: Path) -> None:
+        work_directory.mkdir(parents=True, exist_ok=True)
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self._log = work_directory / "zookeeper.log"
+        self._gone_at = 0.0
+        configuration = work_directory / "zookeeper.properties"
+        lines = {
+            "dataDir": work_directory / "zookeeper",
+            "clientPort": self.address.rpartition(":")[2],
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "tickTime": SESSION_MS // 4,
+        }
+        configuration.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        java = [find_java(), "-Xmx128m", "-XX:+UseSerialGC", *QUICK_COMPILER, "-Dzookeeper.jmx.log4j.disable=true"]
+        with self._log.open("ab") as log:
+            command = [*java, "-cp", classpath_of(release), ZOOKEEPER_MAIN, configuration]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._wait()
+
+    def __enter__(self) -> ZooKeeper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends it; its data are of no use without the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def broker_was_killed(self) -> None:
+        """To be told of a broker that could not say goodbye: its name stays taken until its session expires."""
+        self._gone_at = time.monotonic() + 1.5 * SESSION_MS / 1000
+
+    def wait_until_free(self) -> None:
+        """Returns when a broker may take the name of one that was killed."""
+        time.sleep(max(0.0, self._gone_at - time.monotonic()))
+
+    def _wait(self) -> None:
+        host, port = self.address.split(":")
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        self.end()
+        raise RuntimeError(f"ZooKeeper did not start:\n{self._log.read_text()[-2000:]}")
 
 
 class ReleasedBroker(Broker):
     """A broker of `release` ("2.8.2"). Starts when made, as `Broker` does, and takes the same settings."""
 
     def __init__(
-        self, release: str, log_directory: Path, work_directory: Path, *, settings: Mapping[str, str] | None = None
+        self,
+        release: str,
+        log_directory: Path,
+        work_directory: Path,
+        *,
+        zookeeper: ZooKeeper | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.release, self.version = release, KafkaVersion.parse(release)
-        self.log_directory = log_directory
+        self.log_directory, self._zookeeper = log_directory, zookeeper
         self._heap, self._echo, self._user = "384m", 2, None
         self._compiler = QUICK_COMPILER
-        self._work = work_directory
         work_directory.mkdir(parents=True, exist_ok=True)
         self.log_file = work_directory / "broker.log"
         self._properties = work_directory / "server.properties"
         self._class_path = classpath_of(release)
-        port, self._other_port = free_ports(2)
+        port, other_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
-        self._zookeeper: subprocess.Popen[bytes] | None = None
-        addresses = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(log_directory)}
-        own = self._of_kraft() if self.is_kraft else self._of_zookeeper()
-        lines = (f"{name}={value}\n" for name, value in {**own, **addresses, **(settings or {})}.items())
-        if self.is_kraft:
-            addresses["listeners"] += f",CONTROLLER://127.0.0.1:{self._other_port}"
-            lines = (f"{name}={value}\n" for name, value in {**own, **addresses, **(settings or {})}.items())
-        self._properties.write_text("".join(lines))
+        properties = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(log_directory)}
+        if zookeeper is None:
+            properties["listeners"] += f",CONTROLLER://127.0.0.1:{other_port}"
+            properties |= {**SETTINGS, "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{other_port}"}
+        else:
+            properties |= _of_zookeeper(zookeeper)
+            log4j = work_directory / "log4j.properties"
+            log4j.write_text(LOG4J)
+            self._compiler = [*QUICK_COMPILER, f"-Dlog4j.configuration=file:{log4j}"]
+        properties |= settings or {}
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         log_directory.mkdir(parents=True, exist_ok=True)
-        try:
-            if self.is_kraft:
-                self._format()
-            else:
-                self._zookeeper = self._start_zookeeper()
-            self.process = self._start()
-        except BaseException:
-            self._end_zookeeper()
-            raise
-
-    @property
-    def is_kraft(self) -> bool:
-        """True if it has its own controller."""
-        return self.version >= FIRST_OF_KRAFT
-
-    def stop(self) -> None:
-        super().stop()
-        self._end_zookeeper()
+        if zookeeper is None:
+            self._format()
+        else:
+            zookeeper.wait_until_free()
+        self.process = self._start()
 
     def kill(self) -> None:
         super().kill()
-        self._end_zookeeper()
+        if self._zookeeper is not None:
+            self._zookeeper.broker_was_killed()
 
-    def _of_kraft(self) -> dict[str, str]:
-        return {**SETTINGS, "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self._other_port}"}
 
-    def _of_zookeeper(self) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in SETTINGS.items()
-            if not name.startswith(("process.", "node.", "controller.", "inter.", "share.", "log.initial"))
-        }
-        return {
-            **kept,
-            "broker.id": str(NODE_ID),
-            "zookeeper.connect": f"127.0.0.1:{self._other_port}",
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
-            "zookeeper.connection.timeout.ms": "60000",
-        }
-
-    def _start_zookeeper(self) -> subprocess.Popen[bytes]:
-        data = self._work / "zookeeper"
-        again = data.exists()
-        data.mkdir(exist_ok=True)
-        configuration = self._work / "zookeeper.properties"
-        lines = {
-            "dataDir": data,
-            "clientPort": self._other_port,
-            "clientPortAddress": "127.0.0.1",
-            "admin.enableServer": "false",
-            "tickTime": SESSION_MS // 4,
-        }
-        configuration.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        with (self._work / "zookeeper.log").open("ab") as log:
-            command = self._java("-Dzookeeper.jmx.log4j.disable=true", ZOOKEEPER_MAIN, configuration)
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_LIMIT_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self._other_port), timeout=1).close()
-                time.sleep(1.5 * SESSION_MS / 1000 if again else 0)  # a killed broker's registration must expire
-                return process
-            except OSError:
-                time.sleep(0.2)
-        process.kill()
-        process.wait()
-        raise RuntimeError(f"ZooKeeper did not start:\n{(self._work / 'zookeeper.log').read_text()[-2000:]}")
-
-    def _end_zookeeper(self) -> None:
-        if self._zookeeper is not None and self._zookeeper.poll() is None:
-            self._zookeeper.kill()
-            self._zookeeper.wait()
-
-    def _format(self) -> None:
-        if not (self.log_directory / "meta.properties").exists():
-            command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties)
-            done = subprocess.run(command, capture_output=True, text=True, timeout=START_LIMIT_SECONDS, check=False)
-            if done.returncode != 0:
-                raise RuntimeError(f"{self.log_directory} could not be formatted:\n{done.stdout + done.stderr}")
+def _of_zookeeper(zookeeper: ZooKeeper) -> dict[str, str]:
+    of_kraft = ("process.", "node.", "controller.", "inter.", "share.", "log.initial")
+    return {
+        **{name: value for name, value in SETTINGS.items() if not name.startswith(of_kraft)},
+        "broker.id": str(NODE_ID),
+        "zookeeper.connect": zookeeper.address,
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "zookeeper.connection.timeout.ms": "60000",
+    }
 
 
 def classpath_of(release: str) -> str:
     """The jars of a release's broker, after a binding that writes its warnings to standard error."""
-    scala = "2.13" if KafkaVersion.parse(release) >= FIRST_OF_SCALA_2_13 else "2.12"
-    artifact = f"kafka_{scala}"
-    jars = kafka_jars(release, (artifact,))
-    return f"{compiled(SOURCES / 'org' / 'slf4j', jars)}:{jars}/*"
+    version = KafkaVersion.parse(release)
+    scala = "2.13" if version >= FIRST_OF_SCALA_2_13 else "2.12"
+    jars = kafka_jars(release, (f"kafka_{scala}",))
+    before = [str(compiled(SOURCES / "org" / "slf4j", jars))]
+    for last, group, name, number in MENDED_FOR_OUR_JAVA:
+        if version <= last:
+            mended = maven_jars(f"{name}-{number}", [(group, name, number)], dependencies=False)
+            before.append(str(mended / f"{name}-{number}.jar"))
+    return os.pathsep.join((*before, f"{jars}/*"))

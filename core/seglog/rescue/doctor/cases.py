@@ -176,6 +176,34 @@ _CASES = (
         "Its own release starts on it. Kafka 4.0 and later have no ZooKeeper.",
         "before the upgrade, move the cluster to KRaft with Kafka 3.9 (zookeeper.metadata.migration.enable)",
     ),
+    Case(
+        "ZOOKEEPER_UPGRADE",
+        _D,
+        "Starts with metadata that do not know its partitions, and renames every one of them to -stray. Migrate the"
+        " cluster with Kafka 3.9 (zookeeper.metadata.migration.enable), or rebuild its metadata.",
+    ),
+    Case(
+        "METADATA_VERSION_STAYS",
+        _N,
+        "Starts, and keeps it until somebody upgrades it. Once that is done, no older release starts any more.",
+    ),
+    Case(
+        "BROKER_KEYS_REMOVED",
+        _N,
+        "Starts, and goes on without them.",
+        "remove them from the file",
+    ),
+    Case(
+        "TOPIC_VALUE_REFUSED",
+        _B,
+        "Refuses to start: it does not take the value when it loads the logs. Set it while the old release runs.",
+    ),
+    Case("TOPIC_KEYS_REMOVED", _N, "Starts, and ignores them."),
+    Case(
+        "OLD_MESSAGE_FORMAT",
+        _N,
+        "Reads and serves them as they are, and writes format 2 alone.",
+    ),
     Case("META_PROPERTIES_DIFFER", _B, "Refuses to start: its log directories must agree on cluster and node."),
     Case(
         "CHECKPOINT_UNREADABLE",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from seglog.configuration.writers import WITHOUT_ZOOKEEPER, is_of_zookeeper, recognise
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.checkpoint import (
@@ -48,7 +49,6 @@ RESERVED_IDS = 100  # Kafka: DirectoryId.reserved
 _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
 _TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
 _UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
-_WITHOUT_ZOOKEEPER = KafkaVersion(4, 0)
 
 
 @dataclass(slots=True)
@@ -240,8 +240,9 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
                 yield directory.diagnosis(
                     "META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's"
                 )
-        elif _is_of_zookeeper(meta) and (not with_controllers if kafka is None else kafka < _WITHOUT_ZOOKEEPER):
-            yield directory.diagnosis("ZOOKEEPER_DIRECTORY", path, _zookeeper_releases(meta))
+        elif is_of_zookeeper(meta) and (not with_controllers if kafka is None else kafka < WITHOUT_ZOOKEEPER):
+            message = f"broker {meta.node_id} of a cluster with ZooKeeper, Kafka {recognise(meta)}"
+            yield directory.diagnosis("ZOOKEEPER_DIRECTORY", path, message)
             if meta.cluster_id is not None:  # before 2.4 there is none to compare
                 for other, before in known:
                     yield from _differing(directory, meta, other, before)
@@ -254,16 +255,6 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
             for other, before in known:
                 yield from _differing(directory, meta, other, before)
             known.append((directory, meta))
-
-
-def _is_of_zookeeper(meta: MetaProperties) -> bool:
-    """True for the identity of a broker in a cluster with ZooKeeper: version 0, which has `broker.id`."""
-    return meta.version == 0 and meta.node_id is not None and meta.directory_id is None
-
-
-def _zookeeper_releases(meta: MetaProperties) -> str:
-    releases = "0.8.2 to 2.3: it has no cluster.id" if meta.cluster_id is None else "2.4 to 3.9"
-    return f"broker {meta.node_id} of a cluster with ZooKeeper, Kafka {releases}"
 
 
 def examine_node(directory: DirectoryFacts, configured: int) -> Iterator[Diagnosis]:

@@ -21,11 +21,12 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
+from seglog.configuration.writers import Writer, recognise
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
-from seglog.kafka_version import KafkaVersion
+from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
@@ -46,6 +47,7 @@ from seglog.rescue.doctor.directory import (
 from seglog.rescue.doctor.partition import examine_partition
 from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
 from seglog.rescue.doctor.quorum import examine_metadata, read_bootstrap, rebuild_command
+from seglog.rescue.doctor.upgrade import Upgrade, examine_upgrade
 from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
@@ -62,8 +64,14 @@ SettingsOf = Callable[[Path], DirectorySettings]
 
 @dataclass(frozen=True, slots=True)
 class DoctorSummary:
-    """Diagnoses by gravity, the number of partitions examined, and of those that this user could not read."""
+    """Diagnoses by gravity, the number of partitions examined, and of those that this user could not read.
 
+    `kafka` is the release that was asked about, or releases ("2.4 to 3.9"); `writer` who wrote the directories, None if
+    nothing shows it.
+    """
+
+    kafka: str = str(SPOKEN_FOR)
+    writer: Writer | None = None
     partitions: int = 0
     blockers: int = 0
     dangers: int = 0
@@ -80,7 +88,7 @@ class Doctor:
     """Iterates over the diagnoses of `log_directories`, which belong to one broker. Each iteration examines them again.
 
     With `deep` all data is read; without it only names, indexes, log ends and what an unclean start would recover.
-    `kafka` is the release that shall start; None means 4.3, and for a ZooKeeper broker's directory its own release.
+    `kafka` is the release that shall start; None means the one that wrote the directories, or 4.3 if nothing shows it.
     `settings_of` returns a log directory's configuration. `progress` is called with (partitions done, in all).
     A file that cannot be read becomes a diagnosis. Raises NotALogError for a path that is not a directory.
     """
@@ -140,13 +148,17 @@ class Doctor:
             directory, rows = examine_directory(self._fs, path)
             directories.append(directory)
             yield from rows
+        upgrade = self._recognised(directories)
         for directory in directories:
             yield from examine_node(directory, self._settings_of(directory.listing.path).resolve(None).broker.node_id)
-        yield from self._starts_of_metadata(directories)
+        yield from self._starts_of_metadata(directories, upgrade.to)
         metadata, copies = _Metadata(directories), list[Copy]()
         for directory in directories:
             yield from self._partitions(directory, metadata, copies)
         yield from self._together(directories)
+        if self._kafka is not None:
+            settings = self._settings_of(directories[0].listing.path)
+            yield from examine_upgrade(self._fs, directories, settings, upgrade)
         node_id = next((one.around.node_id for one in directories if one.around.node_id is not None), None)
         if any(one.live for one in directories):
             return
@@ -156,7 +168,27 @@ class Doctor:
         if metadata.known is None:
             yield from self._absent_metadata(directories, copies)
 
-    def _starts_of_metadata(self, directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
+    def _recognised(self, directories: Sequence[DirectoryFacts]) -> Upgrade:
+        """Returns the release that shall start, and what the directories show of the one that wrote them."""
+        writer = None
+        for directory in directories:
+            known = self._settings_of(directory.listing.path).metadata
+            writer = recognise(directory.around.meta, known, topic_ids=self._has_topic_ids(directory))
+            if writer is not None:
+                break
+        kafka = self._kafka or (writer.last if writer is not None and writer.is_exact else SPOKEN_FOR)
+        spoken_for = str(writer) if self._kafka is None and writer is not None and writer.zookeeper else str(kafka)
+        self._summary = replace(self._summary, kafka=spoken_for, writer=writer)
+        return Upgrade(kafka, writer)
+
+    def _has_topic_ids(self, directory: DirectoryFacts) -> bool:
+        """True if the first partition has one; a partition that this user cannot read shows none."""
+        try:
+            return any(self._fs.status(one.path / filenames.PARTITION_METADATA) for one in directory.listing.live[:1])
+        except OSError:
+            return False
+
+    def _starts_of_metadata(self, directories: Sequence[DirectoryFacts], kafka: KafkaVersion) -> Iterator[Diagnosis]:
         """Yields the diagnoses of the metadata log, and gives the directories the metadata that a broker then knows."""
         found = [(one, each) for one in directories for each in one.listing.partitions if each.is_cluster_metadata]
         for directory, partition in found:
@@ -165,7 +197,7 @@ class Doctor:
             try:
                 with PartitionView(self._fs, partition.path, live=False, clock=self._clock) as view:
                     facts = facts_of_metadata(view, self._clock, directory.around)
-                    start = examine_metadata(facts, [one.listing.path for one in directories])
+                    start = examine_metadata(facts, [one.listing.path for one in directories], kafka)
             except OSError as error:
                 yield directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, error.strerror or str(error))
                 continue
@@ -173,15 +205,15 @@ class Doctor:
             yield from start.rows
         homes = [one for one, _ in found] or list(directories[:1])
         for directory in homes:
-            yield from self._bootstrap(directory)
+            yield from self._bootstrap(directory, kafka)
 
-    def _bootstrap(self, directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    def _bootstrap(self, directory: DirectoryFacts, kafka: KafkaVersion) -> Iterator[Diagnosis]:
         """Yields the diagnosis of `bootstrap.checkpoint`, whose records an empty metadata log begins with."""
         path = directory.listing.path / filenames.BOOTSTRAP_CHECKPOINT
         status = self._fs.status(path)
         if status is None or status.is_directory or directory.live:
             return
-        known, problem = read_bootstrap(self._fs, path)
+        known, problem = read_bootstrap(self._fs, path, kafka)
         if problem:
             yield directory.diagnosis("BOOTSTRAP_UNREADABLE", path, problem)
         elif known.knows_topics and not (directory.around.metadata or known).end_offset:

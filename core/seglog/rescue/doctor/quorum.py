@@ -13,18 +13,22 @@ Kafka: KafkaRaftLog, FileQuorumStateStore, KRaftControlRecordStateMachine, Metad
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import (
+    CONFIG_RECORD,
+    FEATURE_LEVEL_RECORD,
     PARTITION_CHANGE_RECORD,
     PARTITION_RECORD,
+    REGISTER_BROKER_RECORD,
     REMOVE_TOPIC_RECORD,
     TOPIC_RECORD,
     ClusterMetadata,
     MetadataChanges,
 )
+from seglog.configuration.feature_levels import METADATA_VERSION, supported_levels
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.escaping import command_line
@@ -33,6 +37,7 @@ from seglog.format.checkpoint import parse_leader_epochs
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.format.quorum_state import parse_quorum_state
 from seglog.format.wire import FramedRecord
+from seglog.kafka_version import KafkaVersion
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, beside
 from seglog.rescue.doctor.partition import examine_small_files, without_refused
@@ -47,19 +52,7 @@ _BY_NEWER = "start it with the Kafka release that wrote it, or a later one"
 _BY_OLDER = "start it with Kafka 3.9, raise metadata.version there (kafka-features.sh upgrade), and stop it"
 _TORN = "Cuts it off. Nothing is lost: a controller acknowledges only batches that are whole on disk."
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-# Kafka 4.3's supported levels of each feature (FeatureControlManager, QuorumFeatures)
-SUPPORTED_LEVELS: Mapping[str, tuple[int, int]] = {
-    "metadata.version": (7, 30),
-    "kraft.version": (0, 1),
-    "transaction.version": (0, 2),
-    "group.version": (0, 1),
-    "eligible.leader.replicas.version": (0, 1),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
-}
-_REGISTER_BROKER, _UNREGISTER_BROKER, _BROKER_CHANGE, _FENCE, _UNFENCE = 0, 1, 17, 7, 8
-_FEATURE_LEVEL = 12
-_METADATA_VERSION = "metadata.version"
+_UNREGISTER_BROKER, _BROKER_CHANGE, _FENCE, _UNFENCE = 1, 17, 7, 8
 
 
 @dataclass(slots=True)
@@ -73,9 +66,11 @@ class MetadataStart:
     known: ClusterMetadata | None = None
 
 
-def examine_metadata(facts: PartitionFacts, log_directories: Sequence[Path]) -> MetadataStart:
-    """Foresees the start of the metadata log in `facts`. `log_directories` are all that were given. Raises OSError."""
-    return _Start(facts, log_directories).run()
+def examine_metadata(facts: PartitionFacts, log_directories: Sequence[Path], kafka: KafkaVersion) -> MetadataStart:
+    """Foresees the start of a release on the metadata log in `facts`. `log_directories` are all that were given.
+    Raises OSError.
+    """
+    return _Start(facts, log_directories, kafka).run()
 
 
 def rebuild_command(log_directories: Sequence[Path]) -> str:
@@ -91,8 +86,8 @@ def aside_command(path: Path) -> str:
 class _Start:
     """The start of one metadata log, step by step."""
 
-    def __init__(self, facts: PartitionFacts, log_directories: Sequence[Path]) -> None:
-        self._facts, self._log_directories = facts, log_directories
+    def __init__(self, facts: PartitionFacts, log_directories: Sequence[Path], kafka: KafkaVersion) -> None:
+        self._facts, self._log_directories, self._kafka = facts, log_directories, kafka
         self._directory = facts.listing.directory
         self._rebuild = rebuild_command(log_directories)
 
@@ -226,7 +221,7 @@ class _Start:
     # --- records
 
     def _replayed(self, files: FileSystem) -> tuple[MetadataReplay, _Checks]:
-        checks = _Checks(self._directory)
+        checks = _Checks(self._directory, self._kafka)
         replay = MetadataReplay(checks.apply, trusting=True)
         replay.read(files, self._directory)
         return replay, checks
@@ -250,28 +245,28 @@ def _snapshot_name(offset: int, epoch: int) -> str:
     return str(filenames.FileName(offset, FileKind.METADATA_SNAPSHOT, FileState.LIVE, epoch))
 
 
-def read_bootstrap(fs: FileSystem, path: Path) -> tuple[ClusterMetadata, str]:
-    """Reads `bootstrap.checkpoint`: the records with which an empty metadata log begins, and why a node refuses it.
+def read_bootstrap(fs: FileSystem, path: Path, kafka: KafkaVersion) -> tuple[ClusterMetadata, str]:
+    """Reads `bootstrap.checkpoint`: the records with which an empty metadata log begins, and why a release refuses it.
 
     Kafka: BootstrapDirectory, BootstrapMetadata.
     """
-    checks = _Checks(path.parent, features=(_METADATA_VERSION,))  # the others count when the records are applied
+    checks = _Checks(path.parent, kafka, features=(METADATA_VERSION,))  # the others count when the records are applied
     replay = MetadataReplay(checks.apply, trusting=True)
     replay.read_snapshot(fs, path)
     problems = [*replay.problems, *checks.problems]
     if not problems and not checks.has_version:
-        problems = [*replay.unnoticed, f"{path}: it sets no {_METADATA_VERSION}"]
+        problems = [*replay.unnoticed, f"{path}: it sets no {METADATA_VERSION}"]
     return checks.metadata, problems[0].removeprefix(f"{path}: ") if problems else ""
 
 
 class _Checks:
-    """Applies the records, and finds those that end the process of a 4.3 controller or broker.
+    """Applies the records, and finds those that end the process of a release's controller or broker.
 
     `mends` says of those of the `problems` that another Kafka release does not have which one that is.
     """
 
-    def __init__(self, directory: Path, features: Collection[str] | None = None) -> None:
-        self._features = features
+    def __init__(self, directory: Path, kafka: KafkaVersion, features: Collection[str] | None = None) -> None:
+        self._features, self._kafka, self._supported = features, kafka, supported_levels(kafka)
         self.metadata = ClusterMetadata(directory)
         self.problems: list[str] = []
         self.mends: dict[str, str] = {}
@@ -285,7 +280,7 @@ class _Checks:
         return self._version > 0
 
     def apply(self, record: FramedRecord, source: MetadataRecord) -> None:
-        is_level = record.type == _FEATURE_LEVEL
+        is_level = record.type == FEATURE_LEVEL_RECORD
         problem, mend = self._level_problem(record) if is_level else (self._problem(record), "")
         if problem:
             self.problems.append(f"{source.path}: offset {source.offset}: {problem}")
@@ -299,7 +294,7 @@ class _Checks:
         if record.type == PARTITION_CHANGE_RECORD:
             known = self.metadata.assignment(data["topicId"], int(data["partitionId"]))
             return "" if known is not None else f"it changes a partition of the unknown topic {data['topicId']}"
-        if record.type == _REGISTER_BROKER:
+        if record.type == REGISTER_BROKER_RECORD:
             self._brokers[data["brokerId"]] = data["brokerEpoch"]
         elif record.type == _UNREGISTER_BROKER:
             problem = self._broker_problem(data["brokerId"], data["brokerEpoch"])
@@ -324,17 +319,20 @@ class _Checks:
         name, level = record.data["name"], record.data["featureLevel"]
         if self._features is not None and name not in self._features:
             return "", ""
-        least, most = SUPPORTED_LEVELS.get(name, (0, 0))
-        if name == _METADATA_VERSION:
+        least, most = self._supported.get(name, (0, 0))
+        if name == METADATA_VERSION:
             before, self._version = self._version, max(level, self._version)
             if least <= level < before:
                 return f"{name} goes down from {before} to {level}", ""
         if least <= level <= most:
             return "", ""
-        if name not in SUPPORTED_LEVELS:
-            return f"Kafka 4.3 does not know the feature {name}; a newer version wrote it", _BY_NEWER
-        problem = f"Kafka 4.3 supports {name} from {least} to {most}, not {level}; another version wrote it"
+        if name not in self._supported:
+            return f"Kafka {self._kafka} does not know the feature {name}; a newer version wrote it", _BY_NEWER
+        problem = f"Kafka {self._kafka} supports {name} from {least} to {most}, not {level}; another version wrote it"
         return problem, _BY_OLDER if level < least else _BY_NEWER
 
 
-_APPLIED = {TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD, 4}
+_APPLIED = {
+    *(TOPIC_RECORD, PARTITION_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD),
+    *(CONFIG_RECORD, FEATURE_LEVEL_RECORD, REGISTER_BROKER_RECORD),
+}

@@ -22,7 +22,7 @@ def directory(path: Path, meta: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("meta", "releases"), [(BEFORE_2_4, "0.8.2 to 2.3"), (SINCE_2_4, "2.4 to 3.9")])
+@pytest.mark.parametrize(("meta", "releases"), [(BEFORE_2_4, "0.8 to 2.3"), (SINCE_2_4, "2.4 to 3.9")])
 def test_the_broker_that_wrote_a_zookeeper_directory_starts_on_it(tmp_path: Path, meta: str, releases: str) -> None:
     found = {row.code: row for row in seglog.doctor(directory(tmp_path / "logs", meta))}
     assert f"with ZooKeeper, Kafka {releases}" in found["ZOOKEEPER_DIRECTORY"].message

@@ -1,0 +1,51 @@
+"""Kafka's configuration keys that releases no longer have, by the first release without them.
+
+A broker reports a key that it does not know and goes on without it. A topic keeps it: what `seglog doctor` says of an
+upgrade names both. Kafka: KafkaConfig, LogConfig; upgrade notes of 3.0 and 4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seglog.kafka_version import KafkaVersion
+
+_BROKERS: dict[KafkaVersion, str] = {
+    KafkaVersion(3, 0): """
+        advertised.host.name advertised.port host.name port quota.consumer.default quota.producer.default
+        zookeeper.sync.time.ms""",
+    KafkaVersion(4, 0): """
+        auto.include.jmx.reporter broker.id.generation.enable control.plane.listener.name
+        controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms delegation.token.master.key
+        eligible.leader.replicas.enable inter.broker.protocol.version leader.imbalance.per.broker.percentage
+        log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
+        offsets.commit.required.acks password.encoder.cipher.algorithm password.encoder.iterations
+        password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
+        password.encoder.secret reserved.broker.max.id zookeeper.clientCnxnSocket zookeeper.connect
+        zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
+        zookeeper.metadata.migration.min.batch.size zookeeper.session.timeout.ms zookeeper.set.acl
+        zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
+        zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
+        zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
+        zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
+        zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type""",
+    KafkaVersion(4, 2): """
+        group.coordinator.new.enable group.share.max.groups metadata.log.segment.min.bytes
+        share.fetch.max.fetch.records""",
+    KafkaVersion(4, 3): "group.share.enable internal.metadata.max.fetch.size.in.bytes",
+}
+_TOPICS: dict[KafkaVersion, str] = {
+    KafkaVersion(4, 0): "message.downconversion.enable message.format.version message.timestamp.difference.max.ms",
+}
+BROKERS_REMOVED = {key: version for version, keys in _BROKERS.items() for key in keys.split()}
+TOPICS_REMOVED = {key: version for version, keys in _TOPICS.items() for key in keys.split()}
+
+
+def removed_from_brokers(keys: Iterable[str], release: KafkaVersion) -> list[str]:
+    """Returns those of a server.properties' keys that a release no longer has, in order."""
+    return [key for key in keys if key in BROKERS_REMOVED and BROKERS_REMOVED[key] <= release]
+
+
+def removed_from_topics(keys: Iterable[str], release: KafkaVersion) -> list[str]:
+    """Returns those of a topic's keys that a release no longer has, in order."""
+    return [key for key in keys if key in TOPICS_REMOVED and TOPICS_REMOVED[key] <= release]

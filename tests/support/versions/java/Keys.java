@@ -1,0 +1,34 @@
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.Map;
+
+/** Prints "broker KEY" and "topic KEY" for each configuration key of the Kafka on the class path, whatever its release. */
+public final class Keys {
+    public static void main(String[] arguments) throws Exception {
+        print("broker", definition("kafka.server.KafkaConfig", "kafka.server.KafkaConfig$"));
+        print("topic", definition("org.apache.kafka.storage.internals.log.LogConfig", "kafka.log.LogConfig$"));
+    }
+
+    /** The ConfigDef of the first of these classes that is there: of a static method, a static field, or a Scala object. */
+    private static Object definition(String... names) throws Exception {
+        for (String name : names) {
+            try {
+                Class<?> type = Class.forName(name);
+                Object owner = name.endsWith("$") ? type.getField("MODULE$").get(null) : null;
+                for (Method method : type.getDeclaredMethods())
+                    if (method.getName().toLowerCase().contains("configdef") && method.getParameterCount() == 0 && (owner != null || java.lang.reflect.Modifier.isStatic(method.getModifiers()))) {
+                        method.setAccessible(true);
+                        return method.invoke(owner);
+                    }
+            } catch (ClassNotFoundException e) {
+                continue;
+            }
+        }
+        throw new IllegalStateException("no ConfigDef");
+    }
+
+    private static void print(String kind, Object definition) throws Exception {
+        Map<?, ?> keys = (Map<?, ?>) definition.getClass().getMethod("configKeys").invoke(definition);
+        for (Object key : keys.keySet()) System.out.println(kind + " " + key);
+    }
+}
