@@ -239,6 +239,9 @@ WITHOUT_COMMAND = {
     "META_PROPERTIES_MISSING",
     "META_PROPERTIES_INVALID",
     "ZOOKEEPER_DIRECTORY",
+    "BROKER_KEYS_REMOVED",
+    "OLD_MESSAGE_FORMAT",
+    "METADATA_VERSION_STAYS",  # it names a tool of the new release
     "META_PROPERTIES_DIFFER",
     "CLEANER_CHECKPOINT_DUPLICATE",
     "PARTITION_MISSING",
@@ -265,5 +268,8 @@ WITHOUT_COMMAND = {
 ELSEWHERE = {  # the tests that run these commands
     "NO_ROOM": "test_a_broker_starts_on_a_full_disk_after_the_command_that_doctor_names",
     "KAFKA_07_LOG": "test_what_is_named_for_an_old_log_shows_it",
+    "ZOOKEEPER_UPGRADE": "test_a_broker_goes_on_with_what_seglog_made_of_its_log",
+    "TOPIC_VALUE_REFUSED": "test_what_the_doctor_says_of_an_upgrade_is_what_the_newer_broker_does",
+    "TOPIC_KEYS_REMOVED": "test_removed_keys_lock_a_topic_up_to_4_2_and_are_ignored_later",
     "TRANSACTION_HANGING": "test_what_is_named_for_a_hanging_transaction_prints_the_command_that_aborts_it",
 }
