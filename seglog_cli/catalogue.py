@@ -22,11 +22,14 @@ GROUPS: dict[str, dict[str, str]] = {
         "read": "Reads records from an offset or a time on.",
         "dump": "Shows batches and records, and the contents of any Kafka file.",
         "dump-log": "Takes kafka-dump-log's options and prints its text.",
-        "stats": "Shows distributions, past rounds, and what the cleaner needs.",
         "config": "Shows which configuration values apply to a log, and why.",
     },
     "Ask what is in it": {
         "sql": "Answers a query over logs in SQL.",
+    },
+    "Measure and watch": {
+        "report": "Shows where bytes are, what grows, and what needs a hand.",
+        "stats": "Shows distributions, past rounds, and what the cleaner needs.",
     },
     "Find what is wrong": {
         "doctor": "Tells whether a broker would start here, and what it would do.",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from seglog.api.surveying import groups as groups
     from seglog.api.surveying import metadata as metadata
     from seglog.api.surveying import metadata_differences as metadata_differences
+    from seglog.api.surveying import report as report
     from seglog.api.surveying import settings as settings
     from seglog.api.surveying import tier_contents as tier_contents
     from seglog.api.surveying import transactions as transactions
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from seglog.look.inspect.diff import Difference as Difference
     from seglog.look.inspect.metadata_image import MetadataImage as MetadataImage
     from seglog.look.inspect.overview import PartitionOverview as PartitionOverview
+    from seglog.look.report.figures import Report as Report
     from seglog.model import Compression as Compression
     from seglog.model import Header as Header
     from seglog.model import Isolation as Isolation
@@ -199,6 +201,7 @@ _MODULES = {
         "groups",
         "metadata",
         "metadata_differences",
+        "report",
         "settings",
         "tier_contents",
         "transactions",
@@ -261,6 +264,7 @@ _MODULES = {
     "seglog.look.inspect.diff": ("Difference",),
     "seglog.look.inspect.metadata_image": ("MetadataImage",),
     "seglog.look.inspect.overview": ("PartitionOverview",),
+    "seglog.look.report.figures": ("Report",),
     "seglog.model": (
         "Compression",
         "Header",
@@ -373,6 +377,7 @@ __all__ = [
     "RedactionReport",
     "RefusedError",
     "Repaired",
+    "Report",
     "ResolvedConfig",
     "RestorePlan",
     "Results",
@@ -427,6 +432,7 @@ __all__ = [
     "redact",
     "reindex",
     "repair",
+    "report",
     "restore",
     "retain",
     "salvage",

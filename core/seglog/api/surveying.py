@@ -1,4 +1,5 @@
-"""Functions that show what else a log directory tells: transactions, groups, the cluster, settings, tiered storage."""
+"""Functions that show what else a log directory tells: figures of all its logs, transactions, groups, the cluster,
+settings, tiered storage."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ from fnmatch import fnmatchcase
 from typing import Unpack
 
 from seglog.api.calling import public
-from seglog.arguments import instance
+from seglog.arguments import flag, instance
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import topic_of
 from seglog.look.inspect.metadata_image import Difference, MetadataImage, differences, read_metadata_image
+from seglog.look.report.figures import Report
 from seglog.operations.groups import GroupsReport, read_groups
+from seglog.operations.report import ReportRequest
+from seglog.operations.report import report as gathered
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
@@ -147,6 +151,36 @@ def metadata_differences(
         image if image.end_offset == end else read_metadata_image(work.fs, image.source, end=end) for image in images
     )
     return differences(one, other)
+
+
+@public
+def report(
+    *paths: Location,
+    verify: bool = False,
+    metadata_directory: Location | None = None,
+    **common: Unpack[ReadArguments],
+) -> Report:
+    """Returns the figures of `seglog report`: what needs a hand, bytes, growth, compaction, retention, leftovers.
+
+    Paths are partitions or log directories, of several brokers too. No log file is opened unless `verify` is true, and
+    then all data is read. `records()` yields the JSON lines of the command. `metadata_directory` is the log directory
+    with the cluster's metadata, if it is another one. Raises NotALogError, ConfigError, OSError.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     found = seglog.report(directory)
+    ...     [(one.partition, one.bytes) for one in found.partitions], found.concerns
+    ([('t-0', 73)], ())
+    """
+    sources = Sources(metadata_directory=optional_path("metadata_directory", metadata_directory))
+    request = ReportRequest(verify=flag("verify", verify))
+    work, shown = looked_at(common, paths)
+    targets = resolve_paths(work.fs, shown)
+    return gathered(
+        work.fs, targets, lambda directory: settings_of(work, directory, sources), work.clock, request, tell=warn
+    )
 
 
 @public

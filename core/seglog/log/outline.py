@@ -127,8 +127,8 @@ class OutlinedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of a transaction that was seen open, else the high watermark."""
-        return min((one.first_offset for one in self.transactions), default=self.high_watermark)
+        """The first offset of a transaction that was seen open, else the log end."""
+        return min((one.first_offset for one in self.transactions), default=self.log_end_offset)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""Sections on logs: the bytes by topic, and the partitions with their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from seglog.units import count_text
+from seglog_cli.report_page.charts import bar, spark, strip, treemap
+from seglog_cli.report_page.words import NOTHING, cell, moment, number, percent, row_head, said, size, table
+
+_TILES = 40
+_TOPICS = 25
+_TOPICS_LISTED = 2_000
+_PICTURED = 500  # partitions with pictures
+_LISTED = 200_000  # others; the rest is only summed
+_KEY = (
+    ("k", "clean"),
+    ("k-dirty", "dirty"),
+    ("k-young", "too young to be cleaned"),
+    ("k-blocked", "a transaction blocks it"),
+    ("k-plain", "not compacted"),
+    ("k-active", "active"),
+    ("k-due", "retention deletes it now"),
+)
+
+if TYPE_CHECKING:
+    from seglog.look.report.figures import PartitionFigures, Report
+
+
+def topics_section(report: Report) -> str:
+    """Where the bytes are."""
+    topics = [(name, length, count) for name, (length, count) in report.topics.items()]
+    total = sum(length for _, length, _ in topics)
+    tiles = [(name, length) for name, length, _ in topics[:_TILES] if length]
+    rest = sum(length for _, length, _ in topics[_TILES:])
+    tiles += [(f"{len(topics) - _TILES:,} other topics", rest)] if rest else []
+    most = max((length for _, length, _ in topics), default=0)
+
+    def row(name: str, length: int, count: int) -> str:
+        share = length / total if total else 0
+        return (
+            row_head(said(name))
+            + cell(bar(length / most if most else 0))
+            + cell(size(length), right=True)
+            + cell(percent(share), right=True)
+            + cell(number(count), right=True)
+        )
+
+    heads = ("Topic", ".<span class=h>Bar</span>", ">Bytes", ">Share", ">Partitions")
+    listed = topics[_TOPICS : _TOPICS + _TOPICS_LISTED]
+    plain = [
+        row_head(said(name)) + cell(size(length), right=True) + cell(number(count), right=True)
+        for name, length, count in listed
+    ]
+    more = ""
+    if plain:
+        left = len(topics) - _TOPICS - len(plain)
+        said_left = f"<p class=m>{left:,} more topics, smaller than these</p>" if left else ""
+        folded = table("", ("Topic", ">Bytes", ">Partitions"), plain)
+        more = f"<details><summary>{len(plain):,} more topics</summary>{folded}{said_left}</details>"
+    return (
+        f"<h2>Where the bytes are</h2><p>{size(total)} in {count_text(len(topics), 'topic', ',')}."
+        f" <span class=m>Areas and bars are in proportion to bytes.</span></p>{treemap(tiles)}"
+        f"{table('The largest topics', heads, (row(*one) for one in topics[:_TOPICS]))}{more}\n"
+    )
+
+
+def partitions_section(report: Report) -> str:
+    """The largest partitions with their segments and growth; the others in one folded list for each log directory."""
+    ordered = sorted(report.live, key=lambda one: (-one.bytes, one.partition))
+    shown, others = ordered[:_PICTURED], ordered[_PICTURED:]
+    several = len(report.directories) > 1
+    heads = [
+        "Partition",
+        ">Bytes",
+        ".Segments, oldest first",
+        ".Growth",
+        "Compaction",
+        ">Dirty",
+        "Next deletion",
+        "Newest",
+    ]
+    heads += ["Log directory"] if several else []
+    key = "".join(
+        f"<li><svg width=16 height=12 aria-hidden=true><rect class={name} x=1 y=1 width=13 height=10 /></svg>{words}"
+        for name, words in _KEY
+    )
+    count = "All" if not others else f"The {len(shown)} largest"
+    return (
+        f"<h2>Partitions</h2><ul class=key>{key}</ul>"
+        f"{table(f'{count} of {len(ordered):,} partitions', heads, (_row(one, several) for one in shown), sorts=True)}"
+        f"{_others(others)}\n"
+    )
+
+
+def _row(one: PartitionFigures, several: bool) -> str:
+    newest = one.newest_ms
+    due = _due(one)
+    ratio = one.compaction.dirty_ratio if one.compaction is not None else None
+    cells = [
+        row_head(said(one.partition)),
+        cell(size(one.bytes), value=one.bytes, right=True),
+        cell(f"{strip(one.segments)}<span class=m>{count_text(len(one.segments), 'segment', ',')}</span>"),
+        cell(spark(one.growth)),
+        cell(state_text(one)),
+        cell(NOTHING if ratio is None else percent(ratio), value=-1 if ratio is None else ratio, right=True),
+        cell(due[0], value=due[1]),
+        cell(moment(newest), value=newest or 0),
+    ]
+    return "".join(cells) + (cell(said(one.directory)) if several else "")
+
+
+def state_text(one: PartitionFigures) -> str:
+    """Returns the state of a partition's compaction in a word."""
+    if one.problem:
+        return "<b class=danger>unreadable</b>"
+    if one.compaction is None:
+        return "<span class=m>not compacted</span>"
+    word = one.compaction.state.value
+    if word == "blocked":
+        return f"<b class=danger>{word}</b>"
+    return f"<b class=warn>{word}</b>" if word == "cleanable" else word
+
+
+def _due(one: PartitionFigures) -> tuple[str, float]:
+    """Returns when retention deletes next, as text and as a number to sort by."""
+    found = one.retention
+    if found is None:
+        return NOTHING, float("inf")
+    if found.due_bytes:
+        return f"now: {size(found.due_bytes)}", 0
+    return (NOTHING, 9e15) if found.next_ms is None else (moment(found.next_ms), found.next_ms)
+
+
+def _others(others: Sequence[PartitionFigures]) -> str:
+    """Returns the other partitions, a row for each topic: their numbers, sizes and states."""
+    by_directory: dict[str, dict[str, list[PartitionFigures]]] = {}
+    for one in others[:_LISTED]:
+        by_directory.setdefault(one.directory, {}).setdefault(one.topic, []).append(one)
+    parts = []
+    for directory, topics in by_directory.items():
+        rows = (f"<td>{said(topic)}<td>{'; '.join(map(_short, found))}" for topic, found in sorted(topics.items()))
+        listed = table("", ("Topic", "Partitions: bytes, compaction"), rows)
+        count = sum(map(len, topics.values()))
+        words = f"{count_text(count, 'smaller partition', ',')} in {said(directory)}"
+        parts.append(f"<details><summary>{words}</summary>{listed}</details>")
+    rest = others[_LISTED:]
+    if rest:
+        total = size(sum(one.bytes for one in rest))
+        parts.append(f"<p class=m>{len(rest):,} more, each smaller than these, {total} in all: see --json.</p>")
+    return "".join(parts)
+
+
+def _short(one: PartitionFigures) -> str:
+    number = said(one.partition.removeprefix(f"{one.topic}-"))
+    state = "unreadable" if one.problem else "" if one.compaction is None else one.compaction.state.value
+    return f"{number}: {size(one.bytes)} {state}".rstrip()

@@ -1,0 +1,178 @@
+"""Sections on the whole: headline, what needs a hand, brokers side by side, settings, leftovers, how it was read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from seglog.units import count_text
+from seglog_cli.report_page.words import NOTHING, cell, moment, number, row_head, said, size, table
+
+if TYPE_CHECKING:
+    from seglog.look.report.figures import Concern, Report, SettingFigures
+
+_CONCERNS_SHOWN = 3  # of a code, before the rest is folded
+_CONCERNS_LISTED = 200
+_ROWS = 200
+_SETTING_TOPICS = 8
+_WORDS = {"blocker": "Blocker", "danger": "Danger", "note": "Note"}
+
+
+def headline(report: Report) -> str:
+    """The title, and the sums."""
+    grave = sum(one.severity != "note" for one in report.concerns)
+    places = ", ".join(said(one.path) for one in report.directories)
+    states = report.compaction_states()
+    facts = [
+        (size(report.bytes), "in logs"),
+        (number(len(report.partitions)), "partitions"),
+        (number(report.segments), "segments"),
+        (number(grave), "things need a hand" if grave != 1 else "thing needs a hand"),
+        (size(report.due_bytes), "retention frees now"),
+    ]
+    if states:
+        facts.append((f"{states['cleanable']} of {sum(states.values())}", "compacted are cleanable"))
+    free = [one.free_bytes for one in report.directories if one.free_bytes is not None]
+    if len(free) == 1:
+        facts.append((size(free[0]), "free on the disk"))
+    shown = "".join(f"<div><dt>{words}</dt><dd>{value}</dd></div>" for value, words in facts)
+    html = f"<h1>Log report</h1><p class=m>{places}<br>{moment(report.made_ms)} UTC</p><dl>{shown}</dl>\n"
+    return html + (_directories(report) if len(report.directories) > 1 else "")
+
+
+def _directories(report: Report) -> str:
+    rows = []
+    for one in report.directories:
+        state = "running" if one.running else "stopped in order" if one.clean_shutdown else "stopped"
+        free = NOTHING if one.free_bytes is None else size(one.free_bytes)
+        rows.append(
+            row_head(said(one.path))
+            + cell(said(one.broker))
+            + cell(state)
+            + cell(number(one.partitions), right=True)
+            + cell(size(one.bytes), right=True)
+            + cell(free, right=True)
+        )
+    heads = ("Log directory", "Broker", "State", ">Partitions", ">Bytes", ">Free")
+    return table("The log directories of this report", heads, rows)
+
+
+def hands_section(report: Report) -> str:
+    """What needs a hand, the gravest first, with the command that mends it."""
+    grouped: dict[tuple[str, str], list[Concern]] = defaultdict(list)
+    for one in report.concerns:
+        grouped[one.severity, one.code].append(one)
+    parts = ["<h2>What needs a hand</h2>"]
+    if not grouped:
+        read = "All data was read." if report.verified else "Names, indexes and checkpoints say so; data was not read."
+        parts.append(f"<p>Nothing. <span class=m>{read}</span></p>\n")
+    for (severity, code), concerns in grouped.items():
+        first = concerns[0]
+        total = sum(one.count for one in concerns)
+        times = f" <span class=m>{total:,} times</span>" if total > 1 else ""
+        broker = f"<p class=m>A broker: {said(first.broker)}</p>" if first.broker else ""
+        items = [_concern(one) for one in concerns]
+        rest = len(items) - _CONCERNS_SHOWN
+        more = "".join(items[_CONCERNS_SHOWN:_CONCERNS_LISTED])
+        left = f"<p class=m>{len(items) - _CONCERNS_LISTED:,} more</p>" if len(items) > _CONCERNS_LISTED else ""
+        folded = f"<details><summary>{rest:,} more</summary><ul>{more}</ul>{left}</details>" if rest > 0 else ""
+        parts.append(
+            f"<div class='c {severity}'><h3><b class={severity}>{_WORDS[severity]}</b> {said(code)}{times}</h3>"
+            f"{broker}<ul>{''.join(items[:_CONCERNS_SHOWN])}</ul>{folded}</div>\n"
+        )
+    return "".join(parts)
+
+
+def _concern(one: Concern) -> str:
+    where = f"<b>{said(one.partition)}</b>: " if one.partition else ""
+    mend = f"<br><code>{said(one.command)}</code>" if one.command else ""
+    return f"<li>{where}{said(one.message)}{mend}"
+
+
+def sides_section(report: Report) -> str:
+    """The partitions that several brokers have: who leads, who lags."""
+    if not report.comparisons:
+        return ""
+    brokers = sorted({side.broker for one in report.comparisons for side in one.sides})
+    behind = [one for one in report.comparisons if one.most_behind]
+    rows = []
+    for one in report.comparisons[:_ROWS]:
+        by_broker = {side.broker: side for side in one.sides}
+        cells = [row_head(said(one.partition)), cell(NOTHING if one.leader is None else f"broker {one.leader}")]
+        for name in brokers:
+            side = by_broker.get(name)
+            if side is None:
+                cells.append(cell("", right=True))
+            else:
+                text = "furthest" if not side.behind else f"{side.behind:,} behind"
+                cells.append(cell(f"{side.end_offset:,}<br><span class=m>{text}</span>", right=True))
+        rows.append("".join(cells))
+    heads = ("Partition", "Leader by metadata", *(f">{said(name)}" for name in brokers))
+    verb = "differs" if len(behind) == 1 else "differ"
+    total = count_text(len(report.comparisons), "partition", ",")
+    return (
+        f"<h2>Brokers side by side</h2><p>{total} on several brokers; {len(behind):,} {verb}.</p>"
+        "<p class=m>The end is what indexes and checkpoints show. A difference of some KiB of records says nothing.</p>"
+        + table("End offsets, those that differ most first", heads, rows)
+        + (f"<p class=m>{len(report.comparisons) - _ROWS:,} more</p>" if len(report.comparisons) > _ROWS else "")
+    )
+
+
+def settings_section(report: Report) -> str:
+    """The values that differ from Kafka's defaults, with topics of equal values together."""
+    parts = ["<h2>Settings that differ from their defaults</h2>"]
+    if not report.settings:
+        return parts[0] + "<p>None is known.</p>\n"
+    by_owner: dict[tuple[str, str | None], list[SettingFigures]] = defaultdict(list)
+    for one in report.settings:
+        by_owner[one.directory, one.topic].append(one)
+    equal: dict[tuple[bool, tuple[tuple[str, str, str], ...]], list[str]] = defaultdict(list)
+    for (directory, topic), found in by_owner.items():
+        values = tuple((one.key, one.value, one.origin) for one in found)
+        equal[topic is None, values].append(directory if topic is None else topic)
+    rows = []
+    for (is_broker, values), names in sorted(equal.items(), key=lambda item: (not item[0][0], item[1])):
+        unique = list(dict.fromkeys(names))
+        shown = ", ".join(map(said, unique[:_SETTING_TOPICS]))
+        more = f" and {len(unique) - _SETTING_TOPICS:,} more" if len(unique) > _SETTING_TOPICS else ""
+        texts = "<br>".join(f"<code>{said(key)}={said(value)}</code>" for key, value, _ in values)
+        origins = "<br>".join(dict.fromkeys(said(origin) for _, _, origin in values))
+        rows.append(row_head(("Broker: " if is_broker else "") + shown + more) + cell(texts) + cell(origins))
+    shown_rows = rows[:_ROWS]
+    parts.append(table("", ("Of", "Value", "Set in"), shown_rows))
+    if len(rows) > _ROWS:
+        parts.append(f"<p class=m>{len(rows) - _ROWS:,} more groups</p>")
+    return "".join(parts)
+
+
+def leftovers_section(report: Report) -> str:
+    """Files and directories that no running log needs."""
+    aside = [one for one in report.partitions if one.state != "live"]
+    rows = [
+        row_head(said(one.partition)) + cell(said(one.state)) + cell(size(one.bytes), right=True)
+        for one in sorted(aside, key=lambda one: -one.bytes)
+    ]
+    for one in report.live:
+        for kind, names in (("unfinished", one.leftovers), ("not Kafka's", one.strangers)):
+            if names:
+                shown = ", ".join(map(said, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+                rows.append(row_head(f"{said(one.partition)}: {shown}") + cell(kind) + cell("", right=True))
+    if not rows:
+        return "<h2>Leftovers</h2><p>None.</p>\n"
+    more = f"<p class=m>{len(rows) - _ROWS:,} more</p>" if len(rows) > _ROWS else ""
+    return "<h2>Leftovers</h2>" + table("", ("Name", "Kind", ">Bytes"), rows[:_ROWS]) + more
+
+
+def reading_section(report: Report) -> str:
+    """What the figures rest on."""
+    read = (
+        "All data was read (--verify)."
+        if report.verified
+        else "No log file was opened: the figures come from names, sizes, indexes, snapshots and checkpoints."
+    )
+    return (
+        f"<h2>How to read this</h2><p>{read} A log ends at the offset shown or later, by less than one index interval"
+        " or what was written since the last checkpoint. Bytes are those of log files. Times are in UTC.</p>"
+        "<p>A curve shows the bytes that are still there, by the time of their records: not what was deleted or"
+        " compacted away meanwhile. <code>seglog report --json</code> gives the same figures.</p>\n"
+    )

@@ -1,0 +1,181 @@
+"""Sections on what changes logs: growth, compaction and retention."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from seglog.units import count_text
+from seglog_cli.report_page.charts import bar, curve, rounds
+from seglog_cli.report_page.logs import state_text
+from seglog_cli.report_page.words import cell, moment, number, percent, row_head, said, size, table
+
+_ROWS = 100
+_STATES = ("blocked", "cleanable", "waiting", "young", "clean")
+_HOUR = 3_600_000
+_TERMS = (
+    (0, "now"),
+    (_HOUR, "within an hour"),
+    (24 * _HOUR, "within a day"),
+    (7 * 24 * _HOUR, "within a week"),
+    (30 * 24 * _HOUR, "within 30 days"),
+    (None, "later"),
+)
+
+if TYPE_CHECKING:
+    from seglog.look.report.figures import PartitionFigures, Report
+_HELD = {
+    "TIME": "not old enough yet",
+    "SIZE": "within retention.bytes",
+    "COMPACTED": "compacted only: nothing is deleted by age or size",
+    "NO_RULE": "no rule of retention is known",
+    "POLICY_UNKNOWN": "the cleanup policy is not known",
+    "TIERED": "tiered: only the broker knows what was copied",
+    "NOT_REPLICATED": "above the high watermark",
+    "FUTURE_TIMESTAMP": "a record from the future holds it",
+}
+
+
+def growth_section(report: Report) -> str:
+    """How the present bytes came."""
+    growth = report.growth
+    if growth is None:
+        return "<h2>How it grew</h2><p>No time index says.</p>\n"
+    last_day = sum(report.day_bytes.values())
+    before = f" {size(report.growth_before)} are older than this axis." if report.growth_before else ""
+    return (
+        f"<h2>How it grew</h2><p>The records of the last 24 hours take {size(last_day)}."
+        f" <span class=m>The curve shows the bytes that are still there, by the time of their records.{before}</span>"
+        "</p>"
+        f"<p class=x><span>{size(max(growth.bytes))}</span></p>{curve(growth)}"
+        f"<p class=x><span>{moment(growth.first_ms)}</span><span>{moment(growth.last_ms)}</span></p>\n"
+    )
+
+
+def compaction_section(report: Report) -> str:
+    """Which logs are clean, which a broker would clean, which it may not, and past rounds."""
+    compacted = [one for one in report.live if one.compaction is not None]
+    unknown = sum(one.retention is not None and one.retention.held_by == "POLICY_UNKNOWN" for one in report.live)
+    parts = ["<h2>Compaction</h2>"]
+    if unknown:
+        parts.append(
+            f"<p><b class=warn>{count_text(unknown, 'partition', ',')}</b> with an unknown cleanup policy. Name the log"
+            " directory that has the cluster's metadata with <code>--metadata-dir</code>.</p>"
+        )
+    if not compacted:
+        return "".join(parts) + "<p>No partition is known to be compacted.</p>\n"
+    states = report.compaction_states()
+    counted = ", ".join(f"{states[state]:,} {state}" for state in _STATES if states[state])
+    parts.append(f"<p>{count_text(len(compacted), 'compacted partition', ',')}: {counted}.</p>")
+    order = {state: number for number, state in enumerate(_STATES)}
+    rows = sorted(compacted, key=lambda one: (order[_state(one)], -_dirty(one)))
+    parts.append(
+        table(
+            "Blocked and cleanable first",
+            ("Partition", "State", ".<span class=h>Bar</span>", ">Dirty", ">Dirty bytes", ">Held back", "Why"),
+            map(_compaction_row, rows[:_ROWS]),
+        )
+    )
+    if len(rows) > _ROWS:
+        parts.append(f"<p class=m>{len(rows) - _ROWS:,} more</p>")
+    return "".join(parts) + _rounds(compacted)
+
+
+def _state(one: PartitionFigures) -> str:
+    return "" if one.compaction is None else one.compaction.state.value
+
+
+def _dirty(one: PartitionFigures) -> int:
+    return 0 if one.compaction is None else one.compaction.cleanable_bytes + one.compaction.blocked_bytes
+
+
+def _compaction_row(one: PartitionFigures) -> str:
+    found = one.compaction
+    assert found is not None
+    return (
+        row_head(said(one.partition))
+        + cell(state_text(one))
+        + cell(bar(found.dirty_ratio, 80))
+        + cell(percent(found.dirty_ratio), right=True)
+        + cell(size(found.cleanable_bytes), right=True)
+        + cell(size(found.blocked_bytes), right=True)
+        + f"<td class=y>{said(found.why)}"
+    )
+
+
+def _rounds(compacted: list[PartitionFigures]) -> str:
+    """Past rounds on a time line, by how much of the dedupe buffer they used."""
+    past = [(one.partition, each) for one in compacted if one.compaction is not None for each in one.compaction.rounds]
+    if not past:
+        return "<h3>Past rounds</h3><p class=m>None is recorded: seglog records those of clean and cleaner.</p>\n"
+    first, last = min(each.time for _, each in past), max(each.time for _, each in past)
+    length = max(1, last - first)
+    points = [
+        (
+            (each.time - first) / length,
+            each.buffer_utilization,
+            f"{name} {moment(each.time)}: {percent(each.buffer_utilization)} of the buffer,"
+            f" {size(each.bytes_read)} read, {size(each.bytes_written)} written",
+        )
+        for name, each in past
+    ]
+    fullest = max(each.buffer_utilization for _, each in past)
+    return (
+        f"<h3>Past rounds</h3><p>{count_text(len(past), 'round', ',')}; the fullest used {percent(fullest)} of its"
+        " dedupe buffer. <span class=m>Each dot is a round; its height is the buffer used, from 0 to 100 %.</span></p>"
+        f"{rounds(points)}<p class=x><span>{moment(first)}</span><span>{moment(last)}</span></p>\n"
+    )
+
+
+def retention_section(report: Report) -> str:
+    """What is deleted when, and what holds the rest."""
+    due = Counter[str]()
+    held: dict[str, list[int]] = {}
+    for one in report.live:
+        found = one.retention
+        if found is None:
+            continue
+        due["now"] += found.due_bytes
+        for when, length in found.schedule:
+            due[_term(when - report.made_ms)] += length
+        kept = one.bytes - found.due_bytes
+        if found.held_by and kept:
+            held.setdefault(found.held_by, []).append(kept)
+    most = max(due.values(), default=0)
+    rows = [
+        row_head(words) + cell(bar(due[words] / most if most else 0)) + cell(size(due[words]), right=True)
+        for _, words in _TERMS
+        if due[words]
+    ]
+    parts = ["<h2>Retention</h2>"]
+    if rows:
+        parts.append(table("When bytes come due by age", ("When", ".<span class=h>Bar</span>", ">Bytes"), rows))
+    else:
+        parts.append("<p>No segment comes due by a known rule of age.</p>")
+    kept_rows = [
+        row_head(_HELD[code]) + cell(number(len(sizes)), right=True) + cell(size(sum(sizes)), right=True)
+        for code, sizes in sorted(held.items(), key=lambda item: -sum(item[1]))
+    ]
+    if kept_rows:
+        parts.append(table("What holds the oldest segment that stays", ("Held by", ">Partitions", ">Bytes"), kept_rows))
+    first = sorted((one for one in report.live if _due_bytes(one)), key=lambda one: -_due_bytes(one))
+    if first:
+        listed = (
+            row_head(said(one.partition)) + cell(size(_due_bytes(one)), right=True) + cell(said(_rule(one)))
+            for one in first[:_ROWS]
+        )
+        parts.append(table("Deletable now", ("Partition", ">Bytes", "Then holds"), listed))
+        parts.append(f"<p class=m>{len(first) - _ROWS:,} more</p>" if len(first) > _ROWS else "")
+    return "".join(parts) + "\n"
+
+
+def _due_bytes(one: PartitionFigures) -> int:
+    return 0 if one.retention is None else one.retention.due_bytes
+
+
+def _rule(one: PartitionFigures) -> str:
+    return "" if one.retention is None else one.retention.why
+
+
+def _term(distance_ms: int) -> str:
+    return next(words for limit, words in _TERMS[1:] if limit is None or distance_ms <= limit)
