@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,49 +12,83 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, DryRun, MetadataDirectory, command, flag, one_of, option
+from seglog_cli.options import Directories, DryRun, MetadataDirectory, OptionGroup, command, flag, one_of, option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.operations.redact import Redaction, RedactionRequest
+    from seglog.operations.redact import Redaction, RedactionRequest, SearchAll
     from seglog.redaction.selection import Selection
 
 _NO_UNDO = "There is no undo: nothing keeps what is erased. Records that were erased cannot be brought back."
+
+
+@dataclass(frozen=True)
+class ErasureOptions(OptionGroup):
+    """What is erased, what the operator answers for, and what is shown of it."""
+
+    key: Annotated[list[str] | None, option("--key", "KEY", "Erase the records with this key; may be repeated.")] = None
+    keys_from: Annotated[
+        Path | None, option("--keys-from", "FILE", "Erase the records with these keys: one a line (-: standard input).")
+    ] = None
+    offsets_from: Annotated[
+        Path | None,
+        option("--offsets-from", "FILE", "Erase these records: CSV with topic, partition, offset (-: standard input)."),
+    ] = None
+    erase: Annotated[str, option("--erase", "value|record", "What goes: the value, or the whole record.")] = "value"
+    fill: Annotated[
+        str, option("--with", "null|zeros", "What an erased value becomes: null, or zeros of the same length.")
+    ] = "null"
+    keys: Annotated[
+        str, option("--keys", "keep|digest", "What a key becomes: itself, or a digest that nobody can find back.")
+    ] = "keep"
+    headers: Annotated[str, option("--headers", "keep|drop", "Whether the headers go with the value.")] = "keep"
+    replicas: Annotated[
+        int | None,
+        option("--replicas", "N", "How many replicas the cluster keeps (1: this is the only copy).", least=1),
+    ] = None
+    tiers_done: Annotated[bool, flag("--tiers-done", "Copies in tiered storage have been dealt with.")] = False
+    request: Annotated[str, option("--request", "ID", "The request's name in your books, for the report.")] = ""
+    report: Annotated[Path | None, option("--report", "FILE", "Write the report for a person there, too.")] = None
+    verify: Annotated[
+        bool, flag("--verify", "Then search every file below the log directories for what must be gone.")
+    ] = False
+    yes: Annotated[bool, flag("--yes", "Do it without asking.")] = False
+
+    def asked(self, session: Session, *, dry_run: bool) -> RedactionRequest:
+        """Returns the request. Raises UsageError for choices that make no sense, or if nobody could be asked."""
+        from seglog.operations.redact import RedactionRequest
+
+        for name, value, choices in (
+            ("--erase", self.erase, ("value", "record")),
+            ("--with", self.fill, ("null", "zeros")),
+            ("--keys", self.keys, ("keep", "digest")),
+            ("--headers", self.headers, ("keep", "drop")),
+        ):
+            one_of(name, value, choices)
+        selection = _selection(session, self.key, self.keys_from, self.offsets_from)
+        if not dry_run and not self.yes and not sys.stdin.isatty():
+            raise UsageError(f"{_NO_UNDO} Say --yes, or look first with --dry-run")
+        try:
+            return RedactionRequest.of(
+                selection,
+                whole_record=self.erase == "record",
+                zeros=self.fill == "zeros",
+                digest_keys=self.keys == "digest",
+                drop_headers=self.headers == "drop",
+                replicas=self.replicas,
+                tiers_done=self.tiers_done,
+                dry_run=dry_run,
+                reference=self.request,
+            )
+        except ValueError as error:
+            raise UsageError(f"--erase record: {error}") from None
 
 
 @command
 def run(
     session: Session,
     paths: Directories,
-    key: Annotated[
-        list[str] | None, option("--key", "KEY", "Erase the records with this key; may be repeated.")
-    ] = None,
-    keys_from: Annotated[
-        Path | None, option("--keys-from", "FILE", "Erase the records with these keys: one a line (-: standard input).")
-    ] = None,
-    offsets_from: Annotated[
-        Path | None,
-        option("--offsets-from", "FILE", "Erase these records: CSV with topic, partition, offset (-: standard input)."),
-    ] = None,
-    erase: Annotated[str, option("--erase", "value|record", "What goes: the value, or the whole record.")] = "value",
-    with_: Annotated[
-        str, option("--with", "null|zeros", "What an erased value becomes: null, or zeros of the same length.")
-    ] = "null",
-    keys: Annotated[
-        str, option("--keys", "keep|digest", "What a key becomes: itself, or a digest that nobody can find back.")
-    ] = "keep",
-    headers: Annotated[str, option("--headers", "keep|drop", "Whether the headers go with the value.")] = "keep",
-    replicas: Annotated[
-        int | None,
-        option("--replicas", "N", "How many replicas the cluster keeps (1: this is the only copy).", least=1),
-    ] = None,
-    tiers_done: Annotated[bool, flag("--tiers-done", "Copies in tiered storage have been dealt with.")] = False,
-    request: Annotated[str, option("--request", "ID", "The request's name in your books, for the report.")] = "",
-    report: Annotated[Path | None, option("--report", "FILE", "Write the report for a person there, too.")] = None,
-    verify: Annotated[
-        bool, flag("--verify", "Then search every file below the log directories for what must be gone.")
-    ] = False,
-    yes: Annotated[bool, flag("--yes", "Do it without asking.")] = False,
+    erasure: ErasureOptions,
     metadata_dir: MetadataDirectory = None,
     dry_run: DryRun = False,
 ) -> int:
@@ -88,44 +123,16 @@ def run(
       seglog redact --dry-run orders-none-0 --key order-7 --replicas 1
       seglog redact orders-none-0 --key order-7 --replicas 1 --request DSR-42 --verify --yes
     """
-    from seglog.operations.redact import RedactionRequest
-
-    for name, value, choices in (
-        ("--erase", erase, ("value", "record")),
-        ("--with", with_, ("null", "zeros")),
-        ("--keys", keys, ("keep", "digest")),
-        ("--headers", headers, ("keep", "drop")),
-    ):
-        one_of(name, value, choices)
-    selection = _selection(session, key, keys_from, offsets_from)
-    try:
-        asked = RedactionRequest.of(
-            selection,
-            whole_record=erase == "record",
-            zeros=with_ == "zeros",
-            digest_keys=keys == "digest",
-            drop_headers=headers == "drop",
-            replicas=replicas,
-            tiers_done=tiers_done,
-            dry_run=dry_run,
-            reference=request,
-        )
-    except ValueError as error:
-        raise UsageError(f"--erase record: {error}") from None
-    if not dry_run and not yes and not sys.stdin.isatty():
-        raise UsageError(f"{_NO_UNDO} Say --yes, or look first with --dry-run")
-    return _redact(session, paths, asked, metadata_dir, report, ask=not yes, verify=verify)
+    return redact_paths(session, paths, erasure, erasure.asked(session, dry_run=dry_run), metadata_dir)
 
 
-def _redact(
+def redact_paths(
     session: Session,
     paths: list[Path],
+    options: ErasureOptions,
     asked: RedactionRequest,
     metadata_dir: Path | None,
-    report: Path | None,
-    *,
-    ask: bool,
-    verify: bool,
+    search_all: SearchAll | None = None,
 ) -> int:
     """Shows the plan, carries it out if the operator agrees, and shows and writes the report."""
     from seglog.operations.redact import redaction
@@ -134,17 +141,17 @@ def _redact(
     from seglog.scan.listing import resolve_paths
     from seglog_cli.views.redaction import report_text, show_plan, show_report
 
-    page = None if report is None else NewFile(session.fs, report)
+    page = None if options.report is None else NewFile(session.fs, options.report)
     try:
         targets = resolve_paths(session.fs, paths)
         config_of = partial(session.config_of, sources=Sources({}, metadata_directory=metadata_dir))
-        with redaction(session.fs, targets, config_of, session.clock, asked, os.environ) as work:
+        with redaction(session.fs, targets, config_of, session.clock, asked, os.environ, search_all) as work:
             show_plan(session.console, work)
             if not asked.dry_run and work.records:
-                if ask:
+                if not options.yes:
                     _agree(session, work)
                 work.apply()
-            traces = work.search() if verify else None
+            traces = work.search() if options.verify else None
             done = work.report(traces)
         show_report(session.console, done, dry_run=asked.dry_run)
         if page is not None:

@@ -13,6 +13,7 @@ import typer
 
 from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
+from seglog_cli.commands.redact import ErasureOptions, redact_paths
 from seglog_cli.commands.stats import Measures, measured_partitions
 from seglog_cli.commands.verify import LevelName, Live, level_named, verdict
 from seglog_cli.exit_codes import ExitCode
@@ -22,6 +23,7 @@ from seglog_cli.help import HelpOption
 from seglog_cli.options import (
     CONTEXT,
     Directories,
+    DryRun,
     MetadataDirectory,
     OptionGroup,
     OverridePolicy,
@@ -176,6 +178,32 @@ def stats(
         measures.show(session, PartitionStatistics(one.log, one.sizing, partition.rounds))
         tiers.hear(session, one.remarks)
     return tiers.code(unreadable.exit_code)
+
+
+@app.command("redact", cls=PlainCommand, context_settings=CONTEXT)
+@command
+def redact(
+    session: Session,
+    paths: Directories,
+    erasure: ErasureOptions,
+    metadata_dir: MetadataDirectory = None,
+    dry_run: DryRun = False,
+    *,
+    cluster: Cluster,
+) -> int:
+    """Erases named records as `seglog redact` does, with the search spread over tasks.
+
+    Plan, refusals, report and files are those of `seglog redact`. Tasks only read; the driver holds the locks and
+    writes the segments with a hit. All executors must see the log directories under the same paths.
+
+    Examples:
+      seglog spark redact --dry-run --key customer-7 --replicas 1 /mnt/broker*/data
+    """
+    asked = erasure.asked(session, dry_run=dry_run)
+    with cluster.started(session, "redact") as (spark, watch):
+        from seglog.spark.redacting import searching
+
+        return redact_paths(session, paths, erasure, asked, metadata_dir, searching(spark, watch))
 
 
 @app.command("clean", cls=PlainCommand, context_settings=CONTEXT)

@@ -15,12 +15,11 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
-
-import numpy as np
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
@@ -29,7 +28,6 @@ from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
 from seglog.configuration.settings import DirectorySettings, find_metadata, identity_of
 from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.escaping import command_line
-from seglog.format.columns import Records
 from seglog.format.filenames import (
     CLUSTER_METADATA_TOPIC,
     QUARANTINE_WITHIN,
@@ -43,16 +41,20 @@ from seglog.log.log import Log
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.operations.undo import concerns, noted_places, places
 from seglog.redaction.applying import RewrittenFile, apply_found
-from seglog.redaction.finding import FoundRecords, find_records
+from seglog.redaction.finding import FoundRecords, SearchOrder, find_records, require_erasable
 from seglog.redaction.rewriting import Erasure
-from seglog.redaction.searching import CopySearch, Identities, Needles, Searched, Trace
+from seglog.redaction.searching import CopySearch, Remembered, Searched, Trace
 from seglog.redaction.selection import Selection
 from seglog.repairs.undo.journal import RunRecord
 from seglog.repairs.undo.quarantine import QUARANTINE, runs_in
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
-from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.overlay import OverlayFileSystem, TrialFileSystem
+
+SearchResult = tuple[FoundRecords, Remembered]
+# Searches logs, each with something empty to remember with; returns the results in the same order.
+SearchAll = Callable[[Sequence[SearchOrder], Remembered], Iterable[SearchResult]]
 
 ASIDE = (PartitionState.DELETED, PartitionState.STRAY, PartitionState.FUTURE)
 
@@ -208,17 +210,18 @@ def redaction(
     clock: Clock,
     request: RedactionRequest,
     environment: Mapping[str, str],
+    search_all: SearchAll | None = None,
 ) -> Iterator[Redaction]:
     """Opens and searches the partitions of the targets; the locks are held until the `with` ends.
 
-    A dry run works in memory and takes no lock. Raises, before anything is changed: LockedError, NotALogError,
-    RefusedError, CorruptRecordError, UnsupportedError, CorruptCheckpointError.
+    `search_all` searches logs as on a cluster (default: one after the other). A dry run works in memory and takes no
+    lock. Raises, before anything is changed: LockedError, NotALogError, RefusedError, CorruptRecordError,
+    UnsupportedError, CorruptCheckpointError.
     """
     by_directory = _partitions_of(fs, targets, request.selection)
     settings = {path: settings_of(path) for path in by_directory}
-    met = _Met(request)
     with ExitStack() as opened:
-        logs: list[_Searched] = []
+        logs: list[tuple[LogDirectory, Log]] = []
         elsewhere: list[Elsewhere] = []
         roots = list(by_directory)
         for path, partitions in by_directory.items():
@@ -230,31 +233,38 @@ def redaction(
                 refuse_losses(log.recovery)
                 require_room(directory, log.recovery)
                 _require_no_tier(directory, log, request)
-                selection = request.selection.of(log.topic_partition)
-                logs.append(_Searched(directory, log, find_records(log, selection, request.erasure, met.take)))
+                logs.append((directory, log))
             copies = _Copies(fs, path, partitions, environment)
             elsewhere += copies.places(request, is_broker=directory.is_broker_directory)
             roots += [run.folder for run in copies.runs if not isinstance(run, Exception)]
+        remembered = Remembered(request.selection, request.erasure, secrets.token_bytes(32))
+        searched: list[_Searched] = []
+        for (directory, log), (found, met) in zip(logs, _search(logs, request, remembered, search_all), strict=True):
+            require_erasable(log, found, request.erasure)
+            searched.append(_Searched(directory, log, found))
+            remembered.merge(met)
         others = _others(fs, targets, by_directory)
-        search = CopySearch(fs, request.selection, request.erasure, met.identities, met.needles, others)
-        yield Redaction(fs, clock, request, logs, elsewhere, list(dict.fromkeys(roots)), search)
+        search = CopySearch(fs, request.selection, request.erasure, remembered, others)
+        yield Redaction(fs, clock, request, searched, elsewhere, list(dict.fromkeys(roots)), search)
 
 
-class _Met:
-    """What is remembered of the records that are met, to search for copies of them."""
+def search_order(fs: FileSystem, order: SearchOrder, remembered: Remembered) -> SearchResult:
+    """Searches one log; `remembered` is empty before."""
+    return find_records(fs, order, remembered.take), remembered
 
-    def __init__(self, request: RedactionRequest) -> None:
-        keys = request.selection.keys
-        self._by_offset = keys is None
-        self.identities = Identities(secrets.token_bytes(32))
-        self.needles = Needles(keys if keys is not None and not request.erasure.keeps_key else ())
 
-    def take(self, records: Records, mask: np.ndarray) -> None:
-        """Takes the records of a mask."""
-        if self._by_offset:
-            self.identities.add(records, mask)
-        for i in np.flatnonzero(mask).tolist():
-            self.needles.add(records.value(i))
+def _search(
+    logs: Sequence[tuple[LogDirectory, Log]],
+    request: RedactionRequest,
+    empty: Remembered,
+    search_all: SearchAll | None,
+) -> Iterator[SearchResult]:
+    """Yields the result for each log. One that opening has changed is searched here: only this process sees it so."""
+    orders = [SearchOrder.of(log, request.selection.of(log.topic_partition), request.erasure) for _, log in logs]
+    sent = [isinstance(log.fs, TrialFileSystem) and log.fs.unchanged and search_all is not None for _, log in logs]
+    elsewhere = iter(search_all(list(compress(orders, sent)), empty) if search_all is not None else ())
+    for (_, log), order, is_sent in zip(logs, orders, sent, strict=True):
+        yield next(elsewhere) if is_sent else search_order(log.fs, order, empty.fresh())
 
 
 def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: Selection) -> dict[Path, list[Path]]:

@@ -20,6 +20,7 @@ from seglog.model import TopicPartition
 from seglog.redaction.rewriting import Erasure
 from seglog.redaction.selection import PartitionSelection
 from seglog.scan.segment_scan import Chunk, EndReason
+from seglog.storage.filesystem import FileSystem
 
 Met = Callable[[Records, np.ndarray], None]  # columns, and which of their records are to be erased
 
@@ -71,35 +72,53 @@ class FoundRecords:
         return sum(segment.records for segment in self.segments)
 
 
-def ignore(_records: Records, _mask: np.ndarray) -> None:
-    """Does nothing with the records that are met."""
+@dataclass(frozen=True, slots=True)
+class SearchOrder:
+    """One log to search: its segments by base offset and size, and what to look for. It can be
+    sent to another process.
+    """
+
+    directory: Path
+    topic_partition: TopicPartition
+    segments: tuple[tuple[int, int], ...]
+    selection: PartitionSelection
+    erasure: Erasure
+
+    @classmethod
+    def of(cls, log: Log, selection: PartitionSelection, erasure: Erasure) -> SearchOrder:
+        """Returns the order for an open log."""
+        segments = tuple((segment.base_offset, segment.size) for segment in log.segments)
+        return cls(log.directory, log.topic_partition, segments, selection, erasure)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its segments."""
+        return sum(size for _, size in self.segments)
 
 
-def find_records(log: Log, selection: PartitionSelection, erasure: Erasure, met: Met = ignore) -> FoundRecords:
+def find_records(fs: FileSystem, order: SearchOrder, met: Met) -> FoundRecords:
     """Searches a log, which stays as it is; shows `met` the records to erase, while they are there.
 
-    Raises CorruptRecordError for damage in what was read, RefusedError for a record that cannot be erased: one of an
-    open transaction, or a message of magic 0 or 1 at the log end that would go as a whole.
+    Raises CorruptRecordError for damage in what was read.
     """
     touched: list[TouchedSegment] = []
     already = searched = 0
-    segments = list(log.segments)
-    for i, segment in enumerate(segments):
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        if _is_outside(segment, following, selection):
+    for i, (base_offset, size) in enumerate(order.segments):
+        following = order.segments[i + 1][0] if i + 1 < len(order.segments) else None
+        if _is_outside(base_offset, following, order.selection):
             continue
-        found, done = find_in_segment(segment, selection, erasure, met)
+        segment = LogSegment(fs, order.directory, base_offset)
+        segment.size = min(segment.size, size)
+        found, done = find_in_segment(segment, order.selection, order.erasure, met)
         searched += segment.size
         already += done
         if found.batches:
             touched.append(found)
-    result = FoundRecords(log.topic_partition, log.directory, tuple(touched), already, searched)
-    _require_erasable(log, result, erasure)
-    return result
+    return FoundRecords(order.topic_partition, order.directory, tuple(touched), already, searched)
 
 
 def find_in_segment(
-    segment: LogSegment, selection: PartitionSelection, erasure: Erasure, met: Met = ignore
+    segment: LogSegment, selection: PartitionSelection, erasure: Erasure, met: Met
 ) -> tuple[TouchedSegment, int]:
     """Returns the batches to rewrite in a segment, and the number of selected records that are erased already."""
     batches: list[TouchedBatch] = []
@@ -125,10 +144,10 @@ def find_in_segment(
     return TouchedSegment(segment.base_offset, segment.path, segment.size, _merged(batches)), already
 
 
-def _is_outside(segment: LogSegment, following: int | None, selection: PartitionSelection) -> bool:
+def _is_outside(base_offset: int, following: int | None, selection: PartitionSelection) -> bool:
     """True if no selected offset can lie in a segment, judged by its name and the next one's."""
     span = selection.span()
-    return span is not None and (span[1] < segment.base_offset or (following is not None and span[0] >= following))
+    return span is not None and (span[1] < base_offset or (following is not None and span[0] >= following))
 
 
 def _touched(records: Records, mask: np.ndarray) -> Iterator[TouchedBatch]:
@@ -167,7 +186,10 @@ def _require_decoded(path: Path, records: Records) -> None:
         raise CorruptRecordError(path, STATUS_REASONS[int(records.status[bad[0]])], *place)
 
 
-def _require_erasable(log: Log, found: FoundRecords, erasure: Erasure) -> None:
+def require_erasable(log: Log, found: FoundRecords, erasure: Erasure) -> None:
+    """Raises RefusedError for a record that cannot be erased: one after the start of an open transaction, or a message
+    of magic 0 or 1 at the log end that would go as a whole.
+    """
     if not found.segments:
         return
     open_transactions = log.producers.open_transactions

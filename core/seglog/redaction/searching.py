@@ -68,6 +68,11 @@ class Identities:
         self._known: set[bytes] = set()
         self.offsets = np.empty(0, dtype=np.int64)
 
+    def merge(self, other: Identities) -> None:
+        """Adds those of another search with the same secret."""
+        self._known |= other._known
+        self.offsets = np.union1d(self.offsets, other.offsets)
+
     def add(self, records: Records, mask: np.ndarray) -> None:
         """Adds the records of a mask."""
         for i in np.flatnonzero(mask).tolist():
@@ -116,6 +121,33 @@ class Needles:
             self.left_out += 1
 
 
+class Remembered:
+    """What is remembered of records that are met, to search for copies of them. It can be sent between processes."""
+
+    def __init__(self, selection: Selection, erasure: Erasure, secret: bytes) -> None:
+        self._request = selection, erasure, secret
+        self._by_offset = selection.keys is None
+        self.identities = Identities(secret)
+        self.needles = Needles(selection.keys if selection.keys is not None and not erasure.keeps_key else ())
+
+    def fresh(self) -> Remembered:
+        """Returns an empty one for another part of the same request."""
+        return Remembered(*self._request)
+
+    def take(self, records: Records, mask: np.ndarray) -> None:
+        """Takes the records of a mask."""
+        if self._by_offset:
+            self.identities.add(records, mask)
+        for i in np.flatnonzero(mask).tolist():
+            self.needles.add(records.value(i))
+
+    def merge(self, other: Remembered) -> None:
+        """Takes what another search of the same request remembers."""
+        self.identities.merge(other.identities)
+        for needle in other.needles:
+            self.needles.add(needle)
+
+
 class CopySearch:
     """A search for what a selection and an erasure say must be gone.
 
@@ -127,14 +159,13 @@ class CopySearch:
         fs: FileSystem,
         selection: Selection,
         erasure: Erasure,
-        identities: Identities,
-        needles: Needles,
+        remembered: Remembered,
         others: Collection[Path] = (),
     ) -> None:
         self._others = frozenset(others)
         self._fs, self._selection, self._erasure = fs, selection, erasure
-        self._identities, self._needles = identities, needles
-        self.searched = Searched(needles=len(needles))
+        self._identities, self._needles = remembered.identities, remembered.needles
+        self.searched = Searched(needles=len(remembered.needles))
 
     def below(self, roots: Sequence[Path]) -> Iterator[Trace]:
         """Yields a trace for each file below the roots that has one, each file once. Links are not followed."""
