@@ -85,7 +85,7 @@ def configuration_keys(incomplete: str) -> list[str]:
 
 def finding_codes(incomplete: str) -> list[str]:
     """Offers the codes of findings."""
-    from seglog.verification.findings import CODES
+    from seglog.verification.finding_codes import CODES
 
     return [code for code in sorted(CODES) if code.startswith(incomplete.upper())]
 

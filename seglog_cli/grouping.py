@@ -42,7 +42,7 @@ class FindingsShown(OptionGroup):
 
     def known_codes(self) -> frozenset[str]:
         """Returns the codes to show, none meaning all; raises UsageError for an unknown one."""
-        from seglog.verification.findings import CODES
+        from seglog.verification.finding_codes import CODES
 
         for code in self.codes or ():
             if code not in CODES:

@@ -70,7 +70,8 @@ def run(
     from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
     from seglog.look.kafka_dump_log.reports import Report
     from seglog.remote.routing import parse_location
-    from seglog.verification.findings import Finding, Severity
+    from seglog.verification.finding_codes import Severity
+    from seglog.verification.findings import Finding
     from seglog_cli.views.findings import finding_text
 
     if session.as_json:

@@ -43,7 +43,7 @@ def meanings(text: str) -> list[dict[str, str]]:
         known = [code for code in ExitCode if int(code) == int(text)]
         return [{"code": str(int(code)), "of": "exit", "meaning": f"{code.meaning}."} for code in known]
     from seglog.rescue.doctor.cases import CASES
-    from seglog.verification.findings import CODES
+    from seglog.verification.finding_codes import CODES
 
     code, entries = text.upper(), list[dict[str, str]]()
     if code in CODES:
@@ -83,6 +83,6 @@ def _mend(repair: str) -> str:
 
 def _codes() -> list[str]:
     from seglog.rescue.doctor.cases import CASES
-    from seglog.verification.findings import CODES
+    from seglog.verification.finding_codes import CODES
 
     return [*CODES, *CASES]

@@ -81,7 +81,7 @@ def test_the_version_is_the_packages() -> None:
 
 def test_the_findings_page_has_every_code_of_verify_and_doctor() -> None:
     from seglog.rescue.doctor.cases import CASES
-    from seglog.verification.findings import CODES
+    from seglog.verification.finding_codes import CODES
 
     page = (ROOT / "man" / "man7" / "seglog-findings.7").read_text()
     assert [code for code in (*CODES, *CASES) if f"\\fB{code}\\fR" not in page] == []

@@ -26,7 +26,8 @@ from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, Report, dump_log
 from seglog.model import Compression
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
-from seglog.verification.findings import CODES, Finding
+from seglog.verification.finding_codes import CODES
+from seglog.verification.findings import Finding
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support import logs_on_disk as logs
 from tests.support.manual_clock import ManualClock

@@ -40,7 +40,7 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.findings import CODES
+from seglog.verification.finding_codes import CODES
 from seglog.verification.segment_survey import SegmentSurveyor, code_of
 
 _APPEND_BYTES = 1 << 20

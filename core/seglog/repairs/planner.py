@@ -35,23 +35,10 @@ from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, lis
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.verification.findings import Finding, Severity
-from seglog.verification.losses import LOG_END_MISSING, LOSSES
+from seglog.verification.finding_codes import Severity, Trait
+from seglog.verification.findings import Finding
+from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.segment_survey import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
-
-INDEX_CODES = frozenset(
-    {
-        "INDEX_MISSING",
-        "INDEX_SIZE_INVALID",
-        "INDEX_PREALLOCATED",
-        "OFFSET_INDEX_INVALID",
-        "TIME_INDEX_INVALID",
-        "TIME_INDEX_SHORT",
-        "TRANSACTION_INDEX_DIFFERS",
-    }
-)
-SNAPSHOT_CODES = frozenset({"SNAPSHOT_CORRUPT", "SNAPSHOT_DIFFERS"})
-_LEFT_ALONE = frozenset({"PRODUCER_INVALID", "LEADER_EPOCH_DECREASING", "TIMESTAMP_NEGATIVE", "TRANSACTION_OPEN"})
 
 
 @dataclass(slots=True)
@@ -132,7 +119,7 @@ class _Planner:
         end = self._log_end_offset(listing)
         self._plan_indexes(listing)
         self._plan_snapshots(listing)
-        suspect = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
+        suspect = self._findings is None or any(f.file == filenames.LEADER_EPOCH_CHECKPOINT for f in self._findings)
         kept = self._keeps_epochs or self._epochs_differ_only_by_patches()
         draft.epochs = RepairPart.EPOCHS in self._options.only and suspect and not kept
         self._note_lost_markers(listing)
@@ -362,7 +349,7 @@ class _Planner:
         bases = [segment.base_offset for segment in listing.segments]
         for snapshot in listing.snapshots:
             name = snapshot.path.name
-            if bases and self._found_on(name, SNAPSHOT_CODES):
+            if bases and self._is_mended(name, "recover"):
                 self._draft.files.append(FileRepair(name, "rebuild", self._reason(name)))
                 below = [base for base in bases if base < snapshot.offset]
                 self._draft.replay(below[-1] if below else bases[0])
@@ -388,8 +375,7 @@ class _Planner:
     def _plan_unrepaired(self) -> None:
         """Lists the findings that no previous step mends."""
         for each in self._findings or ():
-            ignored = each.code in _LEFT_ALONE or self._returns(each)
-            if each.severity is not Severity.ERROR or each.repair or ignored:
+            if each.severity is not Severity.ERROR or each.repair or self._returns(each):
                 continue
             if self._is_lost_end(each):
                 gone = f"offsets {each.first_offset} to {each.last_offset} are gone"
@@ -410,19 +396,19 @@ class _Planner:
     def _suspects(self, name: str) -> bool:
         if self._findings is None or name in self._sources:
             return True
-        wanted = ("excise", "truncate")
-        return any(each.file == name and each.repair in wanted for each in self._findings)
+        return any(each.file == name and each.kind.leaves_the_log for each in self._findings)
 
-    def _found_on(self, name: str, codes: frozenset[str] | None = None) -> bool:
-        if self._findings is None:
-            return True
-        return any(each.file == name and (codes is None or each.code in codes) for each in self._findings)
+    def _is_mended(self, name: str, repair: str) -> bool:
+        """True if a finding on a file is one that `repair` mends, or if nothing was verified."""
+        return self._findings is None or any(
+            each.file == name and each.kind.repair == repair for each in self._findings
+        )
 
     def _index_is_wrong(self, segment: SegmentFiles, name: str) -> bool:
-        if self._found_on(name, INDEX_CODES):
+        if self._is_mended(name, "reindex"):
             return True
         missing = name not in {path.name for path in segment.files} and not name.endswith(".txnindex")
-        return missing and self._found_on(segment.log.name, frozenset({"INDEX_MISSING"}))
+        return missing and self._is_mended(segment.log.name, "reindex")
 
     def _epochs_differ_only_by_patches(self) -> bool:
         """True if the epoch checkpoint contradicts only batches whose broken epochs the plan corrects."""
@@ -431,7 +417,7 @@ class _Planner:
 
     def _returns(self, found: Finding) -> bool:
         """True if the missing offsets are in segments that return under their names, or precede a wrong name."""
-        if found.code not in LOSSES or found.first_offset is None or found.last_offset is None:
+        if Trait.LOSS not in found.kind.traits or found.first_offset is None or found.last_offset is None:
             return False
         misnamed = [_offset_of(source) for source in self._sources.values() if source.endswith(FileKind.LOG.value)]
         returning = any(found.first_offset <= offset <= found.last_offset for offset in self._moved_logs())

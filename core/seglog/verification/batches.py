@@ -27,6 +27,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import File, FileSystem
 from seglog.verification.damage import Preallocated, RowRules, batch_finding, record_findings, with_damage
+from seglog.verification.finding_codes import Trait
 from seglog.verification.findings import Finding, place_of
 
 # half of a processor's second-level cache: a chunk is checksummed while it is still there
@@ -36,7 +37,6 @@ _LEAST_ENTRY = layout.LOG_OVERHEAD + layout.MESSAGE_V0_OVERHEAD
 # what a range keeps for observers before it ends early: 5 MiB of headers, and the bytes of control batches
 _KEPT_ROWS = 1 << 16
 _KEPT_BYTES = 4 << 20
-_DAMAGE = {"CRC_MISMATCH", "UNREADABLE_BYTES", "ZERO_BYTES", "TORN_TAIL", "RECORDS_INVALID"}
 
 
 class Level(IntEnum):
@@ -345,7 +345,7 @@ class SegmentVerifier:
                     yield batch_finding(code, self._place, f"{message} ({offsets})", row)
 
     def _count_damage(self, found: Finding) -> None:
-        if found.code in _DAMAGE:
+        if Trait.DAMAGE in found.kind.traits:
             self.totals.damaged_bytes += found.length or 0
             self.totals.lost_offsets += found.offsets_lost
 

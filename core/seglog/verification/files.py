@@ -18,7 +18,8 @@ from seglog.storage.links import name_of
 from seglog.verification.absent_partitions import absent_partitions
 from seglog.verification.batches import Totals
 from seglog.verification.file_rows import rows_of
-from seglog.verification.findings import CODES, Finding, Notice, Severity, finding
+from seglog.verification.finding_codes import CODES, Notice, Severity
+from seglog.verification.findings import Finding, finding
 from seglog.verification.messages_07 import Messages07
 from seglog.verification.surroundings import Surroundings
 

@@ -17,7 +17,8 @@ from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
-from seglog.verification.findings import Finding, Severity, finding
+from seglog.verification.finding_codes import Severity
+from seglog.verification.findings import Finding, finding
 
 _MOST_FINDINGS = 20  # wrong entries reported per segment
 _ENTRIES_AT_ONCE = 4096

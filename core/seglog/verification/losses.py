@@ -34,13 +34,13 @@ from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.findings import Finding, Severity
+from seglog.verification.finding_codes import Severity
+from seglog.verification.findings import Finding
 from seglog.verification.surroundings import Surroundings
 
 LOG_MISSING = "LOG_MISSING"
 SEGMENT_MISSING = "SEGMENT_MISSING"
 LOG_END_MISSING = "LOG_END_MISSING"
-LOSSES = frozenset({LOG_MISSING, SEGMENT_MISSING, LOG_END_MISSING})
 
 _MOST_NAMED = 4  # witnesses that a message names
 

@@ -44,7 +44,8 @@ from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
 from seglog.verification.batches import Level, Totals
 from seglog.verification.files import verify_log_directory
-from seglog.verification.findings import Finding, Severity, finding
+from seglog.verification.finding_codes import UNREADABLE, Severity, Trait
+from seglog.verification.findings import Finding, finding
 from seglog.verification.partition import LookOptions, PartitionLook
 from seglog.verification.parts import KnownParts
 from seglog.verification.readable_files import unreadable
@@ -52,29 +53,6 @@ from seglog.verification.second_look import look_until_settled
 from seglog.verification.surroundings import Surroundings, read_surroundings
 
 __all__ = ["Level", "Verification", "VerifyOptions", "VerifySummary"]
-
-# Findings that a second look at the segment alone can confirm.
-_LOCAL = {
-    "CRC_MISMATCH",
-    "UNREADABLE_BYTES",
-    "TORN_TAIL",
-    "ZERO_BYTES",
-    "LOG_PREALLOCATED",
-    "OFFSET_OUT_OF_SEGMENT",
-    "MAGIC_UNKNOWN",
-    "CODEC_UNKNOWN",
-    "OFFSET_DELTA_INVALID",
-    "COUNT_INVALID",
-    "RECORDS_INVALID",
-    "RECORD_OFFSETS_INVALID",
-    "RECORD_TIMESTAMP_ABOVE_MAX",
-    "TIMESTAMP_NEGATIVE",
-    "INDEX_MISSING",
-    "INDEX_SIZE_INVALID",
-    "OFFSET_INDEX_INVALID",
-    "TIME_INDEX_INVALID",
-    "TIME_INDEX_SHORT",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +288,7 @@ class Verification:
 
     def _count(self, found: Finding) -> None:
         name = f"{found.severity.value}s"
-        unreadable = self._summary.unreadable + (found.code == "UNREADABLE_FILE")
+        unreadable = self._summary.unreadable + (found.code == UNREADABLE)
         self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1}, unreadable=unreadable)
 
 
@@ -390,7 +368,7 @@ class _Looks:
 
 def _segments_of(grave: Sequence[Finding] | None) -> frozenset[int] | None:
     """Returns the segments with grave findings if another look at those is enough, else None."""
-    if not grave or any(each.code not in _LOCAL for each in grave):
+    if not grave or not all(Trait.LOCAL in each.kind.traits for each in grave):
         return None
     names = [parse_file_name(each.file) for each in grave]
     return None if None in names else frozenset(name.offset for name in names if name is not None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from seglog.verification.findings import CODES, finding
+from seglog.verification.finding_codes import CODES
+from seglog.verification.findings import finding
 
 ENGINE = Path(__file__).parents[3] / "core" / "seglog"
 

@@ -20,7 +20,8 @@ from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunRecord
 from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from seglog.scan.listing import Target, TargetKind, resolve_paths
-from seglog.verification.findings import Finding, Severity
+from seglog.verification.finding_codes import Severity
+from seglog.verification.findings import Finding
 from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy, fixture_now_ms

@@ -14,7 +14,8 @@ from seglog.model import Record
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
-from seglog.verification.findings import Finding, Notice, Severity
+from seglog.verification.finding_codes import Notice, Severity
+from seglog.verification.findings import Finding
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
 from tests.support.manual_clock import ManualClock

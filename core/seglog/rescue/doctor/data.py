@@ -17,30 +17,12 @@ from seglog.rescue.doctor.cases import Diagnosis, Gravity
 from seglog.rescue.doctor.hazards import cleaner_hazards
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.verification.batches import Level
-from seglog.verification.findings import CODES, UNREADABLE, Finding, Severity
-from seglog.verification.losses import LOSSES, losses_of, quick_extent
+from seglog.verification.finding_codes import CODES, UNREADABLE, Severity, Trait
+from seglog.verification.findings import Finding
+from seglog.verification.losses import losses_of, quick_extent
 from seglog.verification.partition import LookOptions, PartitionLook
 from seglog.verification.transactions import TransactionState, transactions
 
-# damage to the log itself, which a repair removes
-_DAMAGE = {kind.code for kind in CODES.values() if kind.repair in ("excise", "truncate")} | {
-    "TRANSACTION_STATE_INVALID"
-}
-_OTHERS = {
-    "OFFSET_INDEX_INVALID": "INDEX_TRUSTED",
-    "TIME_INDEX_INVALID": "INDEX_TRUSTED",
-    "INDEX_SIZE_INVALID": "INDEX_TRUSTED",
-    "TIME_INDEX_SHORT": "INDEX_TRUSTED",
-    "TRANSACTION_INDEX_DIFFERS": "ABORTED_EXPOSED",
-    "SNAPSHOT_CORRUPT": "SNAPSHOT_IGNORED",
-    "SNAPSHOT_DIFFERS": "SNAPSHOT_TRUSTED",
-    "LEADER_EPOCHS_DIFFER": "EPOCHS_WRONG",
-    "LEADER_EPOCH_DECREASING": "EPOCHS_WRONG",
-    "TIMESTAMP_NEGATIVE": "HEADER_ODD",
-    "RECORD_TIMESTAMP_ABOVE_MAX": "HEADER_ODD",
-    "PRODUCER_INVALID": "HEADER_ODD",
-    UNREADABLE: "DIRECTORY_UNREADABLE",
-}
 _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}
 
 
@@ -60,11 +42,11 @@ def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
         fields = {name: getattr(found, name) for name in ("position", "length", "first_offset", "last_offset")}
         if code in ("DAMAGE_SERVED", "HEADER_ODD"):
             fields["broker"] = CODES[found.code].broker
-        if code in LOSSES and found.severity is Severity.INFO:
+        if Trait.LOSS in found.kind.traits and found.severity is Severity.INFO:
             fields["gravity"] = Gravity.NOTE
         rows[found.code, found.file] = facts.diagnosis(code, found.file, found.message, **fields)
     facts.has_producers = look.has_producers
-    damaged = {Path(file).stem for (code, file) in rows if code in _DAMAGE}
+    damaged = {Path(row.file).stem for row in rows.values() if row.code == "DAMAGE_SERVED"}
     for row in rows.values():
         # an index that leads to a damaged batch may be right
         if row.code != "INDEX_TRUSTED" or Path(row.file).stem not in damaged:
@@ -74,19 +56,19 @@ def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
 def _code_of(facts: PartitionFacts, found: Finding) -> str | None:
     name = parse_file_name(found.file)
     base = -1 if name is None else name.offset
-    if found.code in _DAMAGE:
+    if found.kind.leaves_the_log or found.kind.doctor == "DAMAGE_SERVED":
         position = found.position or 0
         end = facts.ends.get(base)
         reported_as_end = end is not None and position >= end.position
         return "DAMAGE_SERVED" if facts.survives(base, position) and not reported_as_end else None
     if found.code == UNREADABLE and isinstance(facts.log_directory, RemotePath):
         return "NOT_EXAMINED"
-    code = found.code if found.code in LOSSES else _OTHERS.get(found.code)
+    code = found.kind.doctor
     if code in _REBUILT and facts.recovered(base):
         return None
     if code == "SNAPSHOT_TRUSTED" and not _is_newest_snapshot(facts, found.file):
         return None
-    return code
+    return code or None
 
 
 def of_losses(facts: PartitionFacts) -> Iterator[Diagnosis]:

@@ -31,7 +31,7 @@ from seglog.scan.listing import LogDirectoryListing, list_log_directory, refuse_
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import Holder, holder_of
 from seglog.verification.absent_partitions import absent_partitions
-from seglog.verification.findings import Severity
+from seglog.verification.finding_codes import Severity
 from seglog.verification.surroundings import Surroundings, read_surroundings
 
 _LOST = {
