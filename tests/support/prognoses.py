@@ -101,6 +101,7 @@ def foretell(directories: Sequence[Path], *options: str) -> Prognosis:
         overlay = OverlayFileSystem(fs)
         loaded = load_log(overlay, directory, clock, options)
         loaded.segments.close()
+        loaded.report.room = overlay.room
         plans[directory] = options, loaded.report, _sizes((name, one.size) for name, one in overlay.entries(directory))
         return loaded.report
 

@@ -362,6 +362,46 @@ def indexes_without_blocks(root: Path) -> None:
                 os.truncate(index, size)
 
 
+# --- what is no file
+
+NO_FILES = {
+    "a directory": (
+        "meta.properties",
+        f"{METADATA}/quorum-state",
+        f"{METADATA}/{0:020d}.log",
+        f"{PARTITION}/partition.metadata",
+        f"{PARTITION}/leader-epoch-checkpoint",
+        f"{PARTITION}/{750:020d}.timeindex",
+        f"{PARTITION}/{790:020d}.snapshot",
+    ),
+    "a dangling link": (
+        ".lock",
+        "recovery-point-offset-checkpoint",
+        f"{PARTITION}/leader-epoch-checkpoint",
+        f"{PARTITION}/{500:020d}.index",
+        f"{PARTITION}/{790:020d}.snapshot",
+    ),
+}
+
+
+def _of_no_files() -> Iterator[State]:
+    for wound, files in NO_FILES.items():
+        for where in files:
+            yield wounded("clean", LOGS, where, wound, _made_a_directory if wound == "a directory" else _made_a_link)
+
+
+def _made_a_directory(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    _owned_as(path, path.parent)
+
+
+def _made_a_link(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("/nowhere/file")
+    os.lchown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
+
+
 def states() -> list[State]:
     """Every state."""
     return [
@@ -372,6 +412,7 @@ def states() -> list[State]:
         *of_files("clean", LOGS, PARTITION, IN_PARTITION),
         *_of_the_cleaner(),
         *_of_full_disks(),
+        *_of_no_files(),
         *of_files("unclean", LOGS, PARTITION, IN_PARTITION),
         *of_files("clean", LOGS, PAID, IN_PAID),
         *of_files("unclean", LOGS, PAID, IN_PAID),

@@ -156,14 +156,13 @@ def read_surroundings(
 def _read_small_file(found: Surroundings, name: str) -> None:
     fs, path = found.fs, found.path / name
     status = fs.status(path)
-    if name == filenames.META_PROPERTIES:
-        if status is not None:
-            try:
-                found.meta = parse_meta_properties(fs.read_bytes(path), path)
-            except (CorruptCheckpointError, RefusedError) as error:
-                found.meta_damage = error
-        return
     if status is None or status.is_directory:
+        return  # a directory of such a name is no partition's, and is reported as that
+    if name == filenames.META_PROPERTIES:
+        try:
+            found.meta = parse_meta_properties(fs.read_bytes(path), path)
+        except (CorruptCheckpointError, RefusedError) as error:
+            found.meta_damage = error
         return
     try:
         found.offsets[name] = parse_offset_checkpoint(fs.read_bytes(path), path)
