@@ -275,7 +275,8 @@ class _Gathering:
     @staticmethod
     def _in_ranges(batches: np.ndarray, kept: Sequence[ByteRange], file: str) -> np.ndarray:
         """Returns the batches of `file` that lie in the ranges of it."""
-        return batches[in_ranges(batches["position"], [part for part in kept if part.file == file])]
+        own: np.ndarray = batches[in_ranges(batches["position"], [part for part in kept if part.file == file])]
+        return own
 
     def _accidental(self, number: int, own: np.ndarray) -> np.ndarray:
         """Returns which of a file's own batches (a bool each) only seem to be its own by a broken offset (rule 4)."""

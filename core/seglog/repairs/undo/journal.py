@@ -250,7 +250,9 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
     data = read_trusted(fs, path)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    state, start, changes, standing = None, {}, [], {}
+    state, changes = None, []
+    start: Mapping[str, Any] = {}
+    standing: Standing = {}
     surplus: tuple[str, ...] = ()
     try:
         for line in data.splitlines(keepends=True):

@@ -9,10 +9,11 @@ A batch does not name its topic. The evidence that tells logs apart, from the su
 4. Magic, codec, timestamp type, producers, time, and the look of keys and values (`likeness`).
 
 Steps: certain evidence (2) joins fragments into chains. Then pairs of chains whose offsets follow exactly are joined,
-unless another pair would be nearly as good. Then each chain goes to the log with a hole that it fits, unless another
-log or another chain would fit as well. If another log of the very same kind has those offsets, too (often a partition
-of the same topic), only sequences and halves of batches count. A chain that could as well go elsewhere stays a log of
-its own and is *undecided*: two logs in one are worse than one log in two, which `--into-one` joins.
+unless another pair would be nearly as good, or a chain between whose end and the place something may be lost. Then each
+chain goes to the log with a hole that it fits, unless another log or another chain would fit as well. If another log of
+the very same kind has those offsets, too (often a partition of the same topic), only sequences and halves of batches
+count. A chain that could as well go elsewhere stays a log of its own and is *undecided*: two logs in one are worse than
+one log in two, which `--into-one` joins.
 """
 
 from __future__ import annotations
@@ -21,16 +22,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.layout import INT32_MAX
+from seglog.rescue.salvage.chains import Chain, Pair
 from seglog.rescue.salvage.fragments import (
-    MAX_GAP,
-    Fragment,
     Join,
     block_bytes_of,
     fragments_of,
@@ -39,6 +37,7 @@ from seglog.rescue.salvage.fragments import (
     with_sure_offsets,
 )
 from seglog.rescue.salvage.likeness import Traits, likeness, traits_of
+from seglog.rescue.salvage.rivals import split_by_rivals
 from seglog.storage.filesystem import FileSystem
 
 _EXACT = 4.0  # worth of offsets that follow exactly
@@ -63,71 +62,6 @@ class CarvedLog:
     undecided: bool = False
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """Fragments that belong together: FOUND rows by offset, and the partition's `name` if it is known.
-
-    `head` and `tail` are its first and last fragment, None for a named partition; `block_bytes` is the block size of
-    the source's file system, 0 if it does not show.
-    """
-
-    rows: np.ndarray
-    traits: Traits
-    name: str = ""
-    undecided: bool = False
-    head: Fragment | None = None
-    tail: Fragment | None = None
-    block_bytes: int = 0
-
-    @property
-    def first_offset(self) -> int:
-        return int(self.rows["first_offset"][0])
-
-    @property
-    def last_offset(self) -> int:
-        return int(self.rows["last_offset"].max())
-
-    @property
-    def next_offset(self) -> int:
-        """The offset after its last batch, including a cut one."""
-        return self.last_offset + 1 if self.tail is None else max(self.tail.next_offset, self.last_offset + 1)
-
-    @property
-    def largest_gap(self) -> int:
-        """The most offsets missing between two of its batches, at most 1000."""
-        gaps = self.rows["first_offset"][1:] - self.rows["last_offset"][:-1] - 1
-        return int(min(gaps.max(initial=0), MAX_GAP))
-
-    @cached_property
-    def first_sequences(self) -> dict[tuple[int, int], int]:
-        """The first sequence by (producer id, producer epoch)."""
-        rows = _sequenced(self.rows)
-        _, at = np.unique(rows["producer_id"], return_index=True)
-        found = (rows[at][name].tolist() for name in ("producer_id", "producer_epoch", "base_sequence"))
-        return {(producer, epoch): sequence for producer, epoch, sequence in zip(*found, strict=True)}
-
-    @cached_property
-    def next_sequences(self) -> dict[tuple[int, int], int]:
-        """The sequence after the last by (producer id, producer epoch)."""
-        rows = _sequenced(self.rows)[::-1]
-        _, at = np.unique(rows["producer_id"], return_index=True)
-        span = rows["last_offset"] - rows["first_offset"] + 1
-        following = (rows["base_sequence"] + span)[at] & INT32_MAX
-        found = (rows[at][name].tolist() for name in ("producer_id", "producer_epoch"))
-        return {(producer, epoch): after for producer, epoch, after in zip(*found, following.tolist(), strict=True)}
-
-    def may_continue_in(self, other: _Chain) -> bool:
-        """True if their places on the disk allow `other` to follow."""
-        one_source = self.rows["source"][-1] == other.rows["source"][0]
-        if self.tail is None or other.head is None or not one_source:
-            return True
-        return self.tail.may_continue_at(other.head.position, self.block_bytes)
-
-
-def _sequenced(rows: np.ndarray) -> np.ndarray:
-    return rows[(rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0)]
-
-
 def attribute(fs: FileSystem, paths: Sequence[Path], found: np.ndarray, names: Mapping[int, str]) -> list[CarvedLog]:
     """Sorts `found` (FOUND rows of the sources `paths`) into logs; returns these, the largest first.
 
@@ -138,7 +72,7 @@ def attribute(fs: FileSystem, paths: Sequence[Path], found: np.ndarray, names: M
         sources = [source for source, own in names.items() if own == name]
         rows = _by_offset(found[np.isin(found["source"], sources)])
         if len(rows):
-            chains.append(_Chain(rows, traits_of(fs, paths, rows), name))
+            chains.append(Chain(rows, traits_of(fs, paths, rows), name))
     carved = found[~np.isin(found["source"], list(names))]
     carved = with_sure_offsets(carved[np.lexsort((carved["position"], carved["source"]))])
     chains += _chains_of(fs, paths, carved)
@@ -150,7 +84,7 @@ def _by_offset(rows: np.ndarray) -> np.ndarray:
     return rows[np.lexsort((rows["last_offset"], rows["first_offset"]))]
 
 
-def _merged(chains: Sequence[_Chain], *, undecided: bool = False) -> _Chain:
+def _merged(chains: Sequence[Chain], *, undecided: bool = False) -> Chain:
     """Merges chains, ordered by offset, into one."""
     traits = chains[0].traits
     for chain in chains[1:]:
@@ -158,13 +92,13 @@ def _merged(chains: Sequence[_Chain], *, undecided: bool = False) -> _Chain:
     name = next((chain.name for chain in chains if chain.name), "")
     rows = chains[0].rows if len(chains) == 1 else _by_offset(np.concatenate([chain.rows for chain in chains]))
     undecided = undecided or any(chain.undecided for chain in chains)
-    return _Chain(rows, traits, name, undecided, chains[0].head, chains[-1].tail, chains[-1].block_bytes)
+    return Chain(rows, traits, name, undecided, chains[0].head, chains[-1].tail, chains[-1].block_bytes)
 
 
 # --- certain evidence
 
 
-def _chains_of(fs: FileSystem, paths: Sequence[Path], carved: np.ndarray) -> list[_Chain]:
+def _chains_of(fs: FileSystem, paths: Sequence[Path], carved: np.ndarray) -> list[Chain]:
     """Returns chains of fragments that batches in two halves join."""
     chains = []
     for source in np.unique(carved["source"]).tolist():
@@ -186,11 +120,11 @@ def _chains_of(fs: FileSystem, paths: Sequence[Path], carved: np.ndarray) -> lis
                 parts += [join.row, fragments[number].rows]
             rows = np.concatenate(parts)
             traits, tail = traits_of(fs, paths, rows), fragments[number]
-            chains.append(_Chain(rows, traits, head=head, tail=tail, block_bytes=block_bytes))
+            chains.append(Chain(rows, traits, head=head, tail=tail, block_bytes=block_bytes))
     return chains
 
 
-def _join_copies(chains: list[_Chain]) -> list[_Chain]:
+def _join_copies(chains: list[Chain]) -> list[Chain]:
     """Joins chains that hold copies of one batch and contradict each other nowhere.
 
     Copies of a marker do not count: markers of one transaction may have the same bytes in many partitions.
@@ -251,17 +185,7 @@ class _Groups:
 # --- offsets that follow exactly
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Chain `after` may follow `before`, as likely as `worth` says; `sequenced` if producers' sequences continue."""
-
-    worth: float
-    before: int
-    after: int
-    sequenced: bool = False
-
-
-def _join_exact(chains: list[_Chain]) -> list[_Chain]:
+def _join_exact(chains: list[Chain]) -> list[Chain]:
     """Joins chains whose offsets follow exactly, unless another pair competes."""
     starts: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
@@ -276,7 +200,7 @@ def _join_exact(chains: list[_Chain]) -> list[_Chain]:
         only = only and befores[0] not in near_befores and afters[0] not in near_afters
         found = [_exact_pair(chains, b, a, only) for b in befores for a in afters if a != b]
         pairs += [pair for pair in found if pair.worth >= (0.0 if only else _MIN_WORTH)]
-    sure, doubtful = _split_by_rivals(chains, pairs)
+    sure, doubtful = split_by_rivals(chains, pairs)
     following, unsettled = _settle(sure)
     preceded = set(following.values())
     doubtful = [pair for pair in doubtful if pair.before not in following and pair.after not in preceded]
@@ -290,32 +214,7 @@ def _join_exact(chains: list[_Chain]) -> list[_Chain]:
     return joined
 
 
-def _split_by_rivals(chains: list[_Chain], pairs: list[_Pair]) -> tuple[list[_Pair], list[_Pair]]:
-    """Splits off the pairs that are doubtful because another chain of their kind has such offsets.
-
-    Sequences that continue outweigh that.
-    """
-    by_kind: dict[tuple[object, ...], list[tuple[int, int, frozenset[int], int]]] = {}
-    for number, chain in enumerate(chains):
-        entry = (chain.first_offset, chain.last_offset, chain.traits.producers, number)
-        by_kind.setdefault(chain.traits.kind, []).append(entry)
-    sure: list[_Pair] = []
-    doubtful: list[_Pair] = []
-    for pair in pairs:
-        before = chains[pair.before]
-        first, last, producers = before.first_offset, chains[pair.after].last_offset, before.traits.producers
-        has_rival = not pair.sequenced and any(
-            low <= last
-            and high >= first
-            and number not in (pair.before, pair.after)
-            and (not producers or producers & others)
-            for low, high, others, number in by_kind[before.traits.kind]
-        )
-        (doubtful if has_rival else sure).append(pair)
-    return sure, doubtful
-
-
-def _near_pairs(chains: list[_Chain]) -> Iterator[_Pair]:
+def _near_pairs(chains: list[Chain]) -> Iterator[Pair]:
     """Yields pairs of chains with a gap between them no larger than the gaps within the first.
 
     A compacted log continues like that, so they compete with the pairs that follow exactly.
@@ -327,10 +226,10 @@ def _near_pairs(chains: list[_Chain]) -> Iterator[_Pair]:
         for other in order[at : min(bisect_right(starts, reach), at + _MAX_NEAR)]:
             worth = _worth(chain, chains[other], only=False) - _NEAR
             if other != number and worth >= _MIN_WORTH:
-                yield _Pair(worth, number, other)
+                yield Pair(worth, number, other)
 
 
-def _settle(pairs: list[_Pair]) -> tuple[dict[int, int], list[_Pair]]:
+def _settle(pairs: list[Pair]) -> tuple[dict[int, int], list[Pair]]:
     """Returns the clear pairs as before → after, and the unsettled ones. A pair is clear if no other comes near it.
 
     A settled pair rules out other pairs with its chains, which may settle more.
@@ -351,7 +250,7 @@ def _settle(pairs: list[_Pair]) -> tuple[dict[int, int], list[_Pair]]:
         pairs = [pair for pair in pairs if pair.before not in befores and pair.after not in afters]
 
 
-def _two_best(pairs: list[_Pair], end: str) -> dict[int, tuple[float, float]]:
+def _two_best(pairs: list[Pair], end: str) -> dict[int, tuple[float, float]]:
     """Returns the largest worth and the next one, by chain."""
     found: dict[int, tuple[float, float]] = {}
     for pair in pairs:
@@ -361,7 +260,7 @@ def _two_best(pairs: list[_Pair], end: str) -> dict[int, tuple[float, float]]:
     return found
 
 
-def _worth(before: _Chain, after: _Chain, only: bool) -> float:
+def _worth(before: Chain, after: Chain, only: bool) -> float:
     """Scores how likely `after`, which begins with the next offset, continues `before`; -inf if it cannot."""
     if (before.name and after.name) or not before.may_continue_in(after):
         return -math.inf
@@ -370,15 +269,15 @@ def _worth(before: _Chain, after: _Chain, only: bool) -> float:
     return likeness(before.traits, after.traits) + _EXACT + (_ONLY if only else 0.0)
 
 
-def _exact_pair(chains: list[_Chain], number: int, other: int, only: bool) -> _Pair:
+def _exact_pair(chains: list[Chain], number: int, other: int, only: bool) -> Pair:
     """Returns the pair of two chains. Producers' sequences count if no batch is missing between the two."""
     before, after = chains[number], chains[other]
     worth = _worth(before, after, only)
     wanted, found = before.next_sequences, after.first_sequences
     agreed = [wanted[producer] == found[producer] for producer in wanted.keys() & found.keys()]
     if not agreed or before.last_offset + 1 != after.first_offset:
-        return _Pair(worth, number, other)
-    return _Pair(worth + (_SEQUENCE if all(agreed) else -_SEQUENCE), number, other, all(agreed))
+        return Pair(worth, number, other)
+    return Pair(worth + (_SEQUENCE if all(agreed) else -_SEQUENCE), number, other, all(agreed))
 
 
 # --- offsets that leave gaps
@@ -388,14 +287,14 @@ def _exact_pair(chains: list[_Chain], number: int, other: int, only: bool) -> _P
 class _Log:
     """A growing log: its chains, and by offset the first and last offsets and epochs (least, most) of its parts."""
 
-    chains: list[_Chain]
+    chains: list[Chain]
     traits: Traits
     firsts: list[int] = field(default_factory=list)
     lasts: list[int] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, chain: _Chain) -> _Log:
+    def of(cls, chain: Chain) -> _Log:
         log = cls([], chain.traits)
         if not chain.name:
             log.add(chain)
@@ -409,7 +308,7 @@ class _Log:
         log.chains.append(chain)
         return log
 
-    def fit(self, chain: _Chain) -> float:
+    def fit(self, chain: Chain) -> float:
         """Scores how well a chain fits into a hole of the log; -inf if it does not."""
         at = bisect_left(self.firsts, chain.first_offset)
         least, most = chain.traits.epochs
@@ -420,13 +319,13 @@ class _Log:
         exact = at > 0 and self.lasts[at - 1] + 1 == chain.first_offset
         return likeness(self.traits, chain.traits) + (_EXACT if exact else 0.0)
 
-    def around(self, chain: _Chain) -> tuple[int, int]:
+    def around(self, chain: Chain) -> tuple[int, int]:
         """Returns the first and last offset of the log's parts before and after a chain, or of the chain itself."""
         at = bisect_left(self.firsts, chain.first_offset)
         first = self.firsts[at - 1] if at else chain.first_offset
         return first, self.lasts[at] if at < len(self.lasts) else chain.last_offset
 
-    def add(self, chain: _Chain) -> None:
+    def add(self, chain: Chain) -> None:
         self._insert(chain.first_offset, chain.last_offset, chain.traits.epochs)
         self.traits = self.traits.joined(chain.traits) if self.chains else chain.traits
         self.chains.append(chain)
@@ -438,7 +337,7 @@ class _Log:
         self.epochs.insert(at, epochs)
 
 
-def _assigned(chains: list[_Chain]) -> list[CarvedLog]:
+def _assigned(chains: list[Chain]) -> list[CarvedLog]:
     """Assigns chains, by offset, to the logs that they fit, or to new ones."""
     logs = [_Log.of(chain) for chain in chains if chain.name]
     waiting = sorted((chain for chain in chains if not chain.name), key=lambda chain: chain.first_offset)
@@ -458,7 +357,7 @@ def _assigned(chains: list[_Chain]) -> list[CarvedLog]:
     return [CarvedLog(chain.name, chain.rows, chain.undecided) for chain in whole]
 
 
-def _has_rival(log: _Log, chain: _Chain, others: list[_Chain], worth: float) -> bool:
+def _has_rival(log: _Log, chain: Chain, others: list[Chain], worth: float) -> bool:
     """True if another chain could take the place: it overlaps with this one and fits the log, or it is of its kind and
     overlaps with the log's parts around it."""
     first, last = log.around(chain)

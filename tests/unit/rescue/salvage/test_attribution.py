@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +142,34 @@ def test_two_runs_of_a_kind_beside_each_other_in_one_hole_may_be_of_two_logs(tmp
     assert sorted((log.name, log.undecided) for log in found) == [("", True), ("", True), ("t-0", False)]
     (log,) = attributed(tmp_path, run(6, 8), partition=partition)
     assert (log.name, len(log.rows)) == ("t-0", 5)
+
+
+def parts(name: str, *cuts: int, step: int, until: int = 10**6) -> list[list[bytes]]:
+    """Segments of a log of batches with `step` records, in time, `until` ms; the segments begin at `cuts`."""
+
+    def one(offset: int) -> bytes:
+        return batch(
+            offset, step, timestamp=10**12 + until * offset // cuts[-1], value=f"value {name} {offset}".encode()
+        )
+
+    return [[one(offset) for offset in range(low, high, step)] for low, high in pairwise(cuts)]
+
+
+def test_two_logs_of_a_kind_whose_parts_meet_come_out_as_two(tmp_path: Path) -> None:
+    """Each part's end is the start of exactly one other part, so nothing between them is lost."""
+    one = parts("a", 0, 70, 147, 210, 280, 357, 420, 490, 567, 630, step=7)
+    other = parts("b", 22, 55, 110, 165, 231, 297, 352, 418, 495, step=11)
+    found = attributed(tmp_path, *(part for pair in zip_longest(other, one, fillvalue=[]) for part in pair if part))
+    assert offsets(found) == [(list(range(0, 630, 7)), False), (list(range(22, 495, 11)), False)]
+
+
+def test_parts_that_meet_by_chance_where_others_are_lost_stay_apart(tmp_path: Path) -> None:
+    """The second part of each log is lost, so that the first of one seems to go on in the third of the other."""
+    one, other = parts("a", 0, 70, 140, 210, step=7), parts("b", 0, 40, 70, 200, step=10)
+    found = attributed(tmp_path, one[0], one[2], other[0], other[2])
+    assert len(found) == 4
+    seemed = [log for log in found if 69 in log.rows["last_offset"] or 70 in log.rows["first_offset"]]
+    assert [log.undecided for log in seemed] == [True, True]
 
 
 def test_the_largest_log_comes_first(tmp_path: Path) -> None:
