@@ -168,6 +168,7 @@ _REMOVES_UNKNOWN = encode_metadata_record("REMOVE_TOPIC_RECORD", {"topicId": "AA
 DOCTORED: dict[str, Doctored] = {
     # --- the log directory
     "ACCESS_DENIED": _at(PARTITION, lambda path: (os.chown(path, 0, 0), path.chmod(0o700))),
+    "NOT_A_FILE": _at(f"{PARTITION}/leader-epoch-checkpoint", lambda path: (path.unlink(), path.mkdir())),
     "STRANGE_DIRECTORY": _at("-stranger", Path.mkdir),
     "RUN_UNFINISHED": Doctored(_cut_run),
     "CHECKPOINT_UNREADABLE": _at("recovery-point-offset-checkpoint", zeros),

@@ -96,7 +96,7 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def _metadata_files(directories: Sequence[Path]) -> dict[Path, bytes]:
-    found = (path for one in directories for path in (one / METADATA).glob("*.log"))
+    found = (path for one in directories for path in (one / METADATA).glob("*.log") if path.is_file())
     return {path: path.read_bytes() for path in found}
 
 

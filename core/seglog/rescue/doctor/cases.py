@@ -156,6 +156,13 @@ _CASES = (
         "chown -R BROKERS-USER {path}",
         offline=True,
     ),
+    Case(
+        "NOT_A_FILE",
+        _B,
+        "Cannot open it (Is a directory, or No such file): refuses to start, or takes the log directory offline.",
+        _SET_ASIDE,
+        offline=True,
+    ),
     Case("STRANGE_DIRECTORY", _B, "Refuses to start: every subdirectory must be a partition.", _SET_ASIDE),
     Case(
         "RUN_UNFINISHED",

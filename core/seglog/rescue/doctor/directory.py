@@ -27,7 +27,7 @@ from seglog.remote_path import is_url
 from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.rescue.doctor.access import denied
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis, restore_command
-from seglog.scan.listing import LogDirectoryListing, list_log_directory, refuse_partition
+from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing, list_log_directory, refuse_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import Holder, holder_of
 from seglog.verification.absent_partitions import absent_partitions
@@ -96,6 +96,7 @@ def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[
     for found in denied(fs, directory.listing):
         row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
         rows.append(replace(row, partition=found.partition))
+    rows += _dangling(directory)
     directory.denied = frozenset(row.partition for row in rows if row.partition)
     rows += [*_names(directory), *_checkpoints(directory), *_states(directory)]
     return directory, rows
@@ -111,6 +112,17 @@ def read_directory(fs: FileSystem, path: Path) -> DirectoryFacts:
     list_log_directory(fs, path)  # raises for a path that is not a log directory
     around = read_surroundings(fs, path, goes_on=is_unread)
     return DirectoryFacts(list_log_directory(fs, path), around, holder_of(path))
+
+
+def _dangling(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    """Yields links without a target in place of files that a broker opens without asking whether they are there."""
+    if is_url(str(directory.listing.path)):
+        return  # a store has no links
+    for name in (filenames.LOCK_FILE, *OFFSET_CHECKPOINTS):
+        path, fs = directory.listing.path / name, directory.around.fs
+        link = fs.status(path, follow=False)
+        if link is not None and link.is_link and fs.status(path) is None:
+            yield directory.diagnosis("NOT_A_FILE", path, "it is a link to a file that is not there")
 
 
 def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:

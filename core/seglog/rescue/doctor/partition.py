@@ -15,7 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
+from seglog.format import filenames
 from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
+from seglog.format.filenames import FileKind, parse_file_name
 from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.swap import ReplacedLog, settle_leftovers
@@ -25,7 +27,7 @@ from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.placement import placement
 from seglog.rescue.doctor.segment_end import kafka_end
 from seglog.scan.index_files import read_index
-from seglog.scan.listing import SegmentFiles, list_partition
+from seglog.scan.listing import INDEX_KINDS, SegmentFiles, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
@@ -36,7 +38,10 @@ _LAST_BYTES = 8  # of the last entry of an offset or time index
 
 def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     """Yields every diagnosis of one partition. Raises OSError."""
-    yield from examine_small_files(facts)
+    for row in examine_small_files(facts):
+        yield row
+        if row.code == "NOT_A_FILE":
+            return  # a broker does not come further either
     if facts.listing.format == "0.7":
         yield facts.diagnosis("KAFKA_07_LOG", "", f"{count_text(len(facts.listing.segments), 'file')} of Kafka 0.7")
         return
@@ -60,9 +65,29 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
 
 
 def examine_small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
-    """Yields the diagnoses on names, the epoch file and `partition.metadata`."""
+    """Yields the diagnoses on names, the epoch file and `partition.metadata`; nothing after one of NOT_A_FILE."""
+    not_files = list(_not_files(facts))
+    yield from not_files
+    if not_files:
+        return
     yield from _names(facts)
     yield from _small_files(facts)
+
+
+def _not_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields the directories whose names are those of files that a broker opens."""
+    bases = {segment.base_offset for segment in facts.listing.segments}
+    for path in facts.listing.strangers:
+        status, name = facts.fs.status(path), parse_file_name(path.name)
+        if status is None or not status.is_directory:
+            continue
+        is_index = name is not None and name.kind in INDEX_KINDS and name.offset in bases
+        is_first = name is not None and name.kind is FileKind.LOG and not bases  # the broker then makes the file
+        if path.name == filenames.PARTITION_METADATA:
+            command = "restore the file from another replica"
+            yield facts.diagnosis("NOT_A_FILE", path, "it is a directory", command=command)
+        elif path.name == filenames.LEADER_EPOCH_CHECKPOINT or is_index or is_first:
+            yield facts.diagnosis("NOT_A_FILE", path, "it is a directory")
 
 
 def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:

@@ -93,6 +93,8 @@ class _Start:
 
     def run(self) -> MetadataStart:
         found = MetadataStart([*self._small_files(), *self._quorum_state()])
+        if any(row.code == "NOT_A_FILE" for row in found.rows):
+            return found
         loaded = self._loaded(found)
         if loaded is None:
             return found
@@ -129,7 +131,10 @@ class _Start:
     def _quorum_state(self) -> Iterator[Diagnosis]:
         path = self._directory / filenames.QUORUM_STATE
         status = self._facts.fs.status(path)
-        if status is None or status.is_directory:
+        if status is None:
+            return
+        if status.is_directory:
+            yield self._row("QUORUM_STATE_UNREADABLE", path, "it is a directory", command=aside_command(path))
             return
         try:
             parse_quorum_state(self._facts.fs.read_bytes(path), path)
