@@ -20,6 +20,7 @@ from tests.support.command_line import ROOT, environment
 CONSOLE = re.compile(r"(```console\n)(.*?)(```\n)", re.DOTALL)
 LIBRARY = re.compile(r"<!-- library -->\n```python\n(.*?)```\n", re.DOTALL)
 _RUN = re.compile(r"\b\d{8}T\d{6}Z-[0-9a-f]{4}\b")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
 _STEP = "--- step ---"
 
 
@@ -45,7 +46,9 @@ def commands(readme: str) -> list[str]:
 
 
 def shown(readme: str, clone: Path) -> list[list[str]]:
-    """For each command what a reader sees: output, the directory as $PWD, a run's name as RUN, an exit code but 0.
+    """For each command what a reader sees: output, and an exit code but 0.
+
+    The directories are shown as $PWD and CLONE, a run as RUN, its time as TODAY.
 
     The library's example is written where the page says, before the first command that names it.
     """
@@ -64,7 +67,8 @@ def shown(readme: str, clone: Path) -> list[list[str]]:
         check=False,
         timeout=300,
     )
-    output = _RUN.sub("RUN", done.stdout.replace(str(clone.resolve() / "tour"), "$PWD"))
+    output = done.stdout.replace(str(clone.resolve() / "tour"), "$PWD").replace(str(clone.resolve()), "CLONE")
+    output = _MOMENT.sub("TODAY", _RUN.sub("RUN", output))
     steps = output.split(f"{_STEP}\n")
     return [step.splitlines() for step in steps[1:]]
 
