@@ -28,6 +28,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "sql": "Answers a query over logs in SQL.",
     },
     "Measure and watch": {
+        "top": "Watches partitions: sizes, growth, compaction, retention.",
         "report": "Shows where bytes are, what grows, and what needs a hand.",
         "stats": "Shows distributions, past rounds, and what the cleaner needs.",
     },

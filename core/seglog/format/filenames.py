@@ -14,8 +14,10 @@ from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
-from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import TopicPartition
+
+# As in `layout`, which imports numpy: what only lists files does without it, and starts in half the time.
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"

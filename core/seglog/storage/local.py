@@ -176,6 +176,7 @@ class LocalFileSystem:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             if not stat.S_ISREG(kind):
                 raise not_a_file(path)
+            self._opened(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -185,8 +186,16 @@ class LocalFileSystem:
         found = links.look_at(path, follow=follow)
         return None if found is None else _status_of(found)
 
-    def list(self, directory: Path) -> list[str]:
+    def _opened(self, descriptor: int) -> None:
+        """Called with the descriptor of each file and directory that was opened. Here it does nothing."""
+
+    def _open_directory(self, directory: Path) -> int:
         descriptor = links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._opened(descriptor)
+        return descriptor
+
+    def list(self, directory: Path) -> list[str]:
+        descriptor = self._open_directory(directory)
         try:
             with os.scandir(descriptor) as entries:
                 return sorted(entry.name for entry in entries)
@@ -195,7 +204,7 @@ class LocalFileSystem:
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
         found = []
-        descriptor = links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = self._open_directory(directory)
         try:
             for name in self.list(directory):
                 with contextlib.suppress(FileNotFoundError):

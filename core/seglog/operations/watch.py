@@ -1,0 +1,51 @@
+"""What `seglog top` gathers of a partition on the screen: the figures of `seglog report`, one partition at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from seglog.configuration.settings import DirectorySettings
+from seglog.errors import NotALogError
+from seglog.format.filenames import parse_partition_directory
+from seglog.log.outline import Checkpoints
+from seglog.look.report.figures import PartitionFigures
+from seglog.look.report.partition import Surrounding, TopicRules, partition_figures
+from seglog.look.report.watch import WatchedPartition
+from seglog.operations.report import topic_rules
+from seglog.scan.listing import PartitionDirectory
+from seglog.storage.filesystem import FileSystem
+from seglog.verification.surroundings import read_surroundings
+
+
+@dataclass(frozen=True)
+class WatchedDirectory:
+    """A log directory's configuration, and its checkpoints as they are now."""
+
+    settings: DirectorySettings
+    around: Surrounding
+
+
+def surroundings(fs: FileSystem, directory: Path, settings: DirectorySettings, now_ms: int) -> WatchedDirectory:
+    """Reads a log directory's checkpoints. Unreadable ones count as empty, as `verify` tells."""
+    found = read_surroundings(fs, directory, ask_readers=False, goes_on=lambda _error: True)
+
+    @cache
+    def rules(topic: str) -> TopicRules:
+        return topic_rules(settings, topic)
+
+    around = Surrounding(str(directory), "", rules, Checkpoints(found.offsets), now_ms)
+    return WatchedDirectory(settings, around)
+
+
+def details(fs: FileSystem, one: WatchedPartition, known: WatchedDirectory) -> PartitionFigures | None:
+    """Returns the figures of a partition, None if it is gone by now. Raises OSError if it cannot be read."""
+    path = Path(one.path)
+    name = parse_partition_directory(path.name)
+    if name is None:
+        return None
+    try:
+        return partition_figures(fs, PartitionDirectory(path, name.topic_partition, name.state), known.around)
+    except (FileNotFoundError, NotALogError):
+        return None
