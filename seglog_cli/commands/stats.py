@@ -15,8 +15,9 @@ from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.configuration.settings import DirectorySettings
+    from seglog.look.report.figures import Growth
     from seglog.operations.stats import MeasuredPartition, PartitionStatistics
-    from seglog.scan.listing import Target
+    from seglog.scan.listing import PartitionListing, Target
 
 Prometheus = Annotated[
     Path | None,
@@ -35,7 +36,7 @@ class Measures(OptionGroup):
     sizing: Annotated[bool, flag("--sizing", "Show what the cleaner needs for this log, and whether it keeps up.")] = (
         False
     )
-    plot: Annotated[bool, flag("--plot", "Draw the distributions.")] = False
+    plot: Annotated[bool, flag("--plot", "Draw growth and distributions.")] = False
     rounds: Annotated[int, option("--rounds", "N", "Show this many of the last cleaning rounds.", least=0)] = 5
     write_rate: Annotated[
         int | None,
@@ -51,11 +52,11 @@ class Measures(OptionGroup):
         if self.plot and session.as_json:
             raise UsageError("--plot draws text; JSON lines always have the distributions")
 
-    def show(self, session: Session, measured: PartitionStatistics) -> None:
+    def show(self, session: Session, measured: PartitionStatistics, growth: Growth | None = None) -> None:
         """Shows a partition's distributions, its last rounds, and its sizing if there is one."""
         from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
 
-        show_statistics(session.console, measured.statistics, self.plot)
+        show_statistics(session.console, measured.statistics, self.plot, growth)
         show_rounds(session.console, measured.rounds[len(measured.rounds) - min(self.rounds, len(measured.rounds)) :])
         if measured.sizing is not None:
             show_sizing(session.console, measured.sizing)
@@ -85,6 +86,7 @@ def run(
 
     Examples:
       seglog stats customers-0
+      seglog stats --plot orders-none-0
       seglog stats --sizing --set log.cleaner.dedupe.buffer.size=32MiB customers-0
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
@@ -104,10 +106,23 @@ def run(
                 found = partition.measured(
                     reading.fs, session.clock.now_ms(), sizing=measures.sizing, write_rate=measures.write_rate
                 )
-                measures.show(session, found)
+                growth = _growth(reading, partition.listing) if measures.plot else None
+                measures.show(session, found, growth)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
     return tiers.code(unreadable.exit_code)
+
+
+def _growth(session: Session, listing: PartitionListing) -> Growth | None:
+    """Returns a partition's growth by its time indexes."""
+    from seglog.configuration.keys import LogConfig
+    from seglog.log.outline import Checkpoints, outline
+    from seglog.look.report.growth import growth_of
+    from seglog.model import TopicPartition
+
+    key = listing.topic_partition or TopicPartition("unnamed", 0)
+    log = outline(session.fs, listing, key, LogConfig(), Checkpoints())
+    return None if log is None else growth_of(log, session.clock.now_ms())
 
 
 def require_gauges_file(session: Session, path: Path) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seglog.units import count_text
 from seglog_cli.console import Console, key_fields
 from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Layout, time_cell
+from seglog_cli.views.plots import bars, curve
 
 if TYPE_CHECKING:
     from seglog.look.inspect.sizing import Sizing
     from seglog.look.inspect.statistics import FrequentKey, LogStatistics
+    from seglog.look.report.figures import Growth
 
-_BAR_CELLS = 40
 _HISTOGRAMS = (
     ("key_sizes", "key sizes (bytes)"),
     ("value_sizes", "value sizes (bytes)"),
@@ -25,8 +26,8 @@ _HISTOGRAMS = (
 _ROUND_HEADING = ("CLEANED", "DIRTY SECTION", "READ", "WRITTEN", "RECORDS", "KEPT", "BUFFER", "PASSES", "SECONDS")
 
 
-def show_statistics(console: Console, found: LogStatistics, plot: bool) -> None:
-    """Shows a partition's distributions; with `plot`, histograms as bars."""
+def show_statistics(console: Console, found: LogStatistics, plot: bool, growth: Growth | None = None) -> None:
+    """Shows a partition's distributions; with `plot`, pictures of them, and of its `growth`."""
     if console.as_json:
         console.json(_record(found))
         return
@@ -40,8 +41,7 @@ def show_statistics(console: Console, found: LogStatistics, plot: bool) -> None:
     for key in found.frequent_keys:
         console.line(f"  frequent key          {_key_text(key)}: at least {count_text(key.count, 'record', ',')}")
     if plot:
-        for name, title in _HISTOGRAMS:
-            console.lines(_bars(title, getattr(found, name)))
+        console.lines(list(_plots(found, growth)))
 
 
 def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]]) -> None:
@@ -86,20 +86,28 @@ def _facts(found: LogStatistics) -> list[tuple[str, str]]:
     return [*facts, ("damaged", bytes_text(found.damaged_bytes))] if found.damaged_bytes else facts
 
 
-def _bars(title: str, histogram: Mapping[int, int]) -> list[str]:
-    """Draws a histogram by powers of two, from the smallest used bucket to the largest."""
-    most = max(histogram.values(), default=0)
-    if not most:
-        return []
-    lines = [f"  {title}"]
+def _plots(found: LogStatistics, growth: Growth | None) -> Iterator[str]:
+    """Yields the pictures: growth, distributions by powers of two, codecs, and frequent keys."""
+    if growth is not None:
+        ends = (str(time_cell(moment))[:16].replace("T", " ") for moment in (growth.first_ms, growth.last_ms))
+        title = "growth (bytes that are still there, by the time of their records)"
+        yield from curve(title, growth.bytes, *ends, bytes_text(max(growth.bytes)))
+    for name, title in _HISTOGRAMS:
+        yield from bars(title, _buckets(getattr(found, name)))
+    codecs = [
+        (codec.codec, codec.bytes, f"{bytes_text(codec.bytes)}, ratio {codec.ratio:.2f}") for codec in found.codecs
+    ]
+    yield from bars("bytes by codec", codecs)
+    keys = [(_key_text(key), key.count, f"at least {key.count:,}") for key in found.frequent_keys]
+    yield from bars("frequent keys (records)", keys)
+
+
+def _buckets(histogram: Mapping[int, int]) -> Iterator[tuple[str, float, str]]:
+    """Yields the buckets from the smallest that is used to the largest, with the empty ones between."""
     for least in [0, *(1 << power for power in range(63))]:
-        if not min(histogram) <= least <= max(histogram):
-            continue
-        count = histogram.get(least, 0)
-        name = str(least) if least < 2 else f"{least}-{2 * least - 1}"
-        cells = -(-count * _BAR_CELLS // most)
-        lines.append(f"    {name:>21} {'#' * cells:<{_BAR_CELLS}} {count:,}")
-    return lines
+        if histogram and min(histogram) <= least <= max(histogram):
+            count = histogram.get(least, 0)
+            yield str(least) if least < 2 else f"{least}-{2 * least - 1}", count, f"{count:,}"
 
 
 def _record(found: LogStatistics) -> dict[str, object]:

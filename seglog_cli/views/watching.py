@@ -207,8 +207,10 @@ def _empty(width: int) -> Table:
 def _head(table: Table, column: Column, sort: str, reverse: bool, width: int) -> None:
     mark = "" if column.name != sort else "▴" if reverse else "▾"
     heading = column.heading if len(column.heading) + len(mark) <= width else column.heading[: width - len(mark)]
-    justify = "right" if column.right else "left"
-    table.add_column(f"{heading}{mark}", width=width, justify=justify, no_wrap=True, overflow="ellipsis")
+    right = column.right
+    table.add_column(
+        f"{heading}{mark}", width=width, justify="right" if right else "left", no_wrap=True, overflow="ellipsis"
+    )
 
 
 def _cell(text: str, style: str) -> Any:

@@ -199,6 +199,8 @@ _MEANINGS = {
     "--quick": 2,
     "-o, --output DIR": 6,
     "-o, --output FOLDER": 2,
+    "--once": 2,
+    "--verify": 2,
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.views.plots import bar, bars, curve
 from tests.support.command_line import json_lines, run
 from tests.support.compacted_directories import broker_directory
 
@@ -26,7 +27,21 @@ def test_a_plot_draws_a_bar_for_each_bucket(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     result = run("stats", "--plot", path / "t-0")
     assert "records a batch" in result.stdout
-    assert "4-7 ######################################## 24" in result.stdout
+    assert f"4-7 {'█' * 32} 24" in result.stdout
+    _, growth, drawn = result.stdout.partition("  growth (bytes that are still there")
+    assert growth
+    assert all(len(line) <= 80 for line in drawn.splitlines())
+    assert "frequent keys (records)" in result.stdout
+
+
+def test_bars_and_curves_are_in_proportion_and_begin_at_zero() -> None:
+    assert [len(bar(value, 8)) for value in (0, 0.001, 4, 8)] == [0, 1, 16, 32]
+    assert bars("t", [("a", 0, "0")]) == []
+    drawn = curve("t", [0, 1, 2, 3], "from", "to", "3")[2:-1]
+    filled = [sum(bin(ord(cell) - 0x2800).count("1") for cell in line if cell != " ") for line in drawn]
+    assert len(drawn) == 6
+    assert sum(filled) == 36 * (8 + 16 + 24)
+    assert filled == sorted(filled)
 
 
 def test_sizing_counts_keys_buffer_rounds_and_the_day(tmp_path: Path) -> None:
