@@ -39,6 +39,7 @@ HEADER = """\
 """
 SETTLING_S, LIMIT_S = 0.8, 30.0
 DISK_BYTES = 64 << 20
+UNENDED = "no end of it"  # what `Starts` says of a start that took too long, as on a busy machine
 
 
 def seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
@@ -262,6 +263,9 @@ def _main(arguments: Sequence[str]) -> None:
         wanted = [state for state in wanted if not state.needs_root]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
         for state, fate, said in fates(wanted[: given.most], Path(work)):
+            if said == UNENDED:
+                sys.stdout.write(f"{state.name}: no fate, because the broker came to no end in time\n")
+                continue
             known[state.name] = fate
             sys.stdout.write(" | ".join((state.name, fate, *([said] if said else []))) + "\n")
             sys.stdout.flush()
