@@ -167,7 +167,7 @@ def test_another_number_of_partitions_is_refused(dead: Path, target: Path) -> No
 def test_a_disk_without_room_is_refused(dead: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda _fs, _path: 1000)
     before = everything(target)
-    refused(12, "bytes of disk space are needed and 1000 are free", dead / "clicks-0", "--into", target)
+    refused(12, "bytes of disk space are needed, and 1000 are free", dead / "clicks-0", "--into", target)
     assert {name for name in everything(target) if name not in before} <= {".lock"}
 
 

@@ -182,7 +182,7 @@ def test_recovery_that_cannot_keep_what_it_cuts_changes_nothing(origin: Path) ->
     keeper = Keeper(disk, clock(), lambda _: LogConfig(), "recover")
     (target,) = resolve_paths(FS, [origin / "t-0"])
     with pytest.raises(
-        RefusedError, match="bytes of disk space are needed and 0 are free; nothing was changed"
+        RefusedError, match="bytes of disk space are needed, and 0 are free; nothing was changed"
     ) as refused:
         list(recover(disk, clock(), target, lambda _: LogConfig(), RecoveryOptions(on_loss=keeper.on_loss)))
     assert state_of(origin) == before

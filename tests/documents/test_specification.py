@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
 from seglog.format.producer_snapshot import decode_snapshot
 
@@ -42,7 +42,7 @@ def test_vectors_of_batches_and_messages_hold_the_two_records(case: str) -> None
     data = np.frombuffer(bytes.fromhex(VECTORS[case]), dtype=np.uint8)
     found = scan_batches(data, 0, len(data), 0)
     assert found.consumed == len(data)
-    assert checksums_valid(data, found.batches, 0).all()
+    assert checksums_match(data, found.batches, 0).all()
     records = [(row.offset, row.key, row.value) for part in decode_records(data, found.batches, 0) for row in part]
     assert records == TWO_RECORDS
 
@@ -52,7 +52,7 @@ def test_vectors_of_transactions_and_control_batches_are_one_record(case: str) -
     data = np.frombuffer(bytes.fromhex(VECTORS[case]), dtype=np.uint8)
     found = scan_batches(data, 0, len(data), 0)
     (batch,) = found.batches
-    assert checksums_valid(data, found.batches, 0).all()
+    assert checksums_match(data, found.batches, 0).all()
     assert [len(part) for part in decode_records(data, found.batches, 0)] == [1]
     number = re.search(r"(?:base|offset) (\d+)", case)
     assert number is not None

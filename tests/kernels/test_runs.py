@@ -10,7 +10,7 @@ import pytest
 
 from seglog import layout
 from seglog.format.compression import compress, decompress
-from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.format.decoder import checksums_match, scan_batches
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import lz4, runs
 from seglog.kernels.rebuilding import EMPTY, REBUILT, VERBATIM
@@ -150,7 +150,7 @@ def test_rows_are_packed_side_by_side(pack_run, codec: int, zstd: np.ndarray) ->
     assert rows == 4
     found = scan_batches(out, 0, used, 0).batches
     assert found["position"].tolist() == targets["position"].tolist()
-    assert checksums_valid(out, found, 0).all()
+    assert checksums_match(out, found, 0).all()
     raw = [out[p + 61 : p + n].tobytes() for p, n in zip(found["position"], found["size"], strict=True)]
     assert decompress(codec, raw[1], limit=1 << 20).tobytes() == PAYLOADS[1]
     assert decompress(codec, raw[3], limit=1 << 20).tobytes() == PAYLOADS[3]

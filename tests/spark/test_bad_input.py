@@ -34,7 +34,7 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-PLACE = r"t-0/0+\.log: position \d+: the checksum is wrong.*offsets 10 to 19"
+PLACE = r"t-0/0+\.log: position \d+: the checksum of the batch is wrong.*offsets 10 to 19"
 
 
 def follow(spark: SparkSession, source: Path, home: Path, **options: str) -> None:

@@ -218,7 +218,7 @@ def test_damage_fails_by_default_and_names_the_place(read, partition_copy):
         file.write(bytes([byte[0] ^ 0xFF]))
     with pytest.raises(PythonException) as caught:
         read(directory).count()
-    assert f"position {hurt.position}: the checksum is wrong" in message_of(caught)
+    assert f"position {hurt.position}: the checksum of the batch is wrong" in message_of(caught)
     assert f"offsets {hurt.baseOffset} to {hurt.lastOffset}" in message_of(caught)
     assert read(directory, onCorrupt="skip").count() == 600 - (hurt.lastOffset - hurt.baseOffset + 1)
     (found,) = read(directory, view="findings").collect()

@@ -143,7 +143,7 @@ def test_no_plan_and_no_error_shows_what_options_carry(
     whole = store.objects[name]
     store.objects[name] = whole[:100] + b"\xff" + whole[101:]
     try:
-        with pytest.raises(PythonException, match="the checksum is wrong") as damaged:
+        with pytest.raises(PythonException, match="the checksum of the batch is wrong") as damaged:
             remote(f"{ROOT}/payments-0").count()
     finally:
         store.objects[name] = whole

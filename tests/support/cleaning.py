@@ -72,7 +72,7 @@ def clean(log: Log, *, at: int = START_MS, checkpoint: int | None = None, **opti
 
 def hold_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on the cleaner works on every batch as on one that is too large to be held."""
-    for limit in ("HELD_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES", "_ARENA_BYTES"):
+    for limit in ("WHOLE_BATCH_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES", "_ARENA_BYTES"):
         monkeypatch.setattr(chunks, limit, 0)
     monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 200)
     monkeypatch.setattr("seglog.cleaner.key_index._MAP_BESIDE_LARGE", 0)

@@ -22,7 +22,7 @@ from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.checksum import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import decompress_into, expanded, is_known_codec
-from seglog.format.decoder import decode_large, decode_records
+from seglog.format.decoder import decode_large, decode_records, wrong_checksum
 from seglog.format.payloads import DecompressionError, FilePayload, MemoryPayload, Payload
 from seglog.format.windows import WHOLE_LIMIT, BadRecords, LargeBatch, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
@@ -38,7 +38,7 @@ from seglog.storage.filesystem import File
 
 ADVICE = "; nothing was changed, see `seglog repair`"
 # The largest batch whose bytes are held. Larger ones are processed one at a time, smaller ones by all threads.
-HELD_BYTES = 16 << 20
+WHOLE_BATCH_BYTES = 16 << 20
 _ARENA_BYTES = 4 << 20
 _UNWANTED = np.int8(-1)  # unlike any status of a batch that was read
 
@@ -84,8 +84,9 @@ def read_chunks(
     """Yields the chunks of a segment from byte `start` to `stop` (None: to its end), each valid as in a SegmentScan.
 
     `end_offset` is the base offset of the next segment. `again` is as for `File.advise_wanted`. A batch larger than
-    HELD_BYTES comes without its bytes, which can be read from the file until the next step. Raises CorruptRecordError
-    if batches break off or offsets do not ascend, UnsupportedError for a batch larger than WHOLE_LIMIT.
+    WHOLE_BATCH_BYTES comes without its bytes, which can be read from the file until the next step. Raises
+    CorruptRecordError if batches break off or offsets do not ascend, UnsupportedError for a batch larger than
+    WHOLE_LIMIT.
     """
     position = start
     last_offset = None
@@ -99,7 +100,7 @@ def read_chunks(
             start,
             stop,
             chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start, options)),
-            held_bytes=min(HELD_BYTES, WHOLE_LIMIT),
+            held_bytes=min(WHOLE_BATCH_BYTES, WHOLE_LIMIT),
             file=file,
             account=account,
             memory=memory,
@@ -182,10 +183,14 @@ def check_chunk(chunk: Chunk) -> Chunk:
     bad = np.flatnonzero((magic > 2) | (magic < 0) | ~chunk.checksums_valid())
     if len(bad):
         row = chunk.batches[bad[0]]
-        known = 0 <= int(row["magic"]) <= 2
-        reason = "the checksum of the batch is wrong" if known else f"unknown magic {row['magic']}"
+        if 0 <= int(row["magic"]) <= 2:
+            raise wrong_checksum(chunk.path, row, ADVICE)
         raise CorruptRecordError(
-            chunk.path, reason + ADVICE, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
+            chunk.path,
+            f"unknown magic {row['magic']}{ADVICE}",
+            int(row["position"]),
+            int(row["base_offset"]),
+            int(row["last_offset"]),
         )
     return chunk
 

@@ -58,9 +58,7 @@ from seglog.log.swap import Replacement
 from seglog.model import TopicPartition
 from seglog.ordered_pool import Account, in_order
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.room import freeing
-
-_SPACE_SLACK_BYTES = 16 << 20
+from seglog.storage.room import CLEANING_SLACK_BYTES, require_room_to_clean
 
 _EVEN = 1.1  # groups are copied side by side if no thread's load exceeds this multiple of the mean
 _UNFLUSHED = 8  # groups whose files may be open and waiting for the disk
@@ -124,10 +122,10 @@ def apply_plan(
                 # room is scarce: only the exact size of the output tells whether it is enough
                 begin(plan.topic_partition, COUNTING, plan.source_bytes)
                 summaries = _counted(round_, indexing, CleanerStats(clock), pool)
-                check_room(log.fs, plan, sum(summary.size for summary in summaries))
+                require_room_to_clean(log.fs, plan.directory, sum(summary.size for summary in summaries))
         else:
             stats, indexing = foreseen.indexed.resumed(), foreseen.indexing
-            check_room(log.fs, plan, foreseen.result.bytes_written)
+            require_room_to_clean(log.fs, plan.directory, foreseen.result.bytes_written)
         begin(plan.topic_partition, COPYING, plan.source_bytes)
         return _run(log, round_, indexing, stats, pool)
 
@@ -156,17 +154,7 @@ def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
 
 def has_ample_room(fs: FileSystem, plan: RoundPlan) -> bool:
     """True if the output fits on the disk, however large it turns out to be."""
-    return fs.free_bytes(plan.directory) >= 2 * plan.source_bytes + _SPACE_SLACK_BYTES
-
-
-def check_room(fs: FileSystem, plan: RoundPlan, needed: int) -> None:
-    """Raises RefusedError unless `needed` bytes are free."""
-    free = fs.free_bytes(plan.directory)
-    if free < needed:
-        raise RefusedError(
-            f"{plan.directory}: cleaning writes {needed} bytes before it can free any, and {free} are free;"
-            f" nothing was changed. {freeing(plan.directory.parent, needed)}"
-        )
+    return fs.free_bytes(plan.directory) >= 2 * plan.source_bytes + CLEANING_SLACK_BYTES
 
 
 def index_round(

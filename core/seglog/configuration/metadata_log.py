@@ -21,6 +21,7 @@ import numpy as np
 from seglog import layout
 from seglog.format.columns import Records
 from seglog.format.coordinator import decode_metadata_record
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.wire import FRAME_VERSION, FramedRecord, UnknownRecordTypeError, WireError
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.scan.view import PartitionView
@@ -131,7 +132,7 @@ class MetadataReplay:
             valid = chunk.checksums_valid()
             if not valid.all():
                 position = int(chunk.batches["position"][np.argmin(valid)])
-                message = f"{path}: position {position}: the checksum of the batch is wrong"
+                message = f"{path}: position {position}: {WRONG_CHECKSUM}"
                 (self.problems if checked else self.unnoticed).append(message)
             for record in self._records(chunk, np.ones(len(chunk.batches), bool), 0):
                 self._take(record)
@@ -157,7 +158,7 @@ class MetadataReplay:
                 self._take(record)
             if not valid.all():
                 position = int(chunk.batches["position"][np.argmin(valid)])
-                self._problem(chunk.path, position, "the checksum of the batch is wrong")
+                self._problem(chunk.path, position, WRONG_CHECKSUM)
                 return False
         torn = growing and scan.end is not None and scan.end.reason is EndReason.TRAILING
         if scan.end is not None and scan.end.reason is not EndReason.COMPLETE and not torn:

@@ -19,6 +19,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.log.producer_state import Marker, read_markers
 from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
@@ -71,7 +72,7 @@ class CoordinatorReplay:
             self._report(f"{path}: position {step.position}: {step.length} bytes are not a batch")
             return
         for row in step.batches[~step.valid]:
-            self._report(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")
+            self._report(f"{path}: position {int(row['position'])}: {WRONG_CHECKSUM}")
         batches = step.batches[step.valid]
         if not len(batches):
             return

@@ -1,7 +1,7 @@
 """Decodes bytes into columns, for dump, verify, clean, read, search, statistics and Spark alike.
 
 1. `scan_batches` turns a buffer into a table of batch headers.
-2. `checksums` computes every batch's checksum, `checksums_valid` compares them with the stored ones.
+2. `checksums` computes every batch's checksum, `checksums_match` compares them with the stored ones.
 3. `decode_records` turns batches into records. Uncompressed batches are decoded in place. If one is compressed, all
    payloads go into one arena, so that the rest is the same for every codec and magic.
 
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
+from seglog.errors import CorruptRecordError
 from seglog.format import checksum
 from seglog.format.checksum import byte_view
 from seglog.format.columns import Records
@@ -84,10 +86,19 @@ def _library_checksums(data: np.ndarray, batches: np.ndarray, file_position: int
         out[i] = checksum.crc32c(view[start + layout.ATTRIBUTES_OFFSET : end]) if inside else -1
 
 
-def checksums_valid(data: np.ndarray, batches: np.ndarray, file_position: int) -> np.ndarray:
+def checksums_match(data: np.ndarray, batches: np.ndarray, file_position: int) -> np.ndarray:
     """Returns True for each batch whose stored checksum equals the computed one."""
-    valid: np.ndarray = checksums(data, batches, file_position) == batches["crc"]
-    return valid
+    matching: np.ndarray = checksums(data, batches, file_position) == batches["crc"]
+    return matching
+
+
+WRONG_CHECKSUM = "the checksum of the batch is wrong"
+
+
+def wrong_checksum(path: Path | str, row: np.void, advice: str = "") -> CorruptRecordError:
+    """Returns the error of a batch (layout.BATCH) whose checksum does not match."""
+    offsets = int(row["base_offset"]), int(row["last_offset"])
+    return CorruptRecordError(path, WRONG_CHECKSUM + advice, int(row["position"]), *offsets)
 
 
 def decode_records(

@@ -59,7 +59,7 @@ from seglog.storage.adapters import InheritingFileSystem, NoticingFileSystem
 from seglog.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.overlay import BLOCK_BYTES, TrialFileSystem, blocks
-from seglog.storage.room import freeing
+from seglog.storage.room import freeing, require_room
 from seglog.storage.trust import require_trust
 from seglog.units import count_text
 
@@ -459,7 +459,7 @@ def room_to_close(directory: LogDirectory) -> int:
     return statuses.count(None) * BLOCK_BYTES + blocks(largest + BLOCK_BYTES)
 
 
-def require_room(
+def require_room_to_recover(
     directory: LogDirectory,
     report: RecoveryReport,
     way_out: str = "",
@@ -472,12 +472,9 @@ def require_room(
     written = 0 if report.room is None else report.room.written
     if not written:
         return
-    needed, free = written + room_to_close(directory), directory.fs.free_bytes(directory.path)
-    if free < needed:
-        raise RefusedError(
-            f"{report.directory}: {work} takes up to {needed} bytes of disk space, and {free} are free; nothing was"
-            f" changed. {way_out or freeing(directory.path, needed)}"
-        )
+    needed = written + room_to_close(directory)
+    purpose = f"{work} takes up to {needed} bytes of disk space"
+    require_room(directory.fs, Path(report.directory), needed, purpose, way_out or freeing(directory.path, needed))
 
 
 def _drop_half_written(fs: FileSystem, path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.errors import IncompleteError, NotALogError, SeglogError
 from seglog.format.filenames import parse_topic_partition
-from seglog.log.directory import ConfigOf, LogDirectory, require_room
+from seglog.log.directory import ConfigOf, LogDirectory, require_room_to_recover
 from seglog.log.loader import plan_recovery, refuse_losses
 from seglog.log.log import Log
 from seglog.log.swap import BeforeLoss
@@ -64,8 +64,8 @@ def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") 
     """Opens the log in `partition`, a sub-directory of `directory`, for reading or writing like that.
 
     Raises CorruptRecordError if opening it for writing would cut off data, RefusedError if the disk has no room for
-    that (with `way_out`, as `require_room`); then nothing was changed. Raises IncompleteError if a file may not be
-    read, or has vanished.
+    that (with `way_out`, as `require_room_to_recover`); then nothing was changed. Raises IncompleteError if a file may
+    not be read, or has vanished.
     """
     with incomplete_without(partition):
         options = replace(directory.load_options(partition), writable=True)
@@ -76,7 +76,7 @@ def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") 
             report = plan_recovery(directory.fs, partition, directory.clock, options)
             refuse_losses(report)
             if directory.writable:
-                require_room(directory, report, way_out)
+                require_room_to_recover(directory, report, way_out)
         return directory.log_in(partition)
 
 

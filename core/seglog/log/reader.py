@@ -33,10 +33,10 @@ import numpy as np
 
 from seglog import layout
 from seglog.arguments import integer, within
-from seglog.errors import CorruptRecordError, InvalidRecordError
+from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.control import ControlRecordError, parse_control_type
-from seglog.format.decoder import scan_batches
+from seglog.format.decoder import scan_batches, wrong_checksum
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.read_order import Disorder, Ranges, SeenOffsets, claimed_ranges
 from seglog.log.segments import LogView, collect_aborted
@@ -131,9 +131,7 @@ class FetchResult:
             if good:
                 yield from self._decoded(replace(chunk, batches=chunk.batches[:good]), seen, aborted)
             if good < len(valid):
-                row = chunk.batches[good]
-                first, last = int(row["base_offset"]), int(row["last_offset"])
-                raise CorruptRecordError(chunk.path, "the checksum is wrong", int(row["position"]), first, last)
+                raise wrong_checksum(chunk.path, chunk.batches[good])
 
     def _decoded(self, chunk: Chunk, seen: SeenOffsets, aborted: _AbortedBatches) -> Iterator[Records]:
         """Yields the visible records of a chunk of good batches, up to one that cannot be decoded."""

@@ -25,6 +25,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from seglog.format.checksum import byte_view
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
 from seglog.log.checkpoints import LeaderEpochCache
@@ -338,7 +339,7 @@ class LogSegment:
         """Returns (number of good batches in the chunk, why the next one is not good or "")."""
         bad = np.flatnonzero(~chunk.checksums_valid())
         good = int(bad[0]) if len(bad) else len(chunk.batches)
-        reason = "the checksum of the batch is wrong" if len(bad) else ""
+        reason = WRONG_CHECKSUM if len(bad) else ""
         rows = chunk.batches[:good]
         self._check_offsets(rows)
         self._index(rows)

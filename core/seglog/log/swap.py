@@ -44,6 +44,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import SegmentOffsetOverflowError
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
@@ -283,7 +284,7 @@ def _damage(segment: LogSegment) -> str:
     for chunk in scan:
         valid = chunk.checksums_valid()
         if not valid.all():
-            return f"a checksum at position {int(chunk.batches['position'][int(np.argmin(valid))])} is wrong"
+            return f"{WRONG_CHECKSUM} (position {int(chunk.batches['position'][int(np.argmin(valid))])})"
     if scan.end is not None and scan.end.reason is not EndReason.COMPLETE:
         return f"{scan.end.reason.value} (position {scan.end.position})"
     return ""

@@ -38,7 +38,7 @@ from seglog.errors import (
 from seglog.format.builder import BatchOptions, columns, encode_columns
 from seglog.format.checksum import byte_view, crc32c
 from seglog.format.columns import STATUS_REASONS, Records, joined
-from seglog.format.decoder import BatchScan, checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import BatchScan, checksums_match, decode_records, scan_batches, wrong_checksum
 from seglog.format.record_batch import RecordBatchHeader
 from seglog.format.windows import WHOLE_LIMIT
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
@@ -107,9 +107,8 @@ def analyze(
             raise RecordTooLargeError(
                 f"a batch of {int(row['size'])} bytes is larger than max.message.bytes ({most_bytes})"
             )
-    for row in batches[~checksums_valid(buffer, batches, 0)]:
-        reason = "the checksum is wrong"
-        raise CorruptRecordError(_WHERE, reason, int(row["position"]), int(row["base_offset"]), int(row["last_offset"]))
+    for row in batches[~checksums_match(buffer, batches, 0)]:
+        raise wrong_checksum(_WHERE, row)
     for row in batches[(batches["attributes"] & layout.CODEC_MASK) > max(Compression)]:
         codec = int(row["attributes"]) & layout.CODEC_MASK
         raise InvalidRecordError(_WHERE, f"unknown codec {codec}", int(row["position"]))

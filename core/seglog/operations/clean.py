@@ -24,7 +24,6 @@ from seglog.cleaner.cleaner import (
     Begin,
     ForeseenRound,
     apply_plan,
-    check_room,
     clean_log,
     foresee_round,
     has_ample_room,
@@ -42,7 +41,7 @@ from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogErr
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.checkpoints import check_checkpoints
-from seglog.log.directory import LogDirectory, require_room
+from seglog.log.directory import LogDirectory, require_room_to_recover
 from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
@@ -71,6 +70,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.room import require_room_to_clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class _DirectoryRun:
             return None
         foreseen = foresee_round(log, plan, self.clock, self.begin)
         recovery = 0 if log.recovery.room is None else log.recovery.room.written
-        check_room(log.fs, plan, recovery + foreseen.result.bytes_written)
+        require_room_to_clean(log.fs, plan.directory, recovery + foreseen.result.bytes_written)
         return foreseen
 
     def clean_eligible(self) -> Iterator[Outcome]:
@@ -429,7 +429,7 @@ def plan_named(
     """
     with directory.try_log(path) as log:
         refuse_losses(log.recovery)
-        require_room(directory, log.recovery)
+        require_room_to_recover(directory, log.recovery)
         plan = plan_round(log, work.options, clock, first_dirty(directory, log))
         if plan.groups:
             foreseen = check_space(log, plan)

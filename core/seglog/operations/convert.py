@@ -25,6 +25,7 @@ from seglog.errors import CorruptRecordError, NotALogError, UnsupportedError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import compress, decompress
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.message_set import encode_messages
 from seglog.format.payloads import DecompressionError
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
@@ -179,7 +180,7 @@ def _refuse_damage(surveyor: SegmentSurveyor, piece: WalkedEntries, segment: Seg
 def _reason(piece: WalkedEntries, wrong: int, code: str) -> str:
     """Returns what is wrong with a batch, as part of a sentence: the decoder's reason, or the finding's meaning."""
     if not piece.valid[wrong]:
-        return "the checksum is wrong"
+        return WRONG_CHECKSUM
     for records in piece.records(piece.batches[wrong : wrong + 1]):
         if records.status.any():
             return STATUS_REASONS[int(records.status[0])]

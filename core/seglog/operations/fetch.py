@@ -27,6 +27,7 @@ from pathlib import Path
 from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checksum import crc32c
+from seglog.format.decoder import wrong_checksum
 from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
@@ -392,7 +393,7 @@ class _Fetch:
             for row, is_valid in zip(step.batches, step.valid, strict=True):
                 first, last = int(row["base_offset"]), int(row["last_offset"])
                 if not is_valid:
-                    raise CorruptRecordError(path, "the checksum is wrong", int(row["position"]), first, last)
+                    raise wrong_checksum(path, row)
                 if first < following:
                     raise CorruptRecordError(path, "offsets do not ascend", int(row["position"]), first, last)
                 self._require_no_gap(planned, path, following, first)

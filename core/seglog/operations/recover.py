@@ -19,7 +19,7 @@ from seglog.clock import Clock
 from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
 from seglog.log.checkpoints import partition_obstacles
-from seglog.log.directory import ConfigOf, LogDirectory, require_room
+from seglog.log.directory import ConfigOf, LogDirectory, require_room_to_recover
 from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_at_loss
 from seglog.log.opening import has_ample_room, incomplete_without
 from seglog.model import TopicPartition
@@ -165,5 +165,5 @@ def _known_to_lose(owner: LogDirectory, partition: Path, start: int, lossless: b
         return False
     plan = owner.plan_recovery_in(partition, recover_from=start)
     if not plan.truncated_bytes:
-        require_room(owner, plan, work="rebuilding its indexes" if lossless else "recovering it")
+        require_room_to_recover(owner, plan, work="rebuilding its indexes" if lossless else "recovering it")
     return bool(plan.truncated_bytes)

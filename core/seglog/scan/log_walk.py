@@ -23,7 +23,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
-from seglog.format.decoder import BatchScan, checksums_valid, decode_large, decode_records, scan_batches
+from seglog.format.decoder import BatchScan, checksums_match, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.ordered_pool import Account
 from seglog.scan.listing import SegmentFiles
@@ -168,7 +168,7 @@ class LogWalk:
         """Returns the credible entries, and the position of the first one without a credible size (None: all have)."""
         batches = found.batches
         if self._check:
-            valid = checksums_valid(data, batches, position)
+            valid = checksums_match(data, batches, position)
         else:
             valid = np.ones(len(batches), dtype=bool)
         for i in np.flatnonzero(~valid).tolist():

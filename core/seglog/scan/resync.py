@@ -22,7 +22,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.checksum import byte_view
-from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.format.decoder import checksums_match, scan_batches
 from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import find_entry, find_good_entry
@@ -148,7 +148,7 @@ def _chain_inside(file: File, position: int, declared: int, offsets: PlausibleOf
             return None
         found = scan_batches(data, at, len(data), position + at)
         whole = found.status in (WALK_COMPLETE, WALK_FULL) and found.consumed == len(data)
-        if whole and checksums_valid(data, found.batches, position).all():
+        if whole and checksums_match(data, found.batches, position).all():
             return position + at
         at += 1
     return None

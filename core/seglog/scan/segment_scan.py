@@ -27,7 +27,7 @@ from seglog import layout
 from seglog.errors import CorruptRecordError
 from seglog.format import checksum
 from seglog.format.columns import Records
-from seglog.format.decoder import checksums_valid, decode_large, decode_records, scan_batches
+from seglog.format.decoder import checksums_match, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE, WALK_COMPLETE, WALK_FULL
 from seglog.ordered_pool import Account
 from seglog.storage.filesystem import File, FileSystem
@@ -160,7 +160,7 @@ class Chunk:
     def checksums_valid(self) -> np.ndarray:
         """Returns which batches' stored checksum equals the computed one (bool, one a batch)."""
         if self.complete:
-            return checksums_valid(self.data, self.batches, self.position)
+            return checksums_match(self.data, self.batches, self.position)
         return np.array([checksum_valid(self.file, self.batches[0])])
 
     def records(self, batches: np.ndarray | None = None) -> Iterator[Records]:

@@ -22,6 +22,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptRecordError
 from seglog.format.builder import BatchOptions
+from seglog.format.decoder import wrong_checksum
 from seglog.kernels.encode import seal_batch
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
@@ -230,10 +231,7 @@ def _good_runs(path: Path, piece: WalkedEntries) -> Iterator[np.ndarray | Corrup
     for bad in np.flatnonzero(~piece.valid).tolist():
         if bad > begin:
             yield piece.batches[begin:bad]
-        row = piece.batches[bad]
-        yield CorruptRecordError(
-            path, "the checksum is wrong", int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
-        )
+        yield wrong_checksum(path, piece.batches[bad])
         begin = bad + 1
     if begin < len(piece.batches):
         yield piece.batches[begin:]

@@ -41,12 +41,12 @@ from seglog.remote.settings import StoreSettings
 from seglog.spark.tasks import remove_task_files
 from seglog.storage.files import remove_tree
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.room import CLEANING_SLACK_BYTES, require_room_to_clean
 from seglog.table.files import files_of
 from seglog.tiers.publishing import SegmentToPut, new_place, put_segment
 from seglog.tiers.view import see_tiers
 
 STAGING_PREFIX = ".seglog-clean-"
-_SPACE_SLACK_BYTES = 16 << 20
 _KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 Identity = tuple[int, int, int]  # size, modification time in nanoseconds, inode
@@ -257,12 +257,8 @@ def remove_staging(fs: FileSystem, spec: RoundSpec) -> None:
 
 def check_space(log: Log, plan: RoundPlan) -> None:
     """Raises RefusedError if the disk lacks room for an output as large as the sources."""
-    free, needed = log.fs.free_bytes(plan.directory), plan.source_bytes + _SPACE_SLACK_BYTES
-    if free < needed:
-        raise RefusedError(
-            f"{plan.directory}: cleaning may write {needed} bytes before it can free any, and {free} are free;"
-            " nothing was changed (`seglog clean` counts the output first)"
-        )
+    needed = plan.source_bytes + CLEANING_SLACK_BYTES
+    require_room_to_clean(log.fs, plan.directory, needed, "`seglog clean` counts the output first")
 
 
 def finish_round(

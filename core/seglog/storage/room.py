@@ -8,9 +8,26 @@ from seglog.errors import RefusedError
 from seglog.escaping import command_line
 from seglog.storage.filesystem import FileSystem
 
-SPARE_PERCENT = 5
+CLEANING_SLACK_BYTES = 16 << 20  # a round's output may exceed its sources by that, in checksums and indexes
+_SPARE_PERCENT = 5
 _INDEX_SHARE = 64  # indexes take at most 1/64 of their log
 _INDEX_LEAST_BYTES = 64 << 10
+
+
+def with_spare(needed: int) -> int:
+    """Returns `needed` bytes and five percent more."""
+    return needed + needed * _SPARE_PERCENT // 100
+
+
+def require_room(fs: FileSystem, directory: Path, needed: int, purpose: str, way_out: str = "") -> None:
+    """Raises RefusedError unless `needed` bytes are free in the file system of `directory`.
+
+    `purpose` begins the sentence that says so, and names the bytes; `way_out` is advice, a sentence of its own.
+    """
+    free = fs.free_bytes(directory)
+    if free < needed:
+        advice = f". {way_out}" if way_out else ""
+        raise RefusedError(f"{directory}: {purpose}, and {free} are free; nothing was changed{advice}")
 
 
 def check_space(
@@ -20,12 +37,15 @@ def check_space(
 
     `log_directory` is a log directory on the same disk that could give up segments; `way_out` is other advice.
     """
-    wanted = needed + needed * SPARE_PERCENT // 100
-    free = fs.free_bytes(directory)
-    if free < wanted:
-        hints = "" if log_directory is None else f"; nothing was changed. {freeing(log_directory, wanted)}"
-        also = f". {way_out}" if way_out else ""
-        raise RefusedError(f"{directory}: {wanted} bytes of disk space are needed and {free} are free{hints}{also}")
+    wanted = with_spare(needed)
+    advice = ([] if log_directory is None else [freeing(log_directory, wanted)]) + ([way_out] if way_out else [])
+    require_room(fs, directory, wanted, f"{wanted} bytes of disk space are needed", ". ".join(advice))
+
+
+def require_room_to_clean(fs: FileSystem, directory: Path, needed: int, way_out: str = "") -> None:
+    """Raises RefusedError unless `needed` bytes are free for the output of a round in the log at `directory`."""
+    purpose = f"cleaning writes {needed} bytes before it can free any"
+    require_room(fs, directory, needed, purpose, way_out or freeing(directory.parent, needed))
 
 
 def freeing(log_directory: Path, size: int) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import NotALogError, RefusedError
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
 from seglog.layout import INT64_MAX
 from seglog.remote.routing import RoutingFileSystem, parse_location
@@ -175,7 +176,7 @@ def _judged(
         else:
             end = Damage(piece.path, step.position, step.length, FRAMING, step.why)
         return [end], np.empty(0, dtype=layout.BATCH)
-    damage = [damage_at(piece, row, CHECKSUM, "the checksum is wrong") for row in step.batches[~step.valid]]
+    damage = [damage_at(piece, row, CHECKSUM, WRONG_CHECKSUM) for row in step.batches[~step.valid]]
     good = step.batches[step.valid]
     base, last = good["base_offset"], good["last_offset"]
     inside = (base >= piece.base_offset) & (base <= last) & (last <= piece.base_offset + layout.INT32_MAX)

@@ -13,6 +13,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.kernels.validate import judge_rows
 from seglog.log.read_order import Disorder
 from seglog.scan.log_walk import Gap, WalkedEntries
@@ -112,7 +113,7 @@ def _checksum_findings(piece: WalkedEntries, path: Path, last_offset: int) -> It
         yield batch_finding(
             "CRC_MISMATCH",
             place_of(path),
-            f"the checksum of the batch is wrong (stored {int(row['crc'])})",
+            f"{WRONG_CHECKSUM} (stored {int(row['crc'])})",
             row,
             first_offset=first if known else None,
             last_offset=last if known else None,

@@ -57,7 +57,7 @@ def test_batches_larger_than_an_arena_or_a_chunk_come_out_the_same(
         result = clean(log, **options)
         assert (result.stats.index_passes > 1) == ("dedupe_buffer_bytes" in options)
         found.append(files_of(log.directory))
-        for limit in ("_ARENA_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES", "HELD_BYTES"):
+        for limit in ("_ARENA_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES", "WHOLE_BATCH_BYTES"):
             monkeypatch.setattr(chunks, limit, 200)
         monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 150)
         monkeypatch.setattr("seglog.ordered_pool.LARGE_BYTES", 300)

@@ -16,7 +16,7 @@ from seglog.format.builder import (
     encode_all,
     encode_columns,
 )
-from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.model import Compression, Header, Record
 
 RECORDS = [
@@ -33,7 +33,7 @@ RECORDS = [
 def read_back(data: bytes) -> tuple[list[Record], np.ndarray]:
     buffer = np.frombuffer(data, dtype=np.uint8).copy()
     batches = scan_batches(buffer, 0, len(buffer), 0).batches
-    assert checksums_valid(buffer, batches, 0).all()
+    assert checksums_match(buffer, batches, 0).all()
     assert batches["size"].sum() == len(buffer)
     return [record for part in decode_records(buffer, batches, 0) for record in part], batches
 

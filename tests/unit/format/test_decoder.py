@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seglog.format.compression import compress
-from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE
 from tests.support.naive import NaiveRecord, batch_v2, message
 
@@ -74,11 +74,11 @@ def test_checksums_of_every_magic_are_checked() -> None:
     data = bytearray(compressed_batch(0, 0) + message(50, 0, b"k", b"v") + message(51, 1, b"k", b"v"))
     buffer = np.frombuffer(data, dtype=np.uint8)
     batches = scan_batches(buffer, 0, len(buffer), 0).batches
-    assert checksums_valid(buffer, batches, 0).all()
+    assert checksums_match(buffer, batches, 0).all()
     for row in batches:
         damaged = buffer.copy()
         damaged[row["position"] + row["size"] - 1] ^= 1
-        assert checksums_valid(damaged, batches, 0).tolist() == [other is not row and other != row for other in batches]
+        assert checksums_match(damaged, batches, 0).tolist() == [other is not row and other != row for other in batches]
 
 
 def test_a_batch_that_expands_beyond_the_limit_is_refused() -> None:

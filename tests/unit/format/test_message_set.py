@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seglog.errors import AppendError, InvalidTimestampError
-from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.format.message_set import encode_message
 from seglog.model import Compression, Header, Record
 from tests.support.message_sets import encode_message_set
@@ -20,7 +20,7 @@ RECORDS = [Record(b"v%d" % i, key=None if i % 2 else b"k%d" % i, timestamp=100 +
 def test_messages_come_back(magic: int, codec: Compression) -> None:
     data = np.frombuffer(encode_message_set(RECORDS, 20, magic, codec), dtype=np.uint8).copy()
     batches = scan_batches(data, 0, len(data), 0).batches
-    assert checksums_valid(data, batches, 0).all()
+    assert checksums_match(data, batches, 0).all()
     assert len(batches) == (1 if codec else 9)
     assert batches["last_offset"][-1] == 28
     found = [record for part in decode_records(data, batches, 0) for record in part]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seglog.errors import CorruptRecordError
-from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.format.decoder import checksums_match, scan_batches
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.model import TimestampType
 from tests.support.naive import NaiveRecord, batch_v2
@@ -36,7 +36,7 @@ def test_the_header_tells_kind_codec_and_last_offset_of_its_batch() -> None:
 def test_a_row_of_the_batch_table_gives_the_same_header() -> None:
     data = np.frombuffer(BATCH, dtype=np.uint8).copy()
     batches = scan_batches(data, 0, len(data), 0).batches
-    assert checksums_valid(data, batches, 0).all()
+    assert checksums_match(data, batches, 0).all()
     assert RecordBatchHeader.of_row(batches[0]) == RecordBatchHeader.read(BATCH)
 
 

@@ -25,7 +25,7 @@ from seglog.errors import (
     UnexpectedAppendOffsetError,
 )
 from seglog.format.builder import BatchOptions, columns, columns_of, encode_all
-from seglog.format.decoder import checksums_valid
+from seglog.format.decoder import checksums_match
 from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
 from seglog.model import Compression, Isolation, Record, TimestampType
@@ -253,7 +253,7 @@ def test_a_followers_contradiction_is_not_written(tmp_path: Path) -> None:
 def test_attributes_that_mean_nothing_stay_with_their_checksum(log: Log) -> None:
     log.append_batches(batch_v2(0, [NaiveRecord(0, 0, None, b"v")], attributes=0x0300, base_timestamp=START_MS))
     (chunk,) = log.segments.active.scan()
-    assert checksums_valid(chunk.data, chunk.batches, chunk.position).all()
+    assert checksums_match(chunk.data, chunk.batches, chunk.position).all()
     assert chunk.data[21] == 3
 
 

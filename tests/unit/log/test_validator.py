@@ -17,7 +17,7 @@ from seglog.errors import (
     UnexpectedAppendOffsetError,
 )
 from seglog.format.builder import BatchOptions, columns_of, encode_all
-from seglog.format.decoder import checksums_valid, decode_records
+from seglog.format.decoder import checksums_match, decode_records
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.validator import (
     AnalyzedBatches,
@@ -53,7 +53,7 @@ def as_leader(
 
 
 def records_of(batches: AnalyzedBatches) -> list[Record]:
-    assert checksums_valid(batches.data, batches.batches, 0).all()
+    assert checksums_match(batches.data, batches.batches, 0).all()
     return [record for part in decode_records(batches.data, batches.batches, 0) for record in part]
 
 

@@ -134,7 +134,7 @@ def test_damage_is_refused_but_for_a_torn_tail(tmp_path: Path) -> None:
     done = converted(tmp_path / "t-0", tmp_path / "new" / "t-0", ConvertOptions(codec=Compression.LZ4))
     assert (done.batches_written, done.torn_bytes) == (2, len(whole) // 3 - 3)
     path.write_bytes(whole[:70] + b"?" + whole[71:])
-    with pytest.raises(CorruptRecordError, match="position 0: the checksum is wrong"):
+    with pytest.raises(CorruptRecordError, match="position 0: the checksum of the batch is wrong"):
         converted(tmp_path / "t-0", tmp_path / "other" / "t-0", ConvertOptions())
 
 

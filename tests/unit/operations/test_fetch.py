@@ -120,7 +120,8 @@ def test_damage_and_missing_offsets_are_errors_that_name_the_source(source: Path
     good = log.read_bytes()
     log.write_bytes(good[:-1] + b"\xff")
     with pytest.raises(
-        CorruptRecordError, match=rf"source/t-0/{LOG}: position 0: the checksum is wrong \(offsets 6 to 8\)"
+        CorruptRecordError,
+        match=rf"source/t-0/{LOG}: position 0: the checksum of the batch is wrong \(offsets 6 to 8\)",
     ):
         fetch(FS, source, FS, target)
     log.write_bytes(good + b"torn")

@@ -228,7 +228,7 @@ class FullDisk(LocalFileSystem):
 
 def test_where_there_is_no_room_nothing_is_cut(logs: Path) -> None:
     before = facts(logs)
-    with pytest.raises(RefusedError, match="bytes of disk space are needed and 10 are free"):
+    with pytest.raises(RefusedError, match="bytes of disk space are needed, and 10 are free"):
         keeper(FullDisk()).truncate(logs / "t-0", 10, None)
     assert facts(logs) == before
     assert not list((logs.parent).glob(f"{QUARANTINE}/*"))
@@ -300,7 +300,7 @@ def swapped(tmp_path: Path, swap: bytes) -> Path:
         (b"", "it is empty"),
         (batch(0, 5), "its offsets end at 4"),
         (batch(0, 5) + batch(5, 5)[:40], "are not a whole batch"),
-        (batch(0, 5) + batch(5, 5) + batch(10, 5)[:-1] + b"\xff", "a checksum at position 262 is wrong"),
+        (batch(0, 5) + batch(5, 5) + batch(10, 5)[:-1] + b"\xff", "the checksum of the batch is wrong (position 262)"),
     ],
 )
 def test_a_swap_that_holds_less_than_the_log_is_said_and_the_log_is_kept(

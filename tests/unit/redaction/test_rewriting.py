@@ -13,7 +13,7 @@ from seglog import layout
 from seglog.errors import CorruptRecordError
 from seglog.format.builder import BatchOptions, columns_of, encode_all
 from seglog.format.columns import joined
-from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.model import Compression, Header, Record
 from seglog.redaction.rewriting import Erasure, rewritten
 from tests.support.message_sets import encode_message_set
@@ -53,7 +53,7 @@ def decoded(data: bytes) -> list[Record]:
     array = np.frombuffer(data, dtype=np.uint8)
     scan = scan_batches(array, 0, len(array), 0)
     assert scan.consumed == len(array)
-    assert checksums_valid(array, scan.batches, 0).all()
+    assert checksums_match(array, scan.batches, 0).all()
     return [record for part in decode_records(array, scan.batches, 0) for record in part]
 
 

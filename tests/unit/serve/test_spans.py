@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seglog.errors import CorruptionError, CorruptRecordError, OffsetOutOfRangeError
-from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.format.decoder import checksums_match, scan_batches
 from seglog.log.log import Log
 from seglog.model import Isolation, Record
 from seglog.scan.log_walk import LogWalk
@@ -50,7 +50,7 @@ def offsets_of(found: Found) -> list[int]:
     array = np.frombuffer(data, dtype=np.uint8)
     scan = scan_batches(array, 0, len(array), 0)
     assert scan.consumed == len(array)
-    assert checksums_valid(array, scan.batches, 0).all()
+    assert checksums_match(array, scan.batches, 0).all()
     return [int(each) for each in scan.batches["base_offset"]]
 
 
@@ -224,5 +224,5 @@ def test_offsets_lost_at_the_end_are_passed_by_an_empty_batch(directory: Path) -
 def test_an_empty_batch_takes_at_most_what_its_delta_can_say() -> None:
     data = np.frombuffer(empty_batch(7, 7 + 2**40), dtype=np.uint8)
     scan = scan_batches(data, 0, len(data), 0)
-    assert scan.consumed == len(data) and checksums_valid(data, scan.batches, 0).all()
+    assert scan.consumed == len(data) and checksums_match(data, scan.batches, 0).all()
     assert int(scan.batches["last_offset"][0]) == 7 + 2**31 - 1

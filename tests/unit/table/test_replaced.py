@@ -368,7 +368,7 @@ def test_damage_in_what_replaced_a_segment_is_damage(logs: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptRecordError, match=f"{path.name}: position .*the checksum is wrong"):
+    with pytest.raises(CorruptRecordError, match=f"{path.name}: position .*the checksum of the batch is wrong"):
         read(pieces, chosen)
 
 

@@ -1,4 +1,7 @@
-"""LZ4 in frames. Decompressing and the fast compressor are kernels (`kernels.lz4`); the high levels are cramjam's.
+"""LZ4 in frames. Blocks are expanded by a kernel (`kernels.lz4`) and compressed by cramjam.
+
+A kernel compresses too, for runs of batches that a cleaning has rebuilt (`kernels.runs.pack_run`), at Kafka's default
+level: batch by batch through this module, `clean lz4` of tests/benchmarks/against_kafka takes 1.58 times the CPU.
 
 Kafka: Lz4Compression, Lz4BlockInputStream, Lz4BlockOutputStream.
 """

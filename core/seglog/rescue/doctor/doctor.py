@@ -52,7 +52,7 @@ from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.room import SPARE_PERCENT
+from seglog.storage.room import with_spare
 from seglog.verification.files import contradicted_offsets
 from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.second_look import look_until_settled
@@ -371,7 +371,7 @@ class _Visit:
             return
         free = fs.free_bytes(path)
         if free < self.room:
-            wanted = self.room + self.room * SPARE_PERCENT // 100
+            wanted = with_spare(self.room)
             message = f"recovery takes {self.room} bytes more for indexes and snapshots, and {free} are free"
             command = command_line("seglog", "retain", "--free", str(wanted), path)
             yield self.directory.diagnosis("NO_ROOM", path, message, command=command)

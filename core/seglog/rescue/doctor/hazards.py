@@ -17,6 +17,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.model import NO_TIMESTAMP
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
@@ -88,7 +89,7 @@ class _Segment:
         for records in piece.records(piece.batches[~piece.valid]):
             for i in range(len(records.batches)) if not records.rows_after else ():
                 status = int(records.status[i])
-                message = "the checksum of the batch is wrong, and "
+                message = f"{WRONG_CHECKSUM}, and "
                 message += STATUS_REASONS[status] if status else "the cleaner does not check it"
                 self._batch(FAILS if status else LAUNDERS, records.batches[i], message)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.format.decoder import checksums_match, scan_batches
 from seglog.rescue.salvage.carve import found_rows
 from seglog.scan.segment_scan import entry_row
 from seglog.storage.filesystem import File, FileSystem
@@ -179,7 +179,7 @@ def _joined(file: File, before: Fragment, after: Fragment) -> np.ndarray | None:
             scan = scan_batches(data, 0, size, before.end)
             if len(scan.batches) != 1 or scan.consumed != size:
                 return None  # not even the header is whole
-            if checksums_valid(data, scan.batches, before.end)[0]:
+            if checksums_match(data, scan.batches, before.end)[0]:
                 return _row_of(scan.batches, before, first_size, after.position - size + first_size)
     return None
 

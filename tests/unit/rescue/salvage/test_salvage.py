@@ -293,7 +293,7 @@ def test_nothing_good_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_without_room_the_directory_that_was_asked_for_is_named(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "mixed-0"
-    with pytest.raises(RefusedError, match=f"^{out.parent}: .* bytes of disk space are needed and 0 are free$"):
+    with pytest.raises(RefusedError, match=f"^{out.parent}: .* bytes of disk space are needed, and 0 are free;"):
         salvage(SmallDisk(tmp_path / "new", 0), CLOCK, [source], out, SalvageOptions())
     assert not list(out.parent.iterdir())
 

@@ -10,7 +10,7 @@ import pytest
 
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record
-from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.format.decoder import checksums_match, scan_batches
 from seglog.model import Record
 from seglog.storage.local import LocalFileSystem
 from tests.support.group_records import commit_key, text
@@ -55,7 +55,7 @@ def test_epochs_and_topic_ids_are_forgotten_and_offsets_stay(tmp_path: Path, cod
     target = target_directory(FS, tmp_path / "new", [NAME])
     assert transplanted(FS, START_MS, request(FS, target, tmp_path / "old" / NAME)).run is not None
     data = np.frombuffer((target / NAME / f"{0:020}.log").read_bytes(), dtype=np.uint8)
-    assert checksums_valid(data, scan_batches(data, 0, len(data), 0).batches, 0).all()
+    assert checksums_match(data, scan_batches(data, 0, len(data), 0).batches, 0).all()
     with opened_log(target / NAME, writable=False) as log:
         after = list(log.records())
     assert [(one.offset, one.timestamp, one.key) for one in after] == [
