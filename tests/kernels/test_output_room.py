@@ -7,6 +7,7 @@ and later gives up counts too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -14,6 +15,9 @@ import pytest
 
 from seglog import layout
 from seglog.kernels import render, render_dump_log, text
+from seglog.look.dump import large_records
+from seglog.look.dump.large_records import large_dump_log_line, large_line
+from seglog.look.dump.rendering import blocks
 from tests.support.naive import varint
 
 # One byte of each class that the text kernels tell apart, and the edges of these classes.
@@ -168,31 +172,57 @@ def large_record(value: bytes, end: bytes, headers: int) -> tuple[np.ndarray, np
     return row, np.frombuffer(arena, dtype=np.uint8)
 
 
-def pieces_of(run: Callable[..., int], batch: np.ndarray, row: np.ndarray, arena: np.ndarray, room: int) -> bytes:
-    """What `run` writes, with a buffer of `room` bytes; nothing may be written after that."""
-    state, shown, found = np.zeros(render.STATE_SIZE, dtype=np.int64), np.array([render.SHOW_RECORDS], np.uint8), b""
-    out = np.full(room + 64, 0xEE, dtype=np.uint8)
-    while state[render.STATE_BATCH] < 1:
+Large = Callable[..., Iterator[memoryview]]
+
+
+def pieces_of(
+    run: Callable[..., int], large: Large, batch: np.ndarray, row: np.ndarray, arena: np.ndarray, room: int
+) -> bytes:
+    """What `run` writes with a buffer of `room` bytes, or `large` in its place; nothing may be written after that."""
+    shown = np.array([render.SHOW_RECORDS], np.uint8)
+    buffers = []
+
+    def write(out: np.ndarray, state: np.ndarray) -> int:
         size = run(arena, batch, shown, row, out[:room], state)
-        assert size > 0 and (out[room:] == 0xEE).all()
-        found += out[:size].tobytes()
-    assert state[render.STATE_RECORDS] == 1
+        assert (out[room:] == 0xEE).all()
+        return size
+
+    def buffer(_: int) -> np.ndarray:
+        buffers.append(np.full(room + 64, 0xEE, dtype=np.uint8))
+        return buffers[-1]
+
+    pieces = blocks(1, write, partial(large, arena, batch, shown, row), buffer, lambda _: None)
+    found = b"".join(bytes(piece) for piece in pieces)
+    assert len(buffers) == 1 and found
     return found
+
+
+def large_rendered(style: int, base64: bool) -> Large:
+    return partial(large_line, style, base64, *[np.zeros(0, dtype=np.uint8)] * 2)
+
+
+def large_dumped(flags: int) -> Large:
+    none = np.zeros(0, dtype=np.uint8), np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.uint8)
+    return lambda arena, batch, shown, rows, b, r: large_dump_log_line(flags, arena, batch, shown, rows, *none, b, r)
 
 
 @pytest.mark.parametrize("headers", [0, 3])
 @pytest.mark.parametrize("end", [b"\xff", b"\xe2\x82", b""])
 @pytest.mark.parametrize("value", VALUES)
-def test_a_record_larger_than_the_buffer_is_written_in_pieces(value: bytes, end: bytes, headers: int) -> None:
+def test_a_record_larger_than_the_buffer_is_written_in_pieces(
+    value: bytes, end: bytes, headers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row, arena = large_record(value, end, headers)
     batch = widest(layout.BATCH)
     batch["magic"] = 2
     least = max(render.LINE_BYTES, render_dump_log.LINE_BYTES) + text.SLACK
-    ways = [*(rendered(*style) for style in EVERY_STYLE), *(dumped(flags) for flags in range(4))]
-    for run in ways:
-        whole = pieces_of(run, batch, row, arena, 1 << 20)
-        for room in (least, least + 1, least + 7, 5000):
-            assert pieces_of(run, batch, row, arena, room) == whole
+    ways = [(rendered(*style), large_rendered(*style)) for style in EVERY_STYLE]
+    ways += [(dumped(flags), large_dumped(flags)) for flags in range(4)]
+    for run, large in ways:
+        whole = pieces_of(run, large, batch, row, arena, 1 << 20)
+        for size in (6, 33, 999, 1 << 20):
+            monkeypatch.setattr(large_records, "_PIECE_BYTES", size // 3 * 3)
+            assert pieces_of(run, large, batch, row, arena, least) == whole
 
 
 def test_a_ready_ending_larger_than_the_buffer_is_written_in_pieces() -> None:
@@ -205,6 +235,11 @@ def test_a_ready_ending_larger_than_the_buffer_is_written_in_pieces() -> None:
     def run(arena: np.ndarray, batch: np.ndarray, shown: np.ndarray, rows: np.ndarray, *rest: np.ndarray) -> int:
         return render_dump_log.render_dump_log(1, arena, batch, shown, rows, endings, bounds, has, *rest)
 
-    whole = pieces_of(run, batch, row, arena, 1 << 20)
+    def large(
+        arena: np.ndarray, batch: np.ndarray, shown: np.ndarray, rows: np.ndarray, *at: int
+    ) -> Iterator[memoryview]:
+        return large_dump_log_line(1, arena, batch, shown, rows, endings, bounds, has, *at)
+
+    whole = pieces_of(run, large, batch, row, arena, 1 << 20)
     assert whole.endswith(endings.tobytes() + b"\n")
-    assert pieces_of(run, batch, row, arena, render_dump_log.LINE_BYTES + text.SLACK) == whole
+    assert pieces_of(run, large, batch, row, arena, render_dump_log.LINE_BYTES + text.SLACK) == whole

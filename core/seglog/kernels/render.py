@@ -4,8 +4,8 @@
 buffer; the caller takes the output and calls again. The order is that of the log: a batch, then its records. Text and
 JSON differ only in the fixed words around the values.
 
-A record whose line might exceed the whole buffer is written in pieces, over as many calls as needed: no record makes a
-buffer grow.
+A record whose line might exceed the whole buffer is not written here: the call before ends, and the next one says so
+(STATE_LARGE). `look.dump.large_records` writes its line in pieces, so that no record makes a buffer grow.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from seglog.kernels.arrays import Batches, BatchRow, Bytes, RecordRow, Records, 
 from seglog.kernels.text import (
     MOST_JSON_EXPANSION,
     SLACK,
-    is_utf8,
     make_cells,
     put_base64,
     put_integer,
     put_json_text,
     put_word,
-    text_cut,
 )
 from seglog.kernels.varint import read_varint
-from seglog.model import NO_SEQUENCE
+from seglog.model import NO_SEQUENCE, codec_name
 
 JSON = 0
 TEXT = 1
@@ -36,13 +34,8 @@ STATE_ROW = 1  # row to continue with
 STATE_BATCH_DONE = 2  # 1 once the batch's own line is written
 STATE_NEEDED = 3  # bytes that the next line needs, if it did not fit an empty buffer
 STATE_RECORDS = 4  # lines of records written so far
-# The rest is for a record in pieces.
-STATE_PART = 5  # part to continue with (…_PART)
-STATE_AT = 6  # 1 + bytes of the part that are done; 0 before it begins
-STATE_IS_TEXT = 7  # 1 if the part is written as text, not as base64
-STATE_HEADER = 8  # number of the header
-STATE_PLACE = 9  # position of the header's key or value
-STATE_SIZE = 10
+STATE_LARGE = 5  # 1 if nothing was written because the next record is larger than the buffer
+STATE_SIZE = 6
 
 # Flags of a batch.
 SHOW_BATCH = 1
@@ -52,12 +45,10 @@ SHOW_RECORDS = 4
 # Upper bounds of bytes written.
 LINE_BYTES = 1024  # for a line without key, value, headers and prefix
 HEADER_BYTES = 128  # for a header without the bytes of its key and value
-_WORDS_BYTES = 128  # for three words side by side, with the bytes they spoil
-_LEAST_PIECE = 12  # least bytes of a part to write at once: room for a character, and whole steps of base64
 
-_JSON_WORDS = [
+JSON_WORDS = [
     *(',"magic":', ',"base_offset":', ',"last_offset":', ',"count":', ',"codec":'),
-    *('"none"', '"gzip"', '"snappy"', '"lz4"', '"zstd"', '"unknown"', '"unknown"', '"unknown"'),
+    *(f'"{codec_name(number)}"' for number in range(8)),
     *(',"timestamp_type":', '"NoTimestampType"', '"CreateTime"', '"LogAppendTime"'),
     *(',"base_timestamp":', ',"max_timestamp":', ',"delete_horizon":', ',"producer_id":'),
     *(',"producer_epoch":', ',"base_sequence":', ',"last_sequence":', ',"transactional":'),
@@ -67,9 +58,9 @@ _JSON_WORDS = [
     *(',"key":"', ',"key_b64":"', ',"key":null', ',"value":"', ',"value_b64":"', ',"value":null'),
     *('"key":"', '"key_b64":"'),
 ]
-_TEXT_WORDS = [
+TEXT_WORDS = [
     *(" magic=", " base_offset=", " last_offset=", " count=", " codec="),
-    *("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown"),
+    *map(codec_name, range(8)),
     *(" timestamp_type=", "NoTimestampType", "CreateTime", "LogAppendTime"),
     *(" base_timestamp=", " max_timestamp=", " delete_horizon=", " producer_id="),
     *(" producer_epoch=", " base_sequence=", " last_sequence=", " transactional="),
@@ -79,50 +70,50 @@ _TEXT_WORDS = [
     *(' key="', ' key_b64="', " key=null", ' value="', ' value_b64="', " value=null"),
     *('key="', 'key_b64="'),
 ]
-assert len(_JSON_WORDS) == len(_TEXT_WORDS)
-_CELLS, _SIZES = make_cells([*_JSON_WORDS, *_TEXT_WORDS])
-_STYLE = len(_JSON_WORDS)
+assert len(JSON_WORDS) == len(TEXT_WORDS)
+_CELLS, _SIZES = make_cells([*JSON_WORDS, *TEXT_WORDS])
+_STYLE = len(JSON_WORDS)
 
 # The numbers of the words.
-_MAGIC = _JSON_WORDS.index(',"magic":')
-_BASE_OFFSET = _JSON_WORDS.index(',"base_offset":')
-_LAST_OFFSET = _JSON_WORDS.index(',"last_offset":')
-_COUNT = _JSON_WORDS.index(',"count":')
-_CODEC = _JSON_WORDS.index(',"codec":')
-_CODEC_NAME = _JSON_WORDS.index('"none"')  # the first of eight, in the order of the codec's number
-_TIMESTAMP_TYPE = _JSON_WORDS.index(',"timestamp_type":')
-_TIMESTAMP_TYPE_NAME = _JSON_WORDS.index('"NoTimestampType"')  # the first of three
-_BASE_TIMESTAMP = _JSON_WORDS.index(',"base_timestamp":')
-_MAX_TIMESTAMP = _JSON_WORDS.index(',"max_timestamp":')
-_DELETE_HORIZON = _JSON_WORDS.index(',"delete_horizon":')
-_PRODUCER_ID = _JSON_WORDS.index(',"producer_id":')
-_PRODUCER_EPOCH = _JSON_WORDS.index(',"producer_epoch":')
-_BASE_SEQUENCE = _JSON_WORDS.index(',"base_sequence":')
-_LAST_SEQUENCE = _JSON_WORDS.index(',"last_sequence":')
-_TRANSACTIONAL = _JSON_WORDS.index(',"transactional":')
-_CONTROL = _JSON_WORDS.index(',"control":')
-_LEADER_EPOCH = _JSON_WORDS.index(',"leader_epoch":')
-_CRC = _JSON_WORDS.index(',"crc":')
-_VALID = _JSON_WORDS.index(',"valid":')
-_FALSE = _JSON_WORDS.index("false")
-_TRUE = _JSON_WORDS.index("true")
-_NULL = _JSON_WORDS.index("null")
-_LINE_END = _JSON_WORDS.index("}\n")
-_TIMESTAMP = _JSON_WORDS.index(',"timestamp":')
-_SEQUENCE = _JSON_WORDS.index(',"sequence":')
-_HEADERS = _JSON_WORDS.index(',"headers":[')
-_HEADERS_END = _JSON_WORDS.index("]")
-_UNTRUSTED = _JSON_WORDS.index(',"trusted":false')
-_HEADER = _JSON_WORDS.index("{")
-_NEXT_HEADER = _JSON_WORDS.index(",{")
-_HEADER_END = _JSON_WORDS.index("}")
-_SIZE = _JSON_WORDS.index(',"size":')
-_QUOTE = _JSON_WORDS.index('"')
+_MAGIC = JSON_WORDS.index(',"magic":')
+_BASE_OFFSET = JSON_WORDS.index(',"base_offset":')
+_LAST_OFFSET = JSON_WORDS.index(',"last_offset":')
+_COUNT = JSON_WORDS.index(',"count":')
+_CODEC = JSON_WORDS.index(',"codec":')
+_CODEC_NAME = JSON_WORDS.index('"none"')  # the first of eight, in the order of the codec's number
+_TIMESTAMP_TYPE = JSON_WORDS.index(',"timestamp_type":')
+_TIMESTAMP_TYPE_NAME = JSON_WORDS.index('"NoTimestampType"')  # the first of three
+_BASE_TIMESTAMP = JSON_WORDS.index(',"base_timestamp":')
+_MAX_TIMESTAMP = JSON_WORDS.index(',"max_timestamp":')
+_DELETE_HORIZON = JSON_WORDS.index(',"delete_horizon":')
+_PRODUCER_ID = JSON_WORDS.index(',"producer_id":')
+_PRODUCER_EPOCH = JSON_WORDS.index(',"producer_epoch":')
+_BASE_SEQUENCE = JSON_WORDS.index(',"base_sequence":')
+_LAST_SEQUENCE = JSON_WORDS.index(',"last_sequence":')
+_TRANSACTIONAL = JSON_WORDS.index(',"transactional":')
+_CONTROL = JSON_WORDS.index(',"control":')
+_LEADER_EPOCH = JSON_WORDS.index(',"leader_epoch":')
+_CRC = JSON_WORDS.index(',"crc":')
+_VALID = JSON_WORDS.index(',"valid":')
+_FALSE = JSON_WORDS.index("false")
+_TRUE = JSON_WORDS.index("true")
+_NULL = JSON_WORDS.index("null")
+_LINE_END = JSON_WORDS.index("}\n")
+_TIMESTAMP = JSON_WORDS.index(',"timestamp":')
+_SEQUENCE = JSON_WORDS.index(',"sequence":')
+HEADERS = JSON_WORDS.index(',"headers":[')
+HEADERS_END = JSON_WORDS.index("]")
+_UNTRUSTED = JSON_WORDS.index(',"trusted":false')
+HEADER = JSON_WORDS.index("{")
+NEXT_HEADER = JSON_WORDS.index(",{")
+HEADER_END = JSON_WORDS.index("}")
+_SIZE = JSON_WORDS.index(',"size":')
+QUOTE = JSON_WORDS.index('"')
 # Each of these is the first of three: as text, as base64, null. The key of a header is never null, nor base64.
-_KEY = _JSON_WORDS.index(',"key":"')
-_VALUE = _JSON_WORDS.index(',"value":"')
-_HEADER_KEY = _JSON_WORDS.index('"key":"')
-_AS_TEXT, _AS_BASE64, _AS_NULL = range(3)
+KEY = JSON_WORDS.index(',"key":"')
+VALUE = JSON_WORDS.index(',"value":"')
+HEADER_KEY = JSON_WORDS.index('"key":"')
+AS_TEXT, AS_BASE64, AS_NULL = range(3)
 
 _CODEC_MASK = layout.CODEC_MASK
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
@@ -146,13 +137,13 @@ def _flag(out: WritableBytes, p: int, word: int, style: int, value: bool) -> int
 def _bytes(out: WritableBytes, p: int, word: int, style: int, base64: bool, data: Bytes, start: int, size: int) -> int:
     """Writes a key, value or part of a header: as text if it is UTF-8, else in base64, or null for a negative size."""
     if size < 0:
-        return put_word(_CELLS, _SIZES, word + _AS_NULL, out, p)
+        return put_word(_CELLS, _SIZES, word + AS_NULL, out, p)
     if not base64:
-        end = put_json_text(out, put_word(_CELLS, _SIZES, word + _AS_TEXT, out, p), data, start, start + size)
+        end = put_json_text(out, put_word(_CELLS, _SIZES, word + AS_TEXT, out, p), data, start, start + size)
         if end >= 0:
-            return put_word(_CELLS, _SIZES, style + _QUOTE, out, end)
-    p = put_base64(out, put_word(_CELLS, _SIZES, word + _AS_BASE64, out, p), data, start, start + size)
-    return put_word(_CELLS, _SIZES, style + _QUOTE, out, p)
+            return put_word(_CELLS, _SIZES, style + QUOTE, out, end)
+    p = put_base64(out, put_word(_CELLS, _SIZES, word + AS_BASE64, out, p), data, start, start + size)
+    return put_word(_CELLS, _SIZES, style + QUOTE, out, p)
 
 
 @kernel
@@ -204,14 +195,14 @@ def _put_headers(out: WritableBytes, p: int, style: int, base64: bool, arena: By
     at = int(row["headers_position"])
     end = int(row["position"]) + int(row["size"])
     for k in range(int(row["header_count"])):
-        p = put_word(_CELLS, _SIZES, style + (_HEADER if k == 0 else _NEXT_HEADER), out, p)
+        p = put_word(_CELLS, _SIZES, style + (HEADER if k == 0 else NEXT_HEADER), out, p)
         size, at = read_varint(arena, at, end)
-        p = _bytes(out, p, style + _HEADER_KEY, style, False, arena, at, size)
+        p = _bytes(out, p, style + HEADER_KEY, style, False, arena, at, size)
         at += size
         size, at = read_varint(arena, at, end)
-        p = _bytes(out, p, style + _VALUE, style, base64, arena, at, size)
+        p = _bytes(out, p, style + VALUE, style, base64, arena, at, size)
         at += max(size, 0)
-        p = put_word(_CELLS, _SIZES, style + _HEADER_END, out, p)
+        p = put_word(_CELLS, _SIZES, style + HEADER_END, out, p)
     return p
 
 
@@ -242,146 +233,25 @@ def _put_record(
 ) -> int:
     p = _put_head(out, p, style, prefix, batch, row)
     key_at, key_size = int(row["key_position"]), int(row["key_size"])
-    p = _bytes(out, p, style + _KEY, style, base64, arena, key_at, key_size)
+    p = _bytes(out, p, style + KEY, style, base64, arena, key_at, key_size)
     value_at, value_size = int(row["value_position"]), int(row["value_size"])
-    p = _bytes(out, p, style + _VALUE, style, base64, arena, value_at, value_size)
-    p = put_word(_CELLS, _SIZES, style + _HEADERS, out, p)
+    p = _bytes(out, p, style + VALUE, style, base64, arena, value_at, value_size)
+    p = put_word(_CELLS, _SIZES, style + HEADERS, out, p)
     if row["header_count"] > 0:
         p = _put_headers(out, p, style, base64, arena, row)
-    p = put_word(_CELLS, _SIZES, style + _HEADERS_END, out, p)
+    p = put_word(_CELLS, _SIZES, style + HEADERS_END, out, p)
     if not trusted:
         p = put_word(_CELLS, _SIZES, style + _UNTRUSTED, out, p)
     return put_word(_CELLS, _SIZES, style + _LINE_END, out, p)
 
 
-# --- a record in pieces -----------------------------------------------------------------------------------------------
-
-_HEAD_PART = 0
-_KEY_PART = 1
-_VALUE_PART = 2
-_HEADERS_PART = 3
-_HEADER_KEY_PART = 4
-_HEADER_VALUE_PART = 5
-_TAIL_PART = 6
-
-
-@kernel
-def _continue_bytes(
-    out: WritableBytes,
-    p: int,
-    word: int,
-    style: int,
-    base64: bool,
-    arena: Bytes,
-    start: int,
-    size: int,
-    state: WritableInt64s,
-) -> tuple[int, bool]:
-    """Continues what `_bytes` writes at once; returns (index after it, True if it is done and a word still fits)."""
-    if state[STATE_AT] == 0:
-        if len(out) - p < _WORDS_BYTES:
-            return p, False
-        if size < 0:
-            return put_word(_CELLS, _SIZES, word + _AS_NULL, out, p), True
-        state[STATE_IS_TEXT] = 1 if not base64 and is_utf8(arena, start, start + size) else 0
-        p = put_word(_CELLS, _SIZES, word + (_AS_TEXT if state[STATE_IS_TEXT] == 1 else _AS_BASE64), out, p)
-        state[STATE_AT] = 1
-    at = state[STATE_AT] - 1
-    while at < size:
-        most = (len(out) - _WORDS_BYTES - p) // MOST_JSON_EXPANSION
-        if most < _LEAST_PIECE:
-            break
-        if state[STATE_IS_TEXT] == 1:
-            stop = text_cut(arena, start + at, start + size, most)
-            p = put_json_text(out, p, arena, start + at, stop)
-        else:
-            stop = start + min(size, at + most // 3 * 3)
-            p = put_base64(out, p, arena, start + at, stop)
-        at = stop - start
-    if at < size or len(out) - p < _WORDS_BYTES:
-        state[STATE_AT] = at + 1
-        return p, False
-    state[STATE_AT] = 0
-    return put_word(_CELLS, _SIZES, style + _QUOTE, out, p), True
-
-
-@kernel
-def _continue_headers(
-    out: WritableBytes, p: int, style: int, base64: bool, arena: Bytes, row: RecordRow, state: WritableInt64s
-) -> tuple[int, bool]:
-    """Continues what `_put_headers` writes at once; returns (index after it, True if it is done)."""
-    end = int(row["position"]) + int(row["size"])
-    while state[STATE_HEADER] < row["header_count"]:
-        size, at = read_varint(arena, state[STATE_PLACE], end)
-        if state[STATE_PART] == _HEADER_KEY_PART:
-            if state[STATE_AT] == 0:
-                if len(out) - p < 2 * _WORDS_BYTES:
-                    return p, False
-                p = put_word(_CELLS, _SIZES, style + (_HEADER if state[STATE_HEADER] == 0 else _NEXT_HEADER), out, p)
-            p, done = _continue_bytes(out, p, style + _HEADER_KEY, style, False, arena, at, size, state)
-            if not done:
-                return p, False
-            state[STATE_PART] = _HEADER_VALUE_PART
-        else:
-            p, done = _continue_bytes(out, p, style + _VALUE, style, base64, arena, at, size, state)
-            if not done:
-                return p, False
-            p = put_word(_CELLS, _SIZES, style + _HEADER_END, out, p)
-            state[STATE_HEADER] += 1
-            state[STATE_PART] = _HEADER_KEY_PART
-        state[STATE_PLACE] = at + max(size, 0)
-    return p, True
-
-
-@kernel
-def _continue_record(
-    out: WritableBytes,
-    p: int,
-    style: int,
-    base64: bool,
-    trusted: bool,
-    prefix: Bytes,
-    arena: Bytes,
-    batch: BatchRow,
-    row: RecordRow,
-    state: WritableInt64s,
-) -> tuple[int, bool]:
-    """Continues what `_put_record` writes at once; returns (index after it, True if the line is done)."""
-    if state[STATE_PART] == _HEAD_PART:
-        if len(out) - p < LINE_BYTES + SLACK + len(prefix):
-            return p, False
-        p = _put_head(out, p, style, prefix, batch, row)
-        state[STATE_PART] = _KEY_PART
-    if state[STATE_PART] == _KEY_PART:
-        at, size = int(row["key_position"]), int(row["key_size"])
-        p, done = _continue_bytes(out, p, style + _KEY, style, base64, arena, at, size, state)
-        if not done:
-            return p, False
-        state[STATE_PART] = _VALUE_PART
-    if state[STATE_PART] == _VALUE_PART:
-        at, size = int(row["value_position"]), int(row["value_size"])
-        p, done = _continue_bytes(out, p, style + _VALUE, style, base64, arena, at, size, state)
-        if not done:
-            return p, False
-        state[STATE_PART] = _HEADERS_PART
-    if state[STATE_PART] == _HEADERS_PART:
-        if len(out) - p < _WORDS_BYTES:
-            return p, False
-        p = put_word(_CELLS, _SIZES, style + _HEADERS, out, p)
-        state[STATE_HEADER], state[STATE_PLACE] = 0, int(row["headers_position"])
-        state[STATE_PART] = _HEADER_KEY_PART
-    if state[STATE_PART] != _TAIL_PART:
-        p, done = _continue_headers(out, p, style, base64, arena, row, state)
-        if not done:
-            return p, False
-        state[STATE_PART] = _TAIL_PART
-    if len(out) - p < _WORDS_BYTES:
-        return p, False
-    state[STATE_PART] = _HEAD_PART
-    p = put_word(_CELLS, _SIZES, style + _HEADERS_END, out, p)
-    if not trusted:
-        p = put_word(_CELLS, _SIZES, style + _UNTRUSTED, out, p)
-    return put_word(_CELLS, _SIZES, style + _LINE_END, out, p), True
+@inlined
+def text_bytes(row: RecordRow, contents: bool) -> int:
+    """Returns the most bytes of a record that are written as text: headers, and with `contents` key and value."""
+    size = max(int(row["key_size"]), 0) + max(int(row["value_size"]), 0) if contents else 0
+    if row["header_count"] > 0:
+        size += int(row["position"]) + int(row["size"]) - int(row["headers_position"])
+    return size
 
 
 @kernel
@@ -402,7 +272,7 @@ def render(
     A batch's line begins with `prefix`, then its position; a record's with `record_prefix`, then its offset. `flags`
     (uint8, one per batch) says what to show. Returns the number of bytes written. `state` (int64[STATE_SIZE], zeros
     before the first call) holds the progress: everything is done when `state[STATE_BATCH] == len(batches)`. If nothing
-    was written, `state[STATE_NEEDED]` is the room that the next line needs.
+    was written, the next record is large (STATE_LARGE), or `state[STATE_NEEDED]` is the room that the next line needs.
     """
     style *= _STYLE
     p = 0
@@ -420,23 +290,14 @@ def render(
         full = False
         while r < len(rows) and int(rows[r]["batch"]) <= b:
             if shown & SHOW_RECORDS:
-                head = LINE_BYTES + SLACK + len(record_prefix)
-                needed = head + int(rows[r]["header_count"]) * HEADER_BYTES
-                needed += MOST_JSON_EXPANSION * int(rows[r]["size"])
-                if needed > len(out):
-                    trusted = shown & VALID != 0
-                    p, done = _continue_record(
-                        out, p, style, base64, trusted, record_prefix, arena, batches[b], rows[r], state
-                    )
-                    full = not done
-                elif needed > len(out) - p:
+                needed = LINE_BYTES + SLACK + len(record_prefix) + int(rows[r]["header_count"]) * HEADER_BYTES
+                needed += MOST_JSON_EXPANSION * text_bytes(rows[r], True)
+                if needed > len(out) - p:
+                    state[STATE_LARGE] = 1 if needed > len(out) and p == 0 else 0
                     full = True
-                else:
-                    trusted = shown & VALID != 0
-                    p = _put_record(out, p, style, base64, trusted, record_prefix, arena, batches[b], rows[r])
-                if full:
-                    state[STATE_NEEDED] = head
                     break
+                trusted = shown & VALID != 0
+                p = _put_record(out, p, style, base64, trusted, record_prefix, arena, batches[b], rows[r])
                 state[STATE_RECORDS] += 1
             r += 1
         if full:

@@ -1,8 +1,8 @@
 """Renders batches and records exactly as kafka-dump-log does (Kafka: DumpLogSegments), a whole chunk in one call.
 
 Records that need an object decoder (control records, internal topics) come as ready text: if `has_ending` is set for a
-row, `endings` holds the bytes after its metadata. Everything else is written here. A record whose line might exceed
-the whole buffer is written in pieces, as in `render`.
+row, `endings` holds the bytes after its metadata. Everything else is written here, except a record whose line might
+exceed the whole buffer, as in `render`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from seglog.kernels.legacy import crc32
 from seglog.kernels.render import (
     SHOW_BATCH,
     SHOW_RECORDS,
-    STATE_AT,
     STATE_BATCH,
     STATE_BATCH_DONE,
-    STATE_HEADER,
+    STATE_LARGE,
     STATE_NEEDED,
-    STATE_PART,
-    STATE_PLACE,
     STATE_RECORDS,
     STATE_ROW,
     VALID,
+    text_bytes,
 )
-from seglog.kernels.text import MOST_JAVA_EXPANSION, SLACK, make_cells, put_integer, put_java_text, put_word, text_cut
+from seglog.kernels.text import MOST_JAVA_EXPANSION, SLACK, make_cells, put_integer, put_java_text, put_word
 from seglog.kernels.varint import read_varint
-from seglog.model import NO_SEQUENCE
+from seglog.model import NO_SEQUENCE, codec_name
 
 # Flags of a run.
 PRINT_DATA = 1  # keys and payloads as text
@@ -35,58 +33,56 @@ SKIP_METADATA = 2
 
 LINE_BYTES = 1024  # upper bound of a line without header keys, key and payload
 HEADER_BYTES = 8  # upper bound for a header without the bytes of its key
-_LEAST_PIECE = 8  # least bytes of a text to write at once: room for a character
 
-_WORDS = [
+WORDS = [
     *("baseOffset: ", " lastOffset: ", " count: ", " baseSequence: ", " lastSequence: ", " producerId: "),
     *(" producerEpoch: ", " partitionLeaderEpoch: ", " isTransactional: ", " isControl: "),
     *(" deleteHorizonMs: ", "OptionalLong.empty", "OptionalLong[", "]", " position: "),
     *(" NoTimestampType: ", " CreateTime: ", " LogAppendTime: ", " size: ", " magic: "),
-    *(" compresscodec: none crc: ", " compresscodec: gzip crc: ", " compresscodec: snappy crc: "),
-    *(" compresscodec: lz4 crc: ", " compresscodec: zstd crc: ", " compresscodec: unknown crc: "),
+    *(f" compresscodec: {codec_name(number)} crc: " for number in range(layout.LAST_CODEC + 2)),
     *(" isvalid: ", "false", "true", "offset: ", "| offset: ", " keySize: ", " valueSize: "),
     *(" sequence: ", " headerKeys: [", ",", " isValid: ", " crc: ", " key: ", " payload: "),
     *("| key: ", "| payload: "),
 ]
-_CELLS, _SIZES = make_cells(_WORDS)
+_CELLS, _SIZES = make_cells(WORDS)
 
 # The numbers of the words.
-_BASE_OFFSET = _WORDS.index("baseOffset: ")
-_LAST_OFFSET = _WORDS.index(" lastOffset: ")
-_COUNT = _WORDS.index(" count: ")
-_BASE_SEQUENCE = _WORDS.index(" baseSequence: ")
-_LAST_SEQUENCE = _WORDS.index(" lastSequence: ")
-_PRODUCER_ID = _WORDS.index(" producerId: ")
-_PRODUCER_EPOCH = _WORDS.index(" producerEpoch: ")
-_LEADER_EPOCH = _WORDS.index(" partitionLeaderEpoch: ")
-_TRANSACTIONAL = _WORDS.index(" isTransactional: ")
-_CONTROL = _WORDS.index(" isControl: ")
-_DELETE_HORIZON = _WORDS.index(" deleteHorizonMs: ")
-_EMPTY = _WORDS.index("OptionalLong.empty")
-_PRESENT = _WORDS.index("OptionalLong[")
-_BRACKET = _WORDS.index("]")
-_POSITION = _WORDS.index(" position: ")
-_TIMESTAMP_TYPE = _WORDS.index(" NoTimestampType: ")  # the first of three
-_BATCH_SIZE = _WORDS.index(" size: ")
-_MAGIC = _WORDS.index(" magic: ")
-_CODEC = _WORDS.index(" compresscodec: none crc: ")  # the first of six, in the order of the codec's number
+_BASE_OFFSET = WORDS.index("baseOffset: ")
+_LAST_OFFSET = WORDS.index(" lastOffset: ")
+_COUNT = WORDS.index(" count: ")
+_BASE_SEQUENCE = WORDS.index(" baseSequence: ")
+_LAST_SEQUENCE = WORDS.index(" lastSequence: ")
+_PRODUCER_ID = WORDS.index(" producerId: ")
+_PRODUCER_EPOCH = WORDS.index(" producerEpoch: ")
+_LEADER_EPOCH = WORDS.index(" partitionLeaderEpoch: ")
+_TRANSACTIONAL = WORDS.index(" isTransactional: ")
+_CONTROL = WORDS.index(" isControl: ")
+_DELETE_HORIZON = WORDS.index(" deleteHorizonMs: ")
+_EMPTY = WORDS.index("OptionalLong.empty")
+_PRESENT = WORDS.index("OptionalLong[")
+BRACKET = WORDS.index("]")
+_POSITION = WORDS.index(" position: ")
+_TIMESTAMP_TYPE = WORDS.index(" NoTimestampType: ")  # the first of three
+_BATCH_SIZE = WORDS.index(" size: ")
+_MAGIC = WORDS.index(" magic: ")
+_CODEC = WORDS.index(" compresscodec: none crc: ")  # the first of six, in the order of the codec's number
 _UNKNOWN_CODEC = layout.LAST_CODEC + 1
-_VALID = _WORDS.index(" isvalid: ")
-_FALSE = _WORDS.index("false")
-_TRUE = _WORDS.index("true")
-_OFFSET = _WORDS.index("offset: ")
-_RECORD_OFFSET = _WORDS.index("| offset: ")
-_KEY_SIZE = _WORDS.index(" keySize: ")
-_VALUE_SIZE = _WORDS.index(" valueSize: ")
-_SEQUENCE = _WORDS.index(" sequence: ")
-_HEADER_KEYS = _WORDS.index(" headerKeys: [")
-_COMMA = _WORDS.index(",")
-_RECORD_VALID = _WORDS.index(" isValid: ")
-_RECORD_CRC = _WORDS.index(" crc: ")
-_KEY = _WORDS.index(" key: ")
-_PAYLOAD = _WORDS.index(" payload: ")
-_FIRST_KEY = _WORDS.index("| key: ")
-_FIRST_PAYLOAD = _WORDS.index("| payload: ")
+_VALID = WORDS.index(" isvalid: ")
+_FALSE = WORDS.index("false")
+_TRUE = WORDS.index("true")
+_OFFSET = WORDS.index("offset: ")
+_RECORD_OFFSET = WORDS.index("| offset: ")
+_KEY_SIZE = WORDS.index(" keySize: ")
+_VALUE_SIZE = WORDS.index(" valueSize: ")
+_SEQUENCE = WORDS.index(" sequence: ")
+_HEADER_KEYS = WORDS.index(" headerKeys: [")
+COMMA = WORDS.index(",")
+_RECORD_VALID = WORDS.index(" isValid: ")
+_RECORD_CRC = WORDS.index(" crc: ")
+KEY = WORDS.index(" key: ")
+PAYLOAD = WORDS.index(" payload: ")
+FIRST_KEY = WORDS.index("| key: ")
+FIRST_PAYLOAD = WORDS.index("| payload: ")
 _LINE_FEED = 0x0A
 
 _CODEC_MASK = layout.CODEC_MASK
@@ -134,7 +130,7 @@ def _put_batch(out: WritableBytes, p: int, batch: BatchRow, valid: bool) -> int:
         p = put_word(_CELLS, _SIZES, _DELETE_HORIZON, out, p)
         if attributes & layout.DELETE_HORIZON_MASK != 0:
             p = _field(out, p, _PRESENT, int(batch["base_timestamp"]))
-            p = put_word(_CELLS, _SIZES, _BRACKET, out, p)
+            p = put_word(_CELLS, _SIZES, BRACKET, out, p)
         else:
             p = put_word(_CELLS, _SIZES, _EMPTY, out, p)
     p = _field(out, p, _POSITION, int(batch["position"]))
@@ -154,7 +150,7 @@ def _put_header_keys(out: WritableBytes, p: int, arena: Bytes, row: RecordRow) -
     end = int(row["position"]) + int(row["size"])
     for k in range(int(row["header_count"])):
         if k > 0:
-            p = put_word(_CELLS, _SIZES, _COMMA, out, p)
+            p = put_word(_CELLS, _SIZES, COMMA, out, p)
         size, at = read_varint(arena, at, end)
         p = put_java_text(out, p, arena, at, at + size)
         at += size
@@ -164,8 +160,7 @@ def _put_header_keys(out: WritableBytes, p: int, arena: Bytes, row: RecordRow) -
 
 
 @kernel
-def _put_numbers(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
-    """Writes a record's metadata up to the keys of its headers."""
+def _put_metadata(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
     magic, attributes = int(batch["magic"]), int(batch["attributes"])
     at = int(row["position"])
     p = _field(out, p, _RECORD_OFFSET, int(row["offset"]))
@@ -178,168 +173,25 @@ def _put_numbers(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row:
         p = _flag(out, p, _RECORD_VALID, stored == computed)
         return _field(out, p, _RECORD_CRC, stored)
     p = _field(out, p, _SEQUENCE, int(row["sequence"]))
-    return put_word(_CELLS, _SIZES, _HEADER_KEYS, out, p)
-
-
-@kernel
-def _put_metadata(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
-    p = _put_numbers(out, p, arena, batch, row)
-    if batch["magic"] < 2:
-        return p
+    p = put_word(_CELLS, _SIZES, _HEADER_KEYS, out, p)
     if row["header_count"] > 0:
         p = _put_header_keys(out, p, arena, row)
-    return put_word(_CELLS, _SIZES, _BRACKET, out, p)
+    return put_word(_CELLS, _SIZES, BRACKET, out, p)
 
 
 @kernel
 def _put_contents(out: WritableBytes, p: int, arena: Bytes, row: RecordRow, skip: bool) -> int:
     first = skip
     if row["key_size"] >= 0:
-        p = put_word(_CELLS, _SIZES, _FIRST_KEY if first else _KEY, out, p)
+        p = put_word(_CELLS, _SIZES, FIRST_KEY if first else KEY, out, p)
         first = False
         start = int(row["key_position"])
         p = put_java_text(out, p, arena, start, start + int(row["key_size"]))
     if row["value_size"] >= 0:
-        p = put_word(_CELLS, _SIZES, _FIRST_PAYLOAD if first else _PAYLOAD, out, p)
+        p = put_word(_CELLS, _SIZES, FIRST_PAYLOAD if first else PAYLOAD, out, p)
         start = int(row["value_position"])
         p = put_java_text(out, p, arena, start, start + int(row["value_size"]))
     return p
-
-
-# --- a record in pieces -----------------------------------------------------------------------------------------------
-
-_HEAD_PART = 0
-_HEADERS_PART = 1
-_CONTENTS_PART = 2
-_KEY_PART = 3
-_PAYLOAD_PART = 4
-_TAIL_PART = 5
-
-
-@kernel
-def _continue_text(
-    out: WritableBytes, p: int, word: int, arena: Bytes, start: int, size: int, state: WritableInt64s
-) -> tuple[int, bool]:
-    """Continues a text after a word (-1: none); returns (index after it, True if it is done and a word still fits)."""
-    if state[STATE_AT] == 0:
-        if len(out) - p < 2 * SLACK:
-            return p, False
-        if word >= 0:
-            p = put_word(_CELLS, _SIZES, word, out, p)
-        state[STATE_AT] = 1
-    at = state[STATE_AT] - 1
-    while at < size:
-        most = (len(out) - SLACK - p) // MOST_JAVA_EXPANSION
-        if most < _LEAST_PIECE:
-            break
-        stop = text_cut(arena, start + at, start + size, most)
-        p = put_java_text(out, p, arena, start + at, stop)
-        at = stop - start
-    if at < size or len(out) - p < SLACK:
-        state[STATE_AT] = at + 1
-        return p, False
-    state[STATE_AT] = 0
-    return p, True
-
-
-@kernel
-def _continue_header_keys(
-    out: WritableBytes, p: int, arena: Bytes, row: RecordRow, state: WritableInt64s
-) -> tuple[int, bool]:
-    """Continues what `_put_header_keys` writes at once, and the bracket after it."""
-    end = int(row["position"]) + int(row["size"])
-    while state[STATE_HEADER] < row["header_count"]:
-        size, at = read_varint(arena, state[STATE_PLACE], end)
-        comma = -1 if state[STATE_HEADER] == 0 else _COMMA
-        p, done = _continue_text(out, p, comma, arena, at, size, state)
-        if not done:
-            return p, False
-        size, at = read_varint(arena, at + size, end)
-        state[STATE_PLACE] = at + max(size, 0)
-        state[STATE_HEADER] += 1
-    if len(out) - p < SLACK:
-        return p, False
-    return put_word(_CELLS, _SIZES, _BRACKET, out, p), True
-
-
-@kernel
-def _continue_contents(
-    out: WritableBytes, p: int, arena: Bytes, row: RecordRow, skip: bool, state: WritableInt64s
-) -> tuple[int, bool]:
-    """Continues what `_put_contents` writes at once."""
-    has_key = row["key_size"] >= 0
-    if state[STATE_PART] == _CONTENTS_PART:
-        state[STATE_PART] = _KEY_PART if has_key else _PAYLOAD_PART
-    if state[STATE_PART] == _KEY_PART:
-        word = _FIRST_KEY if skip else _KEY
-        p, done = _continue_text(out, p, word, arena, int(row["key_position"]), int(row["key_size"]), state)
-        if not done:
-            return p, False
-        state[STATE_PART] = _PAYLOAD_PART
-    if row["value_size"] < 0:
-        return p, True
-    word = _FIRST_PAYLOAD if skip and not has_key else _PAYLOAD
-    return _continue_text(out, p, word, arena, int(row["value_position"]), int(row["value_size"]), state)
-
-
-@kernel
-def _continue_ending(
-    out: WritableBytes, p: int, endings: Bytes, start: int, end: int, state: WritableInt64s
-) -> tuple[int, bool]:
-    """Continues copying a ready text."""
-    at = start + max(state[STATE_AT] - 1, 0)
-    size = max(0, min(end - at, len(out) - SLACK - p))
-    copy_bytes(endings, at, out, p, size)
-    state[STATE_AT] = at + size - start + 1
-    if at + size < end:
-        return p + size, False
-    state[STATE_AT] = 0
-    return p + size, True
-
-
-@kernel
-def _continue_record(
-    flags_of_run: int,
-    out: WritableBytes,
-    p: int,
-    arena: Bytes,
-    batch: BatchRow,
-    row: RecordRow,
-    endings: Bytes,
-    start: int,
-    end: int,
-    state: WritableInt64s,
-) -> tuple[int, bool]:
-    """Continues a record's line; unless `start` is -1, `endings[start:end]` replaces its key and payload."""
-    skip, contents = flags_of_run & SKIP_METADATA != 0, flags_of_run & PRINT_DATA != 0
-    done = True
-    if state[STATE_PART] == _HEAD_PART:
-        if len(out) - p < LINE_BYTES + SLACK:
-            return p, False
-        state[STATE_PART] = _CONTENTS_PART
-        if not skip:
-            p = _put_numbers(out, p, arena, batch, row)
-            if batch["magic"] >= 2:
-                state[STATE_HEADER], state[STATE_PLACE] = 0, int(row["headers_position"])
-                state[STATE_PART] = _HEADERS_PART
-    if state[STATE_PART] == _HEADERS_PART:
-        p, done = _continue_header_keys(out, p, arena, row, state)
-        if not done:
-            return p, False
-        state[STATE_PART] = _CONTENTS_PART
-    if state[STATE_PART] != _TAIL_PART:
-        if start >= 0:
-            p, done = _continue_ending(out, p, endings, start, end, state)
-        elif contents:
-            p, done = _continue_contents(out, p, arena, row, skip, state)
-        if not done:
-            return p, False
-        state[STATE_PART] = _TAIL_PART
-    if len(out) - p < 1:
-        return p, False
-    state[STATE_PART] = _HEAD_PART
-    store_byte(out, p, _LINE_FEED)
-    return p + 1, True
 
 
 @kernel
@@ -377,28 +229,20 @@ def render_dump_log(
             if shown & SHOW_RECORDS:
                 ending = ending_bounds[r + 1] - ending_bounds[r] if has_ending[r] else 0
                 needed = LINE_BYTES + SLACK + int(rows[r]["header_count"]) * HEADER_BYTES + ending
-                needed += MOST_JAVA_EXPANSION * int(rows[r]["size"])
-                if needed > len(out):
-                    start = ending_bounds[r] if has_ending[r] else -1
-                    p, done = _continue_record(
-                        flags_of_run, out, p, arena, batches[b], rows[r], endings, start, start + ending, state
-                    )
-                    full = not done
-                elif needed > len(out) - p:
+                needed += MOST_JAVA_EXPANSION * text_bytes(rows[r], contents and not has_ending[r])
+                if needed > len(out) - p:
+                    state[STATE_LARGE] = 1 if needed > len(out) and p == 0 else 0
                     full = True
-                else:
-                    if not skip:
-                        p = _put_metadata(out, p, arena, batches[b], rows[r])
-                    if has_ending[r]:
-                        copy_bytes(endings, ending_bounds[r], out, p, ending)
-                        p += ending
-                    elif contents:
-                        p = _put_contents(out, p, arena, rows[r], skip)
-                    store_byte(out, p, _LINE_FEED)
-                    p += 1
-                if full:
-                    state[STATE_NEEDED] = LINE_BYTES + SLACK
                     break
+                if not skip:
+                    p = _put_metadata(out, p, arena, batches[b], rows[r])
+                if has_ending[r]:
+                    copy_bytes(endings, ending_bounds[r], out, p, ending)
+                    p += ending
+                elif contents:
+                    p = _put_contents(out, p, arena, rows[r], skip)
+                store_byte(out, p, _LINE_FEED)
+                p += 1
                 state[STATE_RECORDS] += 1
             r += 1
         if full:

@@ -25,6 +25,7 @@ from seglog.format.filenames import parse_file_name
 from seglog.kernels import render
 from seglog.look.dump.files import dump_file, is_log, rendered_rows, text_line
 from seglog.look.dump.internal_topics import decoded, decoder_of, with_objects
+from seglog.look.dump.large_records import large_line
 from seglog.look.dump.render_records import record_prefix
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.dump.selection import EVERYTHING, Chosen, Selection
@@ -200,8 +201,8 @@ class _LogDump(LogRenderer):
 
     def _lines(self, records: Records, batches: np.ndarray, flags: np.ndarray) -> Iterator[Block]:
         line = (self._style, self.options.base64, self._prefix, self._record_prefix)
-        write = partial(render.render, *line, records.arena, batches, flags, records.rows)
-        lines = self.lines(len(batches), write)
+        arguments = (*line, records.arena, batches, flags, records.rows)
+        lines = self.lines(len(batches), partial(render.render, *arguments), partial(large_line, *arguments))
         return lines if self._decoder is None or not self.options.json else with_objects(lines)
 
 

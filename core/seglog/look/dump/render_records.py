@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.kernels import render
 from seglog.look.dump.internal_topics import Decoder, decoded, with_objects
+from seglog.look.dump.large_records import large_line
+from seglog.look.dump.rendering import blocks
 
 _BLOCK_BYTES = 1 << 20
 _NO_PREFIX = np.zeros(0, dtype=np.uint8)
@@ -37,12 +40,10 @@ def render_records(
 def _lines(records: Records, partition: str, as_json: bool, base64: bool) -> Iterator[memoryview]:
     style, prefix = (render.JSON if as_json else render.TEXT), record_prefix(partition, as_json)
     flags = np.full(len(records.batches), render.SHOW_RECORDS | render.VALID, dtype=np.uint8)
-    state = np.zeros(render.STATE_SIZE, dtype=np.int64)
-    while state[render.STATE_BATCH] < len(records.batches):
-        out = np.empty(max(_BLOCK_BYTES, int(state[render.STATE_NEEDED])), dtype=np.uint8)
-        written = render.render(
-            style, base64, _NO_PREFIX, prefix, records.arena, records.batches, flags, records.rows, out, state
-        )
-        if written:
-            state[render.STATE_NEEDED] = 0
-            yield out.data[:written]
+    arguments = (style, base64, _NO_PREFIX, prefix, records.arena, records.batches, flags, records.rows)
+    write, large = partial(render.render, *arguments), partial(large_line, *arguments)
+    return blocks(len(records.batches), write, large, _memory, lambda _: None)
+
+
+def _memory(least: int) -> np.ndarray:
+    return np.empty(max(_BLOCK_BYTES, least), dtype=np.uint8)

@@ -31,6 +31,34 @@ Block = memoryview
 Rendered = Block | Finding
 
 
+Write = Callable[[np.ndarray, np.ndarray], int]
+Large = Callable[[int, int], Iterator[Block]]
+
+
+def blocks(
+    count: int, write: Write, large: Large, buffer: Callable[[int], np.ndarray], unused: Callable[[np.ndarray], None]
+) -> Iterator[Block]:
+    """Yields the blocks of `count` batches. `write(out, state)` calls a rendering kernel (`kernels.render`).
+
+    `large(batch, row)` writes a record that the kernel leaves out; `buffer(least)` gives memory, `unused` takes it
+    back.
+    """
+    state = np.zeros(render.STATE_SIZE, dtype=np.int64)
+    while state[render.STATE_BATCH] < count:
+        out = buffer(int(state[render.STATE_NEEDED]))
+        written = write(out, state)
+        if written:
+            state[render.STATE_NEEDED] = 0
+            yield out.data[:written]
+            continue
+        unused(out)
+        if state[render.STATE_LARGE]:
+            yield from large(int(state[render.STATE_BATCH]), int(state[render.STATE_ROW]))
+            state[render.STATE_LARGE] = 0
+            state[render.STATE_ROW] += 1
+            state[render.STATE_RECORDS] += 1
+
+
 class LogRenderer:
     """Renders one log. A subclass renders a run of batches and decides when to stop."""
 
@@ -59,7 +87,7 @@ class LogRenderer:
                 return
 
     def under_threads(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[Rendered]:
-        """Yields the same, rendered ahead in threads. Each piece must have its own buffer."""
+        """Yields the blocks and findings of `steps`, rendered ahead in threads. Each piece must have its own buffer."""
         waiting: deque[Finding | _Task] = deque()
         jobs, budget = self.jobs, MemoryBudget(bytes_in_flight(self.jobs))
         with ThreadPoolExecutor(jobs, "seglog-dump") as pool:
@@ -98,17 +126,9 @@ class LogRenderer:
             if not isinstance(block, Finding) and isinstance(block.obj, np.ndarray):
                 self._buffers.append(block.obj if block.obj.base is None else block.obj.base)
 
-    def lines(self, count: int, write: Callable[[np.ndarray, np.ndarray], int]) -> Iterator[Block]:
-        """Yields the blocks of `count` batches; `write(out, state)` calls a rendering kernel (`kernels.render`)."""
-        state = np.zeros(render.STATE_SIZE, dtype=np.int64)
-        while state[render.STATE_BATCH] < count:
-            out = self._buffer(int(state[render.STATE_NEEDED]))
-            written = write(out, state)
-            if written:
-                state[render.STATE_NEEDED] = 0
-                yield out.data[:written]
-            else:
-                self._buffers.append(out)
+    def lines(self, count: int, write: Write, large: Large) -> Iterator[Block]:
+        """Yields the blocks of `count` batches, in buffers that `_recycling` gives back."""
+        return blocks(count, write, large, self._buffer, self._buffers.append)
 
     def _buffer(self, least: int) -> np.ndarray:
         size = max(least, BLOCK_BYTES)

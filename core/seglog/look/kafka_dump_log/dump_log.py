@@ -31,6 +31,7 @@ from seglog.kernels import render, render_dump_log
 from seglog.layout import CONTROL_MASK, INT32_MAX
 from seglog.look.dump.files import dump_file, is_log
 from seglog.look.dump.internal_topics import Decoder
+from seglog.look.dump.large_records import large_dump_log_line
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.kafka_dump_log.decoders import PartDecoders, control_text
 from seglog.look.kafka_dump_log.indexes import IndexDump
@@ -194,9 +195,10 @@ class _LogText(LogRenderer):
         run = render_dump_log.SKIP_METADATA if self.options.skip_record_metadata else 0
         run |= render_dump_log.PRINT_DATA if self.options.prints_data else 0
         endings, bounds, has_ending = self._endings(records)
-        arguments = (run, records.arena, records.batches, flags.astype(np.uint8), records.rows)
-        write = partial(render_dump_log.render_dump_log, *arguments, endings, bounds, has_ending)
-        return self.lines(len(records.batches), write)
+        shown = (records.batches, flags.astype(np.uint8), records.rows)
+        arguments = (run, records.arena, *shown, endings, bounds, has_ending)
+        write, large = partial(render_dump_log.render_dump_log, *arguments), partial(large_dump_log_line, *arguments)
+        return self.lines(len(records.batches), write, large)
 
     def _endings(self, records: Records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the texts of control records, or of all records with a decoder: (bytes, bounds, rows with a text)."""
