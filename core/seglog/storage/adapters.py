@@ -58,7 +58,46 @@ class NoticingFile(PassingFile):
         super().truncate(size)
 
 
-class NoticingFileSystem(PassingFileSystem):
+class ChangingFileSystem(PassingFileSystem):
+    """`below`, where a subclass is told of every change of a path before it is made, and may prevent it.
+
+    A subclass sees to `open` itself: what a file will be opened for decides what counts as a change.
+    """
+
+    def changing(self, *paths: Path) -> None:
+        """Called before what is at `paths` changes."""
+        raise NotImplementedError
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.changing(source, target)
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self.changing(path)
+        super().remove(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        self.changing(path)
+        super().make_directory(path, parents, access)
+
+    def remove_directory(self, path: Path) -> None:
+        self.changing(path)
+        super().remove_directory(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self.changing(path)
+        super().set_modified(path, modified_ms)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        self.changing(target)
+        super().copy_attributes(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self.changing(target)
+        super().link(source, target)
+
+
+class NoticingFileSystem(ChangingFileSystem):
     """`below`, where `before_change` is called with the path before every change to it.
 
     Files in state `.cleaned` do not count: opening a log discards them, so writing them does not change the log yet.
@@ -68,9 +107,10 @@ class NoticingFileSystem(PassingFileSystem):
         super().__init__(below)
         self._before_change = before_change
 
-    def _changing(self, path: Path) -> None:
-        if not path.name.endswith(_UNCOUNTED_SUFFIX):
-            self._before_change(path)
+    def changing(self, *paths: Path) -> None:
+        for path in paths:
+            if not path.name.endswith(_UNCOUNTED_SUFFIX):
+                self._before_change(path)
 
     def open(self, path: Path, mode: OpenMode) -> File:
         if mode == "r" or path.name.endswith(_UNCOUNTED_SUFFIX):
@@ -78,35 +118,6 @@ class NoticingFileSystem(PassingFileSystem):
         if mode != "r+":
             self._before_change(path)
         return NoticingFile(super().open(path, mode), self._before_change)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._changing(source)
-        self._changing(target)
-        super().rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._changing(path)
-        super().remove(path)
-
-    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
-        self._changing(path)
-        super().make_directory(path, parents, access)
-
-    def remove_directory(self, path: Path) -> None:
-        self._changing(path)
-        super().remove_directory(path)
-
-    def set_modified(self, path: Path, modified_ms: int) -> None:
-        self._changing(path)
-        super().set_modified(path, modified_ms)
-
-    def copy_attributes(self, source: Path, target: Path) -> None:
-        self._changing(target)
-        super().copy_attributes(source, target)
-
-    def link(self, source: Path, target: Path) -> None:
-        self._changing(target)
-        super().link(source, target)
 
 
 class ScratchFileSystem(PassingFileSystem):

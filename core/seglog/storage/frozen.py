@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from seglog.errors import reduced
+from seglog.storage.adapters import ChangingFileSystem
 from seglog.storage.filesystem import (
     READ_BYTES_LIMIT,
     File,
@@ -30,7 +31,6 @@ from seglog.storage.filesystem import (
     FileSystem,
     OpenMode,
     PassingFile,
-    PassingFileSystem,
     ReadOnlyFile,
     UnchangedFile,
     read_whole,
@@ -41,60 +41,35 @@ from seglog.storage.padding import FRONT_BYTES, written_bytes, written_front
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from seglog.storage.filesystem import Access
 
 _DELETED = ".deleted"
 _MOST_WHOLE_BYTES = 64 << 20  # an index file of `segment.index.bytes` has 10 MiB
 _HOLE_ALIGNMENT = 4096
 
 
-class ViewFileSystem(PassingFileSystem):
+class ViewFileSystem(ChangingFileSystem):
     """`below`, where some paths are only read (`is_only_read`): views. Other paths can be changed as below."""
 
     def is_only_read(self, path: Path) -> bool:
         """True if nothing may be changed at a path."""
         raise NotImplementedError
 
-    def _check(self, *paths: Path) -> None:
+    def changing(self, *paths: Path) -> None:
         for path in paths:
             if self.is_only_read(path):
                 refuse_to_write(path)
 
     def open(self, path: Path, mode: OpenMode) -> File:
         if mode != "r":
-            self._check(path)
+            self.changing(path)
         return super().open(path, mode)
 
-    def rename(self, source: Path, target: Path) -> None:
-        self._check(source, target)
-        super().rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._check(path)
-        super().remove(path)
-
-    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
-        self._check(path)
-        super().make_directory(path, parents, access)
-
-    def remove_directory(self, path: Path) -> None:
-        self._check(path)
-        super().remove_directory(path)
-
     def sync_directory(self, path: Path) -> None:
-        self._check(path)
+        self.changing(path)
         super().sync_directory(path)
 
-    def set_modified(self, path: Path, modified_ms: int) -> None:
-        self._check(path)
-        super().set_modified(path, modified_ms)
-
-    def copy_attributes(self, source: Path, target: Path) -> None:
-        self._check(target)
-        super().copy_attributes(source, target)
-
     def link(self, source: Path, target: Path) -> None:
-        self._check(source, target)
+        self.changing(source)
         super().link(source, target)
 
 
