@@ -11,7 +11,7 @@ from seglog.errors import RefusedError
 from seglog.model import TopicPartition
 from seglog.operations.groups import Group, GroupPartition
 from seglog.serve.replay import replay as replays
-from seglog.serve.replay.offset_map import HEADER, OffsetMap
+from seglog.serve.replay.offset_map import HEADER, ReplayOffsetMap
 from seglog.serve.replay.replay import Replay
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
@@ -67,7 +67,7 @@ def test_a_replay_that_cannot_save_is_gone_on_with_and_each_record_is_there_once
         times = [record.timestamp for record in cluster.records[SOURCE]]
         assert times == list(OFFSETS), f"{kind} at {at}: {faults.call}"
         assert replay.state.partitions[SOURCE].records == len(OFFSETS)
-        known = OffsetMap(FS, place / "map.csv")
+        known = ReplayOffsetMap(FS, place / "map.csv")
         known.load(replay.state.map_bytes)
         found = [known.translated(SOURCE, offset) for offset in OFFSETS]
         assert found == list(range(len(OFFSETS))), f"{kind} at {at}: {faults.call}"
@@ -77,7 +77,7 @@ def test_a_replay_that_cannot_save_is_gone_on_with_and_each_record_is_there_once
 def test_a_map_whose_first_line_was_cut_short_is_begun_again(tmp_path: Path, size: int) -> None:
     path = tmp_path / "map.csv"
     path.write_bytes(HEADER[:size])
-    OffsetMap(FS, path).load(0)
+    ReplayOffsetMap(FS, path).load(0)
     assert path.read_bytes() == HEADER
 
 

@@ -410,7 +410,10 @@ class _Packed:
         return i, used
 
     def _run(self, i: int, arena: np.ndarray, used: int, ends: np.ndarray) -> tuple[int, int]:
-        """Does the same for the run of batches from `i` on that one kernel call can do. Sets their ends in `ends`."""
+        """Fills the arena with the batches from `i` on that one kernel call can expand; sets their ends in `ends`.
+
+        Returns (first batch that does not fit or is damaged, bytes used).
+        """
         stop, after = decompress_run(
             self.data,
             self.starts[i:],

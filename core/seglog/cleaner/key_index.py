@@ -222,7 +222,7 @@ class _Passes:
                 del chunk  # a large one is not held while the next one is read
 
     def _later_chunks(self, start: _PassStart) -> Iterator[tuple[int, Chunk, np.ndarray]]:
-        """Yields the same from the start of a later pass on; the first pass has found the aborted batches."""
+        """Yields (segment number, chunk, batches that the first pass found aborted) from the start of a later pass."""
         first = start.segment_number
         for number, segment in enumerate(self._segments[first:], start=first):
             position = start.position if number == first else self._start_of(segment)

@@ -19,7 +19,7 @@ import numpy as np
 from seglog.scan.segment_scan import Chunk
 
 _SLAB_BYTES = 32 << 20
-_BYTES_A_BATCH = 40  # in the columns of a `_Run`
+_BYTES_A_BATCH = 40  # in the columns of a `_OpenedRun`
 
 _first_position = attrgetter("first_position")
 
@@ -31,7 +31,7 @@ class _Slab:
     memory: np.ndarray
     used: int = 0
     counted: int = 0  # bytes that count against the limit
-    runs: list[tuple[Path, _Run]] = field(default_factory=list)
+    runs: list[tuple[Path, _OpenedRun]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Run:
+class _OpenedRun:
     """Neighbouring batches. Batch i has the payload `arena[bounds[i]:bounds[i + 1]]` if `is_open[i]`."""
 
     first_position: int
@@ -84,7 +84,7 @@ class OpenedPayloads:
         self._limit, self._counted = limit, 0
         self._slabs: list[_Slab] = []
         self._spare: list[_Slab] = []  # have room for more and are not in use
-        self._runs: dict[Path, list[_Run]] = {}
+        self._runs: dict[Path, list[_OpenedRun]] = {}
         self._ended = False
 
     # --- keeping
@@ -120,7 +120,7 @@ class OpenedPayloads:
             slab.used += used
             self._spare.append(slab)
             if len(rows):
-                run = _Run(
+                run = _OpenedRun(
                     int(rows["position"][0]),
                     rows["position"].copy(),
                     rows["size"].copy(),
@@ -181,7 +181,7 @@ class OpenedPayloads:
         if begin < last:
             yield Stretch(begin, last)
 
-    def _overlapping(self, path: Path, first: int, last: int) -> list[_Run]:
+    def _overlapping(self, path: Path, first: int, last: int) -> list[_OpenedRun]:
         """Returns the runs with batches between two positions."""
         with self._lock:
             runs = self._runs.get(path, [])

@@ -153,7 +153,7 @@ class CleanerConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
-        """Does the same as `LogConfig.from_mapping`, for the cleaner's keys."""
+        """Builds the configuration from Kafka's keys of the cleaner, with the errors of `LogConfig.from_mapping`."""
         return cls(**_read_mapping(cls, values, warnings))
 
 
@@ -176,7 +176,7 @@ class BrokerConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
-        """Does the same as `LogConfig.from_mapping`, for the broker's keys."""
+        """Builds the configuration from Kafka's keys of a broker, with the errors of `LogConfig.from_mapping`."""
         return cls(**_read_mapping(cls, values, warnings))
 
 

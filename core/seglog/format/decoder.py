@@ -118,7 +118,7 @@ def decode_records(
     """
     if len(batches) == 0:
         return
-    run = _Run(data, batches, file_position, limit, arena_bytes, account)
+    run = _BatchRun(data, batches, file_position, limit, arena_bytes, account)
     yield from run.expanded() if run.compressed else run.in_place()
 
 
@@ -173,7 +173,7 @@ def _wrapped_span(file: ReadInto, row: np.void) -> tuple[int, int] | None:
     return None
 
 
-class _Run:
+class _BatchRun:
     """Batches to decode: the spans of their payloads, and the steps from runs of them to `Records`."""
 
     def __init__(

@@ -164,7 +164,7 @@ class FetchResult:
             yield claimed_ranges(before, chunk.records)
 
     def records(self) -> Iterator[Record]:
-        """Yields the same records one by one."""
+        """Yields the visible records one by one, with the errors of `columns`."""
         return chain.from_iterable(self.columns())
 
     @property

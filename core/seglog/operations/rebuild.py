@@ -23,7 +23,7 @@ from seglog.repairs.undo.beside import new_directory, require_free
 from seglog.rescue.rebuild.directories import read_directory
 from seglog.rescue.rebuild.known import KnownMetadata, formatted_with, furthest, read_known
 from seglog.rescue.rebuild.plan import NewFile, RebuildPlan
-from seglog.rescue.rebuild.planner import Choices, Planner
+from seglog.rescue.rebuild.planner import Choices, RebuildPlanner
 from seglog.rescue.rebuild.shown_features import shown_features
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
@@ -66,7 +66,7 @@ def plan_rebuild(
     known = furthest(_known_metadata(fs, paths, request.metadata))
     formatted = formatted_with(fs, paths)
     shown = partial(shown_features, fs, [one.path for one in directories])
-    return Planner(directories, known, formatted, choices, new_id, clock.now_ms(), shown).plan()
+    return RebuildPlanner(directories, known, formatted, choices, new_id, clock.now_ms(), shown).plan()
 
 
 def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path) -> list[Path]:

@@ -202,7 +202,7 @@ def stated_retention(resolved: ResolvedConfig) -> LogConfig:
 
 
 def retention_config(resolved: ResolvedConfig) -> LogConfig:
-    """Returns the same without an unknown policy: the configuration for a partition that was not named."""
+    """Returns the configuration to retain a partition by that was not named: an unknown policy is none."""
     config = stated_retention(resolved)
     return config if resolved.policy_known else replace(config, cleanup_policy=frozenset())
 

@@ -40,7 +40,7 @@ from seglog.log.swap import settle_leftovers
 from seglog.storage.filesystem import write_atomically
 from seglog.storage.overlay import OverlayFileSystem
 
-Planner = Callable[[Sequence[Log], int, int], Sequence[RetentionPlan]]
+RetentionPlanner = Callable[[Sequence[Log], int, int], Sequence[RetentionPlan]]
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def is_torn(report: RecoveryReport) -> bool:
 
 
 def retain_ahead(
-    directory: LogDirectory, partitions: Sequence[Path], planner: Planner, *, torn: bool = False
+    directory: LogDirectory, partitions: Sequence[Path], planner: RetentionPlanner, *, torn: bool = False
 ) -> Mapping[Path, RetentionPlan]:
     """Makes room to recover the logs in `partitions`; returns the applied part of the plan of each that lost segments.
 

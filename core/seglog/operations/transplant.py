@@ -20,7 +20,7 @@ from seglog.progress import BytesRead
 from seglog.rescue.rebuild.completeness import missing_of
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.rescue.transplant.planner import Circumstances, Planner, choose
+from seglog.rescue.transplant.planner import Circumstances, TransplantPlanner, choose
 from seglog.rescue.transplant.target import TargetDirectory
 from seglog.scan.listing import Target, TargetKind
 from seglog.scan.view import require_no_run
@@ -81,7 +81,7 @@ def plan_transplant(
     given = [links.resolve(one.path) for one in request.sources if one.kind is TargetKind.LOG_DIRECTORY]
     counts = SourceCounts(fs, [*log_directories, *given])
     common = Circumstances(target, coordinators, counts, clock.now_ms(), request.every_replica)
-    planner = Planner(fs, common, progress)
+    planner = TransplantPlanner(fs, common, progress)
     plans: list[PartitionPlan] = []
     errors: list[SeglogError] = [*target.absences(one.target for one in wanted)]
     for one in wanted:

@@ -34,7 +34,7 @@ _Key = tuple[tuple[str, str], int]  # a source's identity, the number of a block
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _BlockRun:
     """Blocks `first` to `last` of a source, on their way; `future` returns them."""
 
     source: Source
@@ -52,7 +52,7 @@ class Blocks:
         self._cache = BytesCache[_Key, memoryview](limits.cache_bytes)  # runs, by their first blocks
         self._held: dict[_Key, list[_Key]] = {}  # the blocks of each run in the cache
         self._begin: dict[_Key, _Key] = {}  # block → first block of its run
-        self._coming: dict[_Key, _Run] = {}
+        self._coming: dict[_Key, _BlockRun] = {}
         self._guard = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         # readers ask for themselves, too: with the threads they would be more than may ask at once
@@ -121,15 +121,15 @@ class Blocks:
 
     def _taken(
         self, source: Source, first: int, last: int
-    ) -> tuple[list[tuple[int, memoryview]], list[_Run], list[_Run]]:
+    ) -> tuple[list[tuple[int, memoryview]], list[_BlockRun], list[_BlockRun]]:
         """Returns the cached data of blocks `first` to `last` by position, the runs that fetch the others, and those of
         them that the caller must start.
         """
         size = self.limits.block_bytes
         most = max(1, self.limits.run_bytes // size)
         here: dict[int, memoryview] = {}
-        runs: dict[int, _Run] = {}
-        mine: list[_Run] = []
+        runs: dict[int, _BlockRun] = {}
+        mine: list[_BlockRun] = []
         missing: list[int] = []
         with self._guard:
             for number in range(first, last + 1):
@@ -146,14 +146,14 @@ class Blocks:
                 count = 1
                 while count < len(missing) and missing[count] == missing[0] + count and missing[count] % most:
                     count += 1
-                run = _Run(source, missing[0], missing[count - 1], Future())
+                run = _BlockRun(source, missing[0], missing[count - 1], Future())
                 mine.append(run)
                 runs[id(run)] = run
                 self._coming.update({(source.identity, number): run for number in missing[:count]})
                 del missing[:count]
         return list(here.items()), list(runs.values()), mine
 
-    def _bring(self, run: _Run) -> None:
+    def _bring(self, run: _BlockRun) -> None:
         """Fetches a run into the cache; `future` gets the data, or the error."""
         size, source = self.limits.block_bytes, run.source
         start, blocks = run.first * size, [(source.identity, number) for number in range(run.first, run.last + 1)]

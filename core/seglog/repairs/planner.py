@@ -75,10 +75,10 @@ def plan_partition(
             f"{directory} is the controller's own log: a gap in it would lose the cluster's metadata; let the quorum"
             " replicate it again"
         )
-    return _Planner(fs, clock, directory, findings, options, progress).plan()
+    return _RepairPlanner(fs, clock, directory, findings, options, progress).plan()
 
 
-class _Planner:
+class _RepairPlanner:
     def __init__(
         self,
         fs: FileSystem,

@@ -59,7 +59,7 @@ def show_tiers(
     options: TierOptions | None = None,
     on_remark: OnRemark | None = None,
 ) -> tuple[FileSystem, list[Path]]:
-    """Does the same as `see_tiers`, for recognised paths."""
+    """Returns the file system and the paths through which recognised tiers are read, with the errors of `see_tiers`."""
     options = options or TierOptions()
     mounts: dict[Path, Place] = {}
     made: dict[Path, Stored] = {}

@@ -169,7 +169,10 @@ class _Indexed:
         return (0, None) if first is None else self._indexed(first)
 
     def _by_time(self) -> tuple[int, int | None]:
-        """Returns the same for the first timestamp: records with a later timestamp than an entry's lie after it."""
+        """Returns (position, offset) of the batch to begin with for the first timestamp.
+
+        Records with a later timestamp than an entry's lie after it.
+        """
         first = self.reading.extent.first_timestamp
         if first is None or self._times is None:
             return 0, None

@@ -72,7 +72,7 @@ class _Replica:
         return self.found.last_epoch, self.found.log_end
 
 
-class Planner:
+class RebuildPlanner:
     """Makes one plan. `new_id` generates ids that are lost; `now_ms` dates the files; `shown` are the feature levels
     that the directories need, asked only if no metadata has them."""
 

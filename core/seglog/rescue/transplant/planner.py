@@ -163,7 +163,7 @@ class Circumstances:
     every_replica: bool = False
 
 
-class Planner:
+class TransplantPlanner:
     """Plans partitions one by one."""
 
     def __init__(self, fs: FileSystem, common: Circumstances, progress: BytesRead) -> None:

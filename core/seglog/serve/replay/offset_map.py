@@ -30,7 +30,7 @@ class Run:
     new_first: int
 
 
-class OffsetMap:
+class ReplayOffsetMap:
     """The runs of offsets of a replay: those loaded from the file, and new ones."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:

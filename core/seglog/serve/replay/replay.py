@@ -28,7 +28,7 @@ from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.groups import Group
 from seglog.serve.catalog import Catalog, ServedPartition
-from seglog.serve.replay.offset_map import OffsetMap
+from seglog.serve.replay.offset_map import ReplayOffsetMap
 from seglog.serve.replay.state import GroupOffset, PartitionState, ReplayState
 from seglog.serve.replay.target import NotArrivedError, TargetCluster
 from seglog.storage.filesystem import FileSystem
@@ -94,7 +94,7 @@ class Replay:
         cluster_id, self._counts = cluster.topics()
         self.state = ReplayState.load(fs, state_file) or ReplayState(cluster_id)
         self.state.require_cluster(cluster_id, state_file)
-        self._map = None if map_file is None else OffsetMap(fs, map_file)
+        self._map = None if map_file is None else ReplayOffsetMap(fs, map_file)
         self._sent: dict[TopicPartition, deque[int]] = {}
         self._by_target: dict[TopicPartition, TopicPartition] = {}
         self._saved = clock.monotonic()

@@ -16,7 +16,7 @@ from seglog.operations.transplant import plan_transplant
 from seglog.rescue.transplant.apply import carry_out
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.rescue.transplant.planner import Circumstances, Planner, Wanted
+from seglog.rescue.transplant.planner import Circumstances, TransplantPlanner, Wanted
 from seglog.rescue.transplant.target import TargetDirectory
 from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
@@ -48,7 +48,7 @@ def planned_with(root: Path, coordinators: dict[int, Coordinated] | None) -> Par
     directory = source_with_open_transaction(root)
     target = TargetDirectory(FS, target_directory(FS, root / "new", ["t-0"]))
     counts = SourceCounts(FS, [directory.parent])
-    planner = Planner(FS, Circumstances(target, coordinators, counts, START_MS), lambda _size: None)
+    planner = TransplantPlanner(FS, Circumstances(target, coordinators, counts, START_MS), lambda _size: None)
     key = TopicPartition("t", 0)
     return planner.plan(Wanted(directory, key, key), CONFIG)
 

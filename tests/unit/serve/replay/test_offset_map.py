@@ -8,19 +8,19 @@ import pytest
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
-from seglog.serve.replay.offset_map import HEADER, OffsetMap
+from seglog.serve.replay.offset_map import HEADER, ReplayOffsetMap
 from seglog.storage.local import LocalFileSystem
 
 SOURCE, TARGET = TopicPartition("a", 0), TopicPartition("b", 1)
 
 
-def made(path: Path, size: int = 0) -> OffsetMap:
-    found = OffsetMap(LocalFileSystem(), path)
+def made(path: Path, size: int = 0) -> ReplayOffsetMap:
+    found = ReplayOffsetMap(LocalFileSystem(), path)
     found.load(size)
     return found
 
 
-def fill(offsets: OffsetMap, *pairs: tuple[int, int]) -> None:
+def fill(offsets: ReplayOffsetMap, *pairs: tuple[int, int]) -> None:
     for offset, new in pairs:
         offsets.add(SOURCE, offset, TARGET, new)
 
