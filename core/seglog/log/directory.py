@@ -434,8 +434,10 @@ class LogDirectory:
             self.checkpoint([log for log in closed if log.directory in self._changed or not self.clean_shutdown])
         if self.clean_shutdown and not self._changed:
             return
-        everything = all(found.path in self._logs for found in list_log_directory(self.fs, self.path).live)
-        if self.is_broker_directory and (self._marker.found or (everything and self._logs)):
+        unopened = {found.path for found in list_log_directory(self.fs, self.path).live} - self._logs.keys()
+        if unopened & self._changed:
+            return  # a log whose opening failed midway is not as a broker would have left it
+        if self.is_broker_directory and (self._marker.found or (not unopened and self._logs)):
             self._marker.write()
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:

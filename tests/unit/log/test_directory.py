@@ -251,3 +251,17 @@ def test_opening_for_writing_and_closing_again_writes_nothing(root: Path) -> Non
 
 def stamps(root: Path) -> dict[Path, tuple[int, int, bytes]]:
     return {p: (p.stat().st_mtime_ns, p.stat().st_ino, p.read_bytes()) for p in root.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_log_that_changed_and_did_not_open_leaves_the_directory_unclean(tmp_path: Path, opens: bool) -> None:
+    for name in ("t-0", "u-0"):
+        write_segment(tmp_path / name, 0, batch(0, 4))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n2\nt 0 4\nu 0 4\n")
+    marker = tmp_path / ".kafka_cleanshutdown"
+    marker.touch()
+    with LogDirectory.open(tmp_path, writable=True) as directory:
+        if opens:
+            directory.log(TopicPartition("u", 0))
+        directory.log_files.open(tmp_path / "u-0" / f"{0:020d}.index", "create").close()
+    assert marker.exists() == opens
