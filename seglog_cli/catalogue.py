@@ -26,6 +26,8 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Ask what is in it": {
         "sql": "Answers a query over logs in SQL.",
+        "latest": "Shows the newest value of a key, or of every key.",
+        "where": "Tells which partition a key goes to, and by which partitioner.",
     },
     "Measure and watch": {
         "top": "Watches partitions: sizes, growth, compaction, retention.",

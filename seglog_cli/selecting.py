@@ -56,6 +56,8 @@ class Chosen(OptionGroup):
         ):
             if first is not None and end is not None and first > end:
                 raise UsageError(f"{options}: the second is before the first, so no record is between them")
+        grep: str | None = getattr(self, "grep", None)
+        contained = None if grep is None else os.fsencode(grep)
         return Selection(
             self.from_offset,
             self.to_offset,
@@ -64,6 +66,7 @@ class Chosen(OptionGroup):
             getattr(self, "producer_id", None),
             None if self.key is None else os.fsencode(self.key),
             labelled("--isolation", isolation if self.isolation is None else self.isolation, Level),
+            contained,
         )
 
     def refuse(self, why: str, *names: str) -> None:
@@ -78,6 +81,15 @@ class Wanted(Chosen):
     """The same, and options that choose batches."""
 
     producer_id: Annotated[int | None, option("--producer-id", "ID", "Take only batches of this producer.")] = None
+
+
+@dataclass(frozen=True)
+class Searched(Wanted):
+    """The same, and one that chooses records by what they contain."""
+
+    grep: Annotated[
+        str | None, option("--grep", "TEXT", "Take only records with this text in key, value or headers.")
+    ] = None
 
 
 def wants_base64(bytes_as: str) -> bool:

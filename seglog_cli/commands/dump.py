@@ -7,7 +7,7 @@ from typing import Annotated
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Paths, command, flag, takes_urls
-from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Wanted, require_decoders, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -17,7 +17,7 @@ from seglog_cli.tiering import Tiers
 def run(
     session: Session,
     paths: Paths,
-    wanted: Wanted,
+    wanted: Searched,
     records: Annotated[bool, flag("--records -r", "Show records too, not only batch headers.")] = False,
     every_file: Annotated[
         bool, flag("--all -a", "In directories, show indexes, snapshots and checkpoints too.")
@@ -65,7 +65,7 @@ def run(
     session, paths = tiers.seen(session, paths)
     base64, targets = wants_base64(bytes_as), resolve_paths(session.fs, paths)
     beside = all(target.kind is TargetKind.FILE and is_beside_logs(target.path) for target in targets)
-    if beside and (records or wanted != Wanted()):
+    if beside and (records or wanted != Searched()):
         raise UsageError("--records, and options that choose records, are for logs: none of these files is a log")
     require_decoders(decode, base64, (name for target in targets for name in partition_names(session.fs, target)))
     options = DumpOptions(

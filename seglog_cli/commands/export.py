@@ -12,7 +12,7 @@ from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import argument, command, flag, one_of, option, takes_urls
-from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Wanted, require_decoders, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -30,7 +30,7 @@ def run(
     session: Session,
     path: Annotated[Path, argument("PATH", "A partition directory, LOGDIR/TOPIC, or one .log file.")],
     output: Annotated[Path, option("--output -o", "FILE", "The file to write; - is standard output.")],
-    wanted: Wanted,
+    wanted: Searched,
     format_name: Annotated[
         str | None, option("--format", "jsonl|csv|parquet", "The format of FILE (default: by its extension).")
     ] = None,

@@ -12,7 +12,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Partition, command, size_option, takes_urls, time_option
-from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Wanted, renamed, require_decoders, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, renamed, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -28,7 +28,7 @@ _SHOWN = 3
 def run(
     session: Session,
     partition: Partition,
-    wanted: Wanted,
+    wanted: Searched,
     max_bytes: Annotated[
         int | None, size_option("--max-bytes", "Make one fetch of at most this size, as a consumer does.", least=0)
     ] = None,
@@ -81,7 +81,7 @@ def run(
         from seglog.look.dump.files import json_line, text_line
         from seglog.operations.read import read_07
 
-        absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")
+        absent = ("to_offset", "since", "until", "key", "producer_id", "isolation", "grep")
         wanted.refuse("messages of Kafka 0.7 have only an offset and a value to choose by", *absent)
         show = json_line if session.as_json else text_line
         for fields in read_07(session.fs, listing, start, limit, max_bytes, base64):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from seglog.escaping import json_text
 from seglog.units import count_text
-from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import argument, command, flag, labelled, one_of, option, size_option, takes_urls
+from seglog_cli.options import argument, command, flag, one_of, option, size_option, takes_urls
 from seglog_cli.selecting import Isolation
 from seglog_cli.session import Session
+from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
 from seglog_cli.tables import Layout, table
 from seglog_cli.tiering import Tiers
 
@@ -41,9 +41,7 @@ def run(
     ] = None,
     replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
     isolation: Isolation = None,
-    on_corrupt: Annotated[
-        str, option("--on-corrupt", "fail|skip", "With skip, go on past damage, and say what was left out.")
-    ] = "fail",
+    on_corrupt: OnCorrupt = "fail",
     memory: Annotated[
         int | None,
         size_option("--memory", "The memory for rows; more go to a temporary directory (default: 100 MB).", least=1),
@@ -83,10 +81,7 @@ def run(
     limit = MEMORY_BYTES if memory is None else memory
     with answered(text, tables, threads=session.begin_threads(), memory_bytes=limit) as answer:
         _show(session, answer, form, output, replace)
-    left_out = tables.source.left_out
-    if left_out.ranges:
-        session.console.warning(str(left_out))
-    return tiers.code(ExitCode.INCOMPLETE if left_out.ranges else ExitCode.DONE)
+    return tiers.code(tell_left_out(session, tables.source))
 
 
 def _form(session: Session, as_csv: bool, output: Path | None, replace: bool) -> str:
@@ -113,22 +108,10 @@ def _text_of(query: str) -> str:
 
 def _opened(session: Session, paths: list[Path], tiers: Tiers, isolation: str | None, on_corrupt: str) -> LogTables:
     """Returns the tables of the paths. What tells of more than records sees tiers as partition directories."""
-    from seglog.model import Isolation as Level
     from seglog.operations.log_tables import LogTables
     from seglog.scan.listing import resolve_paths
-    from seglog.table.opening import open_source
 
-    keys = {key_id: Path(file) for key_id, _, file in (text.rpartition("=") for text in tiers.tier_key or ())}
-    source = open_source(
-        session.fs,
-        paths,
-        isolation=labelled("--isolation", isolation or "read_uncommitted", Level),
-        on_corrupt="skip" if one_of("--on-corrupt", on_corrupt, ("fail", "skip")) == "skip" else "fail",
-        local=tiers.local,
-        tier_keys=keys,
-        remote_metadata=tiers.remote_metadata or (),
-        to_skip="--on-corrupt skip",
-    )
+    source = source_of(session, paths, tiers, isolation or "read_uncommitted", on_corrupt)
     looking, shown = tiers.seen(session, paths)
     return LogTables(source, looking.workspace(), resolve_paths(looking.fs, shown))
 

@@ -63,7 +63,7 @@ def open_table(
         machine_files() if fs is None else fs,
         [parse_location(path) for path in paths],
         isolation=member(Isolation, isolation, "isolation"),
-        on_corrupt=one_of("on_corrupt", on_corrupt, ("fail", "skip")),
+        on_corrupt="skip" if one_of("on_corrupt", on_corrupt, ("fail", "skip")) == "skip" else "fail",
         local=None if local is None else parse_location(local),
         tier_keys={name: parse_location(file) for name, file in (tier_keys or {}).items()},
         remote_metadata=[parse_location(path) for path in remote_metadata or ()],

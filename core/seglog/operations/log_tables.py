@@ -18,8 +18,9 @@ from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_
 from seglog.scan.view import PartitionView
 from seglog.storage.lock import partition_path
 from seglog.table.columns import text_outputs
-from seglog.table.dataset import Source, Table
+from seglog.table.dataset import Table
 from seglog.table.relations import VIEWS, Relation, relation_of_rows, view_relation
+from seglog.table.source import Source
 from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
 
 RECORDS = "records"
@@ -97,7 +98,7 @@ def _groups(tables: LogTables) -> Rows:
         if not group.partitions:
             yield *about, None, None, None, None, None, None, None
         for one in group.partitions:
-            key, member = one.partition, None if one.member is None else one.member.id
+            key, member = one.partition, None if one.member is None else one.member.member_id
             offsets = one.offset, one.log_end_offset, one.lag
             yield *about, key.topic, key.partition, *offsets, _time(one.committed_ms), member
 

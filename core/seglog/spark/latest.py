@@ -41,10 +41,10 @@ from seglog.spark.keys import ENTRIES, Bytes, DirtyKeys, Keys, by_reducer, objec
 from seglog.spark.tasks import ROW, blobs_of, cores_of, distributed, in_batches, local_directory, settle
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
-from seglog.table.arrow import records_of
 from seglog.table.columns import ColumnBuilder, spark_outputs
 from seglog.table.files import files_of, sendable
 from seglog.table.options import ReadOptions, parse_read_options
+from seglog.table.records import records_of
 from seglog.table.schema import Field, ddl, default_projection
 from seglog.table.splits import SegmentPiece, Split, plan_splits
 

@@ -66,9 +66,9 @@ def _values(column: pa.Array) -> list[Any]:
         numbers = column.cast(pa.int64()).to_pylist()
         return [None if number is None else _time_text(number, parts) for number in numbers]
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return readable_text(column.cast(pa.binary())).to_pylist()
+        column = readable_text(column.cast(pa.binary()))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
-        return column.to_pylist()
+        return list(column.to_pylist())
     if pa.types.is_dictionary(kind):
         return _values(pc.cast(column, kind.value_type))
     return [_plain(value) for value in column.to_pylist()]

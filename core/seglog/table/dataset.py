@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,13 +24,11 @@ from pyarrow import acero
 from pyarrow.fs import LocalFileSystem
 
 from seglog.errors import ConfigError, SeglogError, UnsupportedError
-from seglog.storage.filesystem import FileSystem
-from seglog.table.arrow import counted, placed_records
 from seglog.table.columns import ColumnBuilder, Output, Part, batch_of, empty_records
-from seglog.table.damage import Damage, handle
-from seglog.table.options import ReadOptions
-from seglog.table.partition_log import PartitionLog, permitted
+from seglog.table.partition_log import permitted
 from seglog.table.pruning import Question, planned_pieces
+from seglog.table.records import counted, placed_records
+from seglog.table.source import LeftOut, Source
 from seglog.table.splits import SegmentPiece
 
 if TYPE_CHECKING:
@@ -42,55 +39,6 @@ _logger = logging.getLogger(__name__)
 
 _NOWHERE = "the records of seglog's tables are not in files of Arrow; use the table's own methods"
 _ROW = "\0row"  # no column of a table is called so
-_REMEMBERED = 100_000
-
-
-@dataclass(slots=True)
-class LeftOut:
-    """The damage that reads with `on_corrupt="skip"` have left out, each range once."""
-
-    ranges: int = 0
-    bytes: int = 0
-    first: str = ""
-    _seen: set[tuple[str, int]] = field(default_factory=set, repr=False)
-
-    def add(self, damage: Damage, options: ReadOptions) -> None:
-        """Counts damage, unless it is expected. Raises it if the options do not skip it."""
-        if options.on_corrupt == "fail":
-            handle(damage, options)
-        place = damage.path, damage.position
-        if damage.expected or options.on_corrupt == "fail" or place in self._seen:
-            return
-        if len(self._seen) < _REMEMBERED:
-            self._seen.add(place)
-        self.ranges, self.bytes = self.ranges + 1, self.bytes + damage.size
-        self.first = self.first or f"{damage.path}, position {damage.position}: {damage.reason}"
-
-    def __str__(self) -> str:
-        return f"left out {self.ranges} damaged ranges, {self.bytes} bytes; the first is {self.first}"
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a table reads: partitions as they were found, by which options, and through which files.
-
-    `fs` opens what pieces name. `left_out` counts what all scans have skipped. `failures` gets the error that ended a
-    scan, because engines pass on no more than its text.
-    """
-
-    fs: FileSystem
-    options: ReadOptions
-    logs: list[PartitionLog]
-    left_out: LeftOut = field(default_factory=LeftOut)
-    failures: list[SeglogError] = field(default_factory=list)
-
-    @permitted()
-    def pieces(self, question: Question) -> Iterator[SegmentPiece]:
-        """Yields the bytes that the filter may match, in order. A partition that was listed again stays so."""
-        places = {log.topic_partition: i for i, log in enumerate(self.logs)}
-        for log, pieces in planned_pieces(list(self.logs), question, self.options):
-            self.logs[places[log.topic_partition]] = log
-            yield from pieces
 
 
 class Table(ds.FileSystemDataset):  # type: ignore[misc]
@@ -319,7 +267,7 @@ class TableScanner:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         source, options = self._source, self._source.options
         by_headers = all(output.is_constant for output in (*self._outputs, *self._asked))
-        for piece in source.pieces(self._question):
+        for piece in pieces_of_source(source, self._question):
             builder = ColumnBuilder(self._outputs, piece.topic, piece.partition, piece.path)
             if by_headers:
                 for path, count in counted(source.fs, piece, options, source.left_out.add):
@@ -386,3 +334,12 @@ def _polars_frames(
                 return
 
     return frames(), False
+
+
+@permitted()
+def pieces_of_source(source: Source, question: Question) -> Iterator[SegmentPiece]:
+    """Yields the bytes that the filter may match, in order. A partition that was listed again stays so."""
+    places = {log.topic_partition: i for i, log in enumerate(source.logs)}
+    for log, pieces in planned_pieces(list(source.logs), question, source.options):
+        source.logs[places[log.topic_partition]] = log
+        yield from pieces

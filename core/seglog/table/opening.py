@@ -11,9 +11,9 @@ from seglog.model import Isolation
 from seglog.remote.routing import parse_location
 from seglog.scan.listing import topic_partitions
 from seglog.storage.filesystem import FileSystem
-from seglog.table.dataset import Source
 from seglog.table.discovery import find_partitions
 from seglog.table.options import OnCorrupt, parse_read_options
+from seglog.table.source import Source
 
 
 def open_source(

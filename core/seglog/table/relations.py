@@ -16,10 +16,10 @@ import pyarrow as pa
 from seglog.errors import SeglogError
 from seglog.table.arrow import split_batches
 from seglog.table.columns import timestamp_labels
-from seglog.table.dataset import Source
 from seglog.table.options import ReadOptions
 from seglog.table.partition_log import settled
 from seglog.table.schema import BATCHES, FINDINGS, SEGMENTS, arrow_schema, default_projection
+from seglog.table.source import Source
 from seglog.table.splits import Split, batch_range, pieces_of
 
 VIEWS = (BATCHES, SEGMENTS, FINDINGS)

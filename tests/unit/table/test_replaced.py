@@ -22,11 +22,12 @@ from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
 from seglog.storage.local import LocalFileSystem
 from seglog.table import partition_log, reading
-from seglog.table.arrow import decoded, split_batches
+from seglog.table.arrow import split_batches
 from seglog.table.damage import Damage, handle
 from seglog.table.discovery import find_partitions
 from seglog.table.options import ReadOptions, parse_read_options
 from seglog.table.reading import Batches, walk_piece
+from seglog.table.records import decoded
 from seglog.table.schema import default_projection
 from seglog.table.splits import SegmentPiece, plan_splits
 from tests.support.manual_clock import ManualClock

@@ -13,10 +13,10 @@ import pytest
 from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
 from seglog.remote.settings import StoreSettings
 from seglog.storage.local import LocalFileSystem
-from seglog.table.arrow import records_of
 from seglog.table.discovery import find_partitions
 from seglog.table.files import files_of
 from seglog.table.options import parse_read_options
+from seglog.table.records import records_of
 from seglog.table.splits import SegmentPiece, batch_range, offset_for_timestamp, pack, plan_splits, target_bytes
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2

@@ -1,4 +1,4 @@
-"""Selects batches and records by offset, time, producer and key."""
+"""Selects batches and records by offset, time, producer, key, and bytes that they contain."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Selection:
 
     Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. `isolation` is not
     applied here, because it depends on the log's transactions: the caller applies it (`verification.transactions`).
+    `contained` must be in the key, the value, or the key or value of a header.
     """
 
     first_offset: int | None = None
@@ -35,6 +36,7 @@ class Selection:
     producer_id: int | None = None
     key: bytes | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+    contained: bytes | None = None
 
     @property
     def is_committed(self) -> bool:
@@ -44,7 +46,7 @@ class Selection:
     @property
     def by_record(self) -> bool:
         """True if only the records themselves can decide."""
-        return self.key is not None
+        return self.key is not None or self.contained is not None
 
     @property
     def everything(self) -> bool:
@@ -70,7 +72,7 @@ class Selection:
         in_time = (self.first_timestamp is None or self.first_timestamp <= NO_TIMESTAMP) and (
             self.end_timestamp is None or self.end_timestamp > NO_TIMESTAMP
         )
-        return in_time and self.producer_id in (None, NO_PRODUCER_ID) and self.key is None
+        return in_time and self.producer_id in (None, NO_PRODUCER_ID) and not self.by_record
 
     def starting_at(self, offset: int) -> Selection:
         """Returns the same selection, restricted to `offset` and later."""
@@ -90,7 +92,7 @@ class Selection:
         # A batch without readable records is judged by its header.
         without = np.ones(len(shown), dtype=bool)
         without[records.rows["batch"]] = False
-        return Chosen(rows, decided | (shown & without & (self.key is None)))
+        return Chosen(rows, decided | (shown & without & (not self.by_record)))
 
     def _batches(self, batches: np.ndarray) -> np.ndarray:
         shown = np.ones(len(batches), dtype=bool)
@@ -118,7 +120,44 @@ class Selection:
             wanted &= rows["timestamp"] >= self.first_timestamp
         if self.end_timestamp is not None:
             wanted &= rows["timestamp"] < self.end_timestamp
+        if self.contained is not None:
+            wanted &= _containing(records, self.contained)
         return wanted
+
+
+def _containing(records: Records, wanted: bytes) -> np.ndarray:
+    """Returns a mask of the records whose key, value, header keys or header values contain these bytes.
+
+    The whole arena is searched at once, and a hit is looked up: most records have none.
+    """
+    rows, data = records.rows, records.arena.tobytes()
+    shown = np.full(len(rows), not wanted)
+    order = np.argsort(rows["position"], kind="stable")
+    starts = rows["position"][order]
+    at = data.find(wanted) if wanted else -1
+    while at >= 0:
+        i = int(np.searchsorted(starts, at, side="right")) - 1
+        after = at + 1
+        if i >= 0:
+            row = int(order[i])
+            if _is_within(records, row, at, wanted):
+                shown[row] = True
+                after = max(after, int(rows["position"][row]) + int(rows["size"][row]))
+        at = data.find(wanted, after)
+    return shown
+
+
+def _is_within(records: Records, i: int, at: int, wanted: bytes) -> bool:
+    """True if the bytes found at this position lie in the key or value of record `i`, or if a header has them."""
+    row = records.rows[i]
+    for part in ("key", "value"):
+        begin = int(row[f"{part}_position"])
+        if begin <= at and at + len(wanted) <= begin + int(row[f"{part}_size"]):
+            return True
+    names = (header.key.encode("utf-8", "surrogateescape") for header in records.headers(i))
+    return any(wanted in name for name in names) or any(
+        wanted in (header.value or b"") for header in records.headers(i)
+    )
 
 
 EVERYTHING = Selection()

@@ -1,0 +1,71 @@
+"""`seglog latest`: the newest value of a key, or of every key."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from seglog_cli.options import argument, command, option, size_option, takes_urls
+from seglog_cli.selecting import BytesAs, Isolation, RecordLimit, wants_base64
+from seglog_cli.session import Session
+from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
+from seglog_cli.tiering import Tiers
+
+MEMORY_BYTES = 64 << 20
+
+
+@command
+@takes_urls("paths")
+def run(
+    session: Session,
+    paths: Annotated[list[Path], argument("PATH", "Partition directories, LOGDIR/TOPIC, or log directories.")],
+    key: Annotated[str | None, option("--key", "KEY", "Show the newest record of this key.")] = None,
+    isolation: Isolation = None,
+    on_corrupt: OnCorrupt = "fail",
+    memory: Annotated[
+        int | None, size_option("--memory", "The memory for keys of a pass (default: 64 MiB).", least=1 << 20)
+    ] = None,
+    limit: RecordLimit = None,
+    bytes_as: BytesAs = "auto",
+    *,
+    tiers: Tiers,
+) -> int:
+    """Shows the newest value of a key, or of every key.
+
+    With --key, each partition is read from its end backwards to the newest record of the key, which may be a tombstone
+    (a null value). Without it, the newest record of every key is shown, in the order of offsets, unless it is a
+    tombstone: what a compacted topic holds. If the keys do not fit into the memory, the log is read several times.
+
+    Only committed records count, unless --isolation read_uncommitted is given. Damage ends the command with an error
+    that names file, position and offsets.
+
+    Examples:
+      seglog latest customers-0 --key customer-124
+      seglog latest --json customers --key customer-124
+      seglog latest customers-0 --limit 5
+    """
+    from seglog.look.dump.render_records import render_records
+    from seglog.table.newest import newest_of_key, newest_of_keys
+
+    base64 = wants_base64(bytes_as)
+    source = source_of(session, paths, tiers, isolation or "read_committed", on_corrupt)
+    line = partial(render_records, as_json=session.as_json, base64=base64, decoder=None)
+    if key is None:
+        found = newest_of_keys(source, MEMORY_BYTES if memory is None else memory)
+    else:
+        found = newest_of_key(source, os.fsencode(key))
+    shown = 0
+    for partition, records in found:
+        if limit is not None:
+            records = replace(records, rows=records.rows[: limit - shown])
+        shown += len(records)
+        for block in line(records, str(partition)):
+            session.console.write_dump(block)
+        if shown == limit:
+            break
+    if not shown:
+        session.console.message("no record has this key" if key is not None else "no record has a key and a value")
+    return tiers.code(tell_left_out(session, source))
