@@ -110,8 +110,10 @@ class Table(ds.FileSystemDataset):  # type: ignore[misc]
             import polars
         except ModuleNotFoundError as error:
             raise UnsupportedError("to_polars needs Polars: pip install polars") from error
-        # as polars.scan_pyarrow_dataset does, but Polars applies its filter again: for Arrow `is_in` of null is false
-        return polars.LazyFrame._scan_python_function(self.schema, partial(_polars_frames, self), pyarrow=True)
+        from polars.io.plugins import register_io_source
+
+        empty = polars.from_arrow(self.schema.empty_table())
+        return register_io_source(partial(_polars_frames, self), schema=empty.schema)
 
     def count_rows(self, filter: pc.Expression | None = None, **_tuning: Any) -> int:
         """Returns the number of rows; without a filter from the headers of batches."""
@@ -311,29 +313,50 @@ def _filtered(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch
 def _polars_frames(
     table: Table,
     columns: Sequence[str] | None,
-    condition: pc.Expression | None,
+    predicate: polars.Expr | None,
     most_rows: int | None,
-    batch_size: int | None = None,
-) -> tuple[Iterator[polars.DataFrame], bool]:
-    """Returns what Polars asks of a scan, and False: the filter has to be applied to it again."""
+    batch_size: int | None,
+) -> Iterator[polars.DataFrame]:
+    """Yields what Polars asks of a scan.
+
+    Polars' own scan of a dataset takes Arrow's word for its filter, but for Arrow `is_in` of null is false, and not
+    null. So the filter in Arrow's form only leaves out what cannot match, and Polars applies its own after that.
+    """
     import polars
 
-    text = "" if condition is None else str(condition)
-    if most_rows is not None or ("is_in(" in text and "is_null(" in text):
-        condition = None  # rows are counted before filters; and a null may be what is asked for
+    condition = None if predicate is None or most_rows is not None else _as_arrow(table.schema, predicate)
+    missing = most_rows  # rows are counted before the filter
+    for batch in table.to_batches(columns, condition, batch_size=batch_size):
+        if missing is not None:
+            batch = batch.slice(0, missing)
+            missing -= batch.num_rows
+        frame = polars.from_arrow(batch)
+        yield frame if predicate is None else frame.filter(predicate)
+        if missing == 0:
+            return
 
-    def frames() -> Iterator[polars.DataFrame]:
-        missing = most_rows
-        for batch in table.to_batches(columns, condition, batch_size=batch_size):
-            if missing is not None:
-                batch = batch.slice(0, missing)
-                missing -= batch.num_rows
-            if batch.num_rows:
-                yield polars.from_arrow(batch)
-            if missing == 0:
-                return
 
-    return frames(), False
+def _as_arrow(schema: pa.Schema, predicate: polars.Expr) -> pc.Expression | None:
+    """Returns a filter of Polars as Polars itself gives it to a dataset of Arrow's. None if it has no such form, or if
+    a null of `is_in` may be what is asked for.
+    """
+    import polars
+
+    asked = _Asked(schema)
+    polars.scan_pyarrow_dataset(asked).filter(predicate).collect()  # type: ignore[arg-type]
+    text = str(asked.condition)
+    return None if "is_in(" in text and "is_null(" in text else asked.condition
+
+
+class _Asked:
+    """A dataset without rows, which remembers the filter of its scan."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema, self.condition = schema, None
+
+    def to_batches(self, filter: pc.Expression | None = None, **_options: Any) -> Iterator[pa.RecordBatch]:
+        self.condition = filter
+        return iter(())
 
 
 @permitted()

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds  # noqa: E402
 import seglog  # noqa: E402
 from seglog.errors import ConfigError, CorruptRecordError, IncompleteError, UnsupportedError  # noqa: E402
 from seglog.table import pruning  # noqa: E402
-from seglog.table.dataset import Table  # noqa: E402
+from seglog.table.dataset import Table, pieces_of_source  # noqa: E402
 from tests.support import fixtures  # noqa: E402
 from tests.support.naive import NaiveRecord, batch_v2  # noqa: E402
 from tests.support.watched_files import CountingFileSystem  # noqa: E402
@@ -160,7 +160,7 @@ def test_only_the_pieces_that_may_match_are_read(tmp_path: Path, monkeypatch: py
     source, size = table._source, next(path.glob("*.log")).stat().st_size
 
     def bytes_of(condition: pc.Expression) -> int:
-        return sum(piece.bytes for piece in source.pieces(pruning.Question(condition, table.schema)))
+        return sum(piece.bytes for piece in pieces_of_source(source, pruning.Question(condition, table.schema)))
 
     for offset in (0, 17, 500, 998, 999):
         condition = pc.field("offset") == offset
