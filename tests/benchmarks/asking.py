@@ -144,7 +144,6 @@ def pruned(path: Path, runs: int) -> None:
         everything = cpu_of(lambda: connection.execute(LONGEST).fetchall(), runs)
         show("DuckDB reads key and value of all", everything)
         stamp = pa.scalar(since, pa.timestamp("ms", "UTC"))
-        stamp_sql = f"make_timestamptz({since}000)"
         offset, time_of = pc.field("offset"), pc.field("timestamp")
         asked = [
             ("last hundredth by offset", f'"offset" >= {first}', offset >= first, "(<= 0.025)", 0.02),
