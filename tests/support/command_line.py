@@ -1,10 +1,14 @@
-"""Running seglog's command line in tests: in this process, or as a process of its own, on copies of fixtures."""
+"""Running seglog's command line in tests: in this process, or as a process of its own, on copies of fixtures.
+
+SEGLOG_COMMAND names another seglog, for instance that of a bundle: then every command line runs as its process.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,11 +24,18 @@ from seglog_cli.app import COMMANDS, build
 from tests.support.fixtures import fixture_copy
 
 ROOT = Path(__file__).resolve().parents[2]
+ANOTHER = os.environ.get("SEGLOG_COMMAND")
+COMMAND = [ANOTHER] if ANOTHER else [sys.executable, "-m", "seglog_cli"]
 
 
 def run(*arguments: str | Path, input_text: str | bytes | None = None) -> Result:
     """The command line in this process."""
     given = [str(argument) for argument in arguments]
+    if ANOTHER:
+        data = input_text.encode() if isinstance(input_text, str) else input_text
+        done = process(*given, input_bytes=data)
+        code = done.returncode
+        return Result(CliRunner(), done.stdout, done.stderr, done.stdout + done.stderr, None, code, None)
     names = [given[0]] if given and given[0] in COMMANDS else COMMANDS
     return CliRunner().invoke(build(names), given, input=input_text, catch_exceptions=False)
 
@@ -40,6 +51,9 @@ class Ended:
 
 def ended(*arguments: str | Path, input_bytes: bytes = b"") -> Ended:
     """The command line in this process, with all that turns errors into exit codes, on standard streams of bytes."""
+    if ANOTHER:
+        done = process(*arguments, input_bytes=input_bytes)
+        return Ended(done.returncode, done.stdout, done.stderr)
     streams = [
         io.TextIOWrapper(io.BytesIO(data), "utf-8", errors)
         for data, errors in ((input_bytes, "strict"), (b"", "strict"), (b"", "backslashreplace"))
@@ -75,7 +89,7 @@ def process(
     variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """The command line as a process."""
-    command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
+    command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(
         command,
         input=input_bytes,
@@ -92,7 +106,7 @@ def shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
     wrapper = directory.parent / "bin" / "seglog"
     if not wrapper.exists():
         wrapper.parent.mkdir(exist_ok=True)
-        wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seglog_cli "$@"\n')
+        wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
         wrapper.chmod(0o755)
     path = f"{wrapper.parent}{os.pathsep}{os.environ.get('PATH', '/usr/bin:/bin')}"
     return subprocess.run(

@@ -30,7 +30,7 @@ from seglog import extras
 
 ROOT = HERE.parents[2]
 # The extras that the second archive has; pyproject.toml names them.
-EXTRAS = ("arrow", "remote", "serve", "tiers")
+EXTRAS = ("arrow", "remote", "serve", "sql", "tiers")
 SITE = Path("python") / "lib" / NAME / "site-packages"
 OLDEST_GLIBC = {"base": (2, 17), "extras": (2, 28)}
 # Libraries that every Linux with glibc has which can run a Java broker; the wheels' own standard allows the same.
