@@ -50,6 +50,7 @@ EXTRAS = {
     "pandas": "spark",
     "pyarrow": "arrow",
     "kio": "serve",
+    "_ssl": "serve",  # the bundle's Python goes without OpenSSL
     "cryptography": "tiers",
 }
 # Messages of the loader of shared libraries and of the threading module.

@@ -51,10 +51,11 @@ _STANDARD_LIBRARY_OUT = set(
 # Directories and files of packages that only their developers use.
 _PACKAGES_OUT = {"tests", "test", "testing", "__pycache__", "include", "f2py", "_pyinstaller", "examples", "RECORD"}
 _SUFFIXES_OUT = (".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".a", ".lib", ".f90", ".cpp", ".hpp", "py.typed")
-# Parts that nothing in seglog imports: code highlighting, random numbers, transforms, NumPy's tests of itself.
+# Parts that nothing in seglog imports: code highlighting, random numbers, transforms, NumPy's tests of itself, Arrow's
+# remote calls.
 _PARTS_OUT = re.compile(
     r"pygments/lexers/(?!(__init__|_mapping|special)\.py)|pydantic/(v1/|mypy\.py)|numpy/(random|fft|polynomial|distutils)/"
-    r"|numpy/_core/(_simd|_\w+_tests)\."
+    r"|numpy/_core/(_simd|_\w+_tests)\.|pyarrow/(src|includes)/|pyarrow/(lib)?_?(arrow_)?(python_)?(flight|substrait)[._]"
 )
 
 
