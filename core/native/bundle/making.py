@@ -51,6 +51,8 @@ def make(target: Target, own_wheel: Callable[[Path], None], place: Path, say: Sa
             tree.compile_sources(root, compiler)
         tree.check([base], "base")
         tree.check([base, extras], "extras")
+        if here == target:
+            tree.check_imports(base, extras)
         _pack(base, place / f"seglog-{name}.tar.xz", machine, date, say)
         _pack(extras, place / f"seglog-extras-{name}.tar.xz", machine, date, say)
 

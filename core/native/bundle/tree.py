@@ -48,6 +48,13 @@ _STANDARD_LIBRARY_OUT = set(
     antigravity.py this.py webbrowser.py imaplib.py poplib.py smtplib.py ftplib.py mailbox.py cProfile.py profile.py
     pstats.py trace.py tabnanny.py pyclbr.py zipapp.py site-packages lib-dynload""".split()  # noqa: SIM905
 )
+# What the extras need of it, and the base does not.
+_STANDARD_LIBRARY_MORE = {"lib-dynload", "pydoc.py", "_pyrepl"}
+# Modules whose import shows that each tree is whole; for the base also every command.
+_IMPORTED = {
+    "base": ("numpy", "yaml", "rich.table", "typer", "cramjam", "crc32c", "backports.zstd", "seglog.kernels"),
+    "extras": ("pyarrow.dataset", "pyarrow.parquet", "duckdb", "obstore.store", "kio.schema", "cryptography", "ssl"),
+}
 # Directories and files of packages that only their developers use.
 _PACKAGES_OUT = {"tests", "test", "testing", "__pycache__", "include", "f2py", "_pyinstaller", "examples", "RECORD"}
 _SUFFIXES_OUT = (".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".a", ".lib", ".f90", ".cpp", ".hpp", "py.typed")
@@ -55,15 +62,15 @@ _SUFFIXES_OUT = (".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".a", ".lib", ".f90
 # remote calls.
 _PARTS_OUT = re.compile(
     r"pygments/lexers/(?!(__init__|_mapping|special)\.py)|pydantic/(v1/|mypy\.py)|numpy/(random|fft|polynomial|distutils)/"
-    r"|numpy/_core/(_simd|_\w+_tests)\.|pyarrow/(src|includes)/|pyarrow/(lib)?_?(arrow_)?(python_)?(flight|substrait)[._]"
+    r"|numpy/_core/(_simd|_\w+_tests)\.|pyarrow/(src|includes)/|pyarrow/(lib)?_?(arrow_)?(python_)?flight[._]"
 )
 
 
 def standard_library(python: Path, root: Path, base: bool) -> None:
-    """Copies Python to the tree: for the base all but what stays out, for the extras only its module of OpenSSL."""
+    """Copies Python to the tree: for the base all but what stays out, for the extras some of that."""
     library = root / "python" / "lib" / NAME
     if not base:
-        _copy(python / "lib" / NAME / "lib-dynload", library / "lib-dynload", lambda _: True)
+        _copy(python / "lib" / NAME, library, lambda path: path.parts[0] in _STANDARD_LIBRARY_MORE)
         _copy_file(python / "licenses" / "openssl.txt", root / "licenses" / "openssl.txt")
         return
     _copy(python / "lib" / NAME, library, lambda path: path.parts[0] not in _STANDARD_LIBRARY_OUT)
@@ -147,6 +154,16 @@ def check(roots: Sequence[Path], kind: str) -> None:
         newest = needs.newest("GLIBC")
         if newest > OLDEST_GLIBC[kind] or unknown:
             raise BuildError(f"{path}: needs glibc {newest}, and libraries that no system must have: {unknown}")
+
+
+def check_imports(base: Path, extras_root: Path) -> None:
+    """Imports packages and every command with the bundle's own Python. Raises BuildError if a module is missing."""
+    commands = sorted(path.stem for path in (base / SITE / "seglog_cli" / "commands").glob("[a-z]*.py"))
+    python = [str(base / "python" / "bin" / NAME), "-IBc"]
+    more = [str(extras_root / SITE), *(str(extras_root / SITE.parent / name) for name in ("", "lib-dynload"))]
+    modules = [*_IMPORTED["base"], *(f"seglog_cli.commands.{name}" for name in commands)]
+    run([*python, f"import {', '.join(modules)}"])
+    run([*python, f"import sys; sys.path += {more!r}; import {', '.join(_IMPORTED['extras'])}"])
 
 
 def version() -> str:
