@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.configuration.removed_keys import BROKERS_REMOVED, TOPICS_REMOVED
+from seglog.configuration.key_history import BROKERS_REMOVED, TOPICS_REMOVED
 from seglog.kafka_version import KafkaVersion
 from tests.support.kafka.jvm import find_java
 from tests.support.kafka.released_broker import classpath_of

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import yaml
@@ -27,12 +28,14 @@ from seglog.configuration.cluster_metadata import (
 )
 from seglog.configuration.keys import KEYS, LogConfig, key_named
 from seglog.configuration.precedence import Layer, ResolvedConfig, Settings, Written, layer_of
+from seglog.configuration.writers import Writer, recognise
 from seglog.errors import ConfigError, RefusedError, SeglogError
-from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
+from seglog.format.checkpoint import parse_meta_properties
+from seglog.format.filenames import META_PROPERTIES, PARTITION_METADATA, parse_partition_directory
 from seglog.format.properties import parse_properties
 from seglog.remote import limits
 from seglog.remote.routing import parse_location
-from seglog.scan.listing import Target, TargetKind
+from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.storage.filesystem import FileSystem, read_whole
 from seglog.storage.links import name_of
 from seglog.storage.trust import ROOT, reason_for_doubt
@@ -259,7 +262,7 @@ class DirectorySettings:
         broker = given.resolve(None, chosen=chosen).broker
         stated = _directory("metadata.log.dir", broker.metadata_log_dir) if broker.metadata_log_dir else None
         others = tuple(_directory("log.dirs", path) for path in broker.log_dirs)
-        self._log_directory = log_directory
+        self._fs, self._log_directory = fs, log_directory
         self.metadata_directory = find_metadata(fs, log_directory, stated, others)
         self.metadata: ClusterMetadata | None = None
         self._node: dict[str, tuple[str, str]] = {}
@@ -288,6 +291,18 @@ class DirectorySettings:
 
     def __call__(self, topic: str) -> LogConfig:
         return self.resolve(topic).log
+
+    @cached_property
+    def writer(self) -> Writer | None:
+        """The releases of Kafka that can have written the log directory, None if nothing shows it."""
+        path = self._log_directory / META_PROPERTIES
+        try:
+            meta = parse_meta_properties(self._fs.read_bytes(path, _PROPERTIES_LIMIT), path)
+            partitions = list_log_directory(self._fs, self._log_directory).live[:1]
+            ids = any(self._fs.status(one.path / PARTITION_METADATA) for one in partitions)
+        except (SeglogError, OSError):
+            return None  # `doctor` reports it
+        return recognise(meta, self.metadata, topic_ids=ids)
 
     @property
     def file(self) -> Path | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 from seglog.kafka_version import KafkaVersion
@@ -46,6 +45,7 @@ class Life:
         self.buried: dict[str, Partition] = {}  # what clients got of the copy `grave`
         self.grave = directory / "dead" / "logs"
         self.told: dict[str, Partition] = {}
+        self._zookeeper: ZooKeeper | None = None
         self.failed = ""  # the step that did not end well
 
     @property
@@ -90,16 +90,18 @@ class Life:
         """The directory of a topic's only partition."""
         return self.logs / f"{topic}-0"
 
-    @cached_property
-    def _zookeeper(self) -> ZooKeeper | None:
-        return None if self.is_kraft else ZooKeeper(self.release, self.directory / "zookeeper")
+    def _its_zookeeper(self) -> ZooKeeper | None:
+        """The ZooKeeper that goes on from the first start of the broker on."""
+        if self._zookeeper is None and not self.is_kraft:
+            self._zookeeper = ZooKeeper(self.release, self.directory / "zookeeper")
+        return self._zookeeper
 
     @contextmanager
     def broker(self, *, killed: bool = False) -> Iterator[ReleasedBroker]:
         """The broker, started on the log directory; stopped in order at the end, or killed."""
         settings = SETTINGS if self.version > LAST_WITH_DIFFERENCE else {**SETTINGS, **DIFFERENCE}
         work = self.directory / "work"
-        broker = ReleasedBroker(self.release, self.logs, work, zookeeper=self._zookeeper, settings=settings)
+        broker = ReleasedBroker(self.release, self.logs, work, zookeeper=self._its_zookeeper(), settings=settings)
         try:
             yield broker
         except BaseException:
@@ -125,6 +127,5 @@ class Life:
 
     def end(self) -> None:
         """Ends what is still running."""
-        if not self.is_kraft:
-            assert self._zookeeper is not None
+        if self._zookeeper is not None:
             self._zookeeper.end()

@@ -21,7 +21,7 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.configuration.writers import Writer, recognise
+from seglog.configuration.writers import Writer
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.escaping import command_line
 from seglog.format import filenames
@@ -170,23 +170,12 @@ class Doctor:
 
     def _recognised(self, directories: Sequence[DirectoryFacts]) -> Upgrade:
         """Returns the release that shall start, and what the directories show of the one that wrote them."""
-        writer = None
-        for directory in directories:
-            known = self._settings_of(directory.listing.path).metadata
-            writer = recognise(directory.around.meta, known, topic_ids=self._has_topic_ids(directory))
-            if writer is not None:
-                break
+        writers = (self._settings_of(directory.listing.path).writer for directory in directories)
+        writer = next(filter(None, writers), None)
         kafka = self._kafka or (writer.last if writer is not None and writer.is_exact else SPOKEN_FOR)
         spoken_for = str(writer) if self._kafka is None and writer is not None and writer.zookeeper else str(kafka)
         self._summary = replace(self._summary, kafka=spoken_for, writer=writer)
         return Upgrade(kafka, writer)
-
-    def _has_topic_ids(self, directory: DirectoryFacts) -> bool:
-        """True if the first partition has one; a partition that this user cannot read shows none."""
-        try:
-            return any(self._fs.status(one.path / filenames.PARTITION_METADATA) for one in directory.listing.live[:1])
-        except OSError:
-            return False
 
     def _starts_of_metadata(self, directories: Sequence[DirectoryFacts], kafka: KafkaVersion) -> Iterator[Diagnosis]:
         """Yields the diagnoses of the metadata log, and gives the directories the metadata that a broker then knows."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from seglog import layout
 from seglog.configuration.cluster_metadata import METADATA_PARTITION, ClusterMetadata
 from seglog.configuration.feature_levels import METADATA_VERSION, last_level, level_name
+from seglog.configuration.key_history import removed_from_brokers, removed_from_topics
 from seglog.configuration.keys import key_named
-from seglog.configuration.removed_keys import removed_from_brokers, removed_from_topics
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import WITHOUT_ZOOKEEPER, Writer, is_of_zookeeper
 from seglog.format.filenames import META_PROPERTIES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.configuration.removed_keys import removed_from_brokers, removed_from_topics
+from seglog.configuration.key_history import removed_from_brokers, removed_from_topics
 from seglog.configuration.writers import recognise
 from seglog.format.checkpoint import MetaProperties
 from seglog.kafka_version import KafkaVersion

@@ -1,13 +1,14 @@
-"""Kafka's configuration keys that releases no longer have, by the first release without them.
+"""Kafka's configuration keys by release: which ones a release no longer has, or not yet, and defaults that were others.
 
-A broker reports a key that it does not know and goes on without it. A topic keeps it: what `seglog doctor` says of an
-upgrade names both. Kafka: KafkaConfig, LogConfig; upgrade notes of 3.0 and 4.0.
+A broker reports a key of server.properties that it does not know, and goes on without it; a topic keeps its keys, and
+`seglog doctor` says what comes of it. Kafka: KafkaConfig, LogConfig; upgrade notes of 3.0 and 4.0; KAFKA-4203.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from seglog.configuration.keys import LONG_MAX
 from seglog.kafka_version import KafkaVersion
 
 _BROKERS: dict[KafkaVersion, str] = {
@@ -39,6 +40,34 @@ _TOPICS: dict[KafkaVersion, str] = {
 }
 BROKERS_REMOVED = {key: version for version, keys in _BROKERS.items() for key in keys.split()}
 TOPICS_REMOVED = {key: version for version, keys in _TOPICS.items() for key in keys.split()}
+
+# The first release with a topic's key, for those that 0.11 does not have.
+_ADDED: dict[KafkaVersion, str] = {
+    KafkaVersion(2, 3): "max.compaction.lag.ms",
+    KafkaVersion(3, 0): "local.retention.bytes local.retention.ms remote.storage.enable",
+    KafkaVersion(3, 6): "message.timestamp.after.max.ms message.timestamp.before.max.ms",
+    KafkaVersion(3, 8): "compression.gzip.level compression.lz4.level compression.zstd.level",
+    KafkaVersion(3, 9): "remote.log.copy.disable",
+    KafkaVersion(4, 4): """
+        errors.deadletterqueue.group.enable max.decompressed.message.bytes remote.copy.lag.bytes remote.copy.lag.ms""",
+}
+TOPICS_ADDED = {key: version for version, keys in _ADDED.items() for key in keys.split()}
+# A topic's key → the first release with today's default, and the one before.
+_DEFAULTS_BEFORE: dict[str, tuple[KafkaVersion, str]] = {
+    "max.message.bytes": (KafkaVersion(2, 5), "1000012"),
+    "message.timestamp.after.max.ms": (KafkaVersion(4, 0), str(LONG_MAX)),
+}
+
+
+def is_topic_key_of(key: str, release: KafkaVersion) -> bool:
+    """True unless a release does not yet have a topic's key."""
+    return TOPICS_ADDED.get(key, release) <= release
+
+
+def older_default(key: str, release: KafkaVersion) -> str | None:
+    """Returns a release's default of a topic's key, None if it is today's."""
+    first, before = _DEFAULTS_BEFORE.get(key, (release, ""))
+    return before if release < first else None
 
 
 def removed_from_brokers(keys: Iterable[str], release: KafkaVersion) -> list[str]:
