@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 
 import typer
 
@@ -27,6 +27,9 @@ from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
 from seglog_cli.progress import ProgressChoice
 from seglog_cli.session import RelativeTime, Session
+
+if TYPE_CHECKING:
+    from seglog.kafka_version import KafkaVersion
 
 MOST_JOBS = 1024  # `seglog.arguments.MOST_THREADS`, which importing would slow down --help
 
@@ -160,6 +163,21 @@ MetadataDirectory = Annotated[
         "The log directory that has the cluster's metadata, if it is another one (metadata.log.dir).",
     ),
 ]
+SpokenFor = Annotated[
+    str | None,
+    option(
+        "--kafka-version",
+        "VERSION",
+        "The release that is spoken of (default: the one that wrote the directory, or 4.3 if nothing shows it).",
+    ),
+]
+
+
+def kafka_named(version: str | None) -> KafkaVersion | None:
+    """Parses --kafka-version."""
+    from seglog.kafka_version import KafkaVersion
+
+    return None if version is None else parsed("--kafka-version", KafkaVersion.parse, version)
 
 
 def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seglog_cli.help import HelpOption
-from seglog_cli.options import CONTEXT, MetadataDirectory, argument, command, flag, takes_urls
+from seglog_cli.options import CONTEXT, MetadataDirectory, SpokenFor, argument, command, flag, kafka_named, takes_urls
 from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.session import Session
 
@@ -34,6 +34,7 @@ def show(
     ] = None,
     every: Annotated[bool, flag("--all -a", "Show defaults too.")] = False,
     metadata_dir: MetadataDirectory = None,
+    kafka_version: SpokenFor = None,
 ) -> None:
     """Shows each configuration value of a partition's topic, or of a log directory's broker, and its source.
 
@@ -47,12 +48,17 @@ def show(
     A default is looked for in this order: the metadata of this broker, then of all brokers; the brokers' names
     (log.retention.hours) in --set and the environment; the top level of the file; and Kafka's own default.
 
+    Kafka's defaults are those of the release that wrote the log directory, as far as it is recognised, and else of 4.3;
+    --kafka-version chooses another one. The topics of a cluster with ZooKeeper have their configuration there.
+
     Examples:
       seglog config customers-0
       seglog config show customers-0 --set min.compaction.lag.ms=1h
       seglog config show --all --json /var/lib/kafka/data
     """
+    from seglog.configuration.key_history import of_release
     from seglog.configuration.settings import topic_of
+    from seglog.configuration.writers import IN_ZOOKEEPER, release_for
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import refuse_file, resolve_path
     from seglog_cli.views.settings import show_settings
@@ -62,4 +68,9 @@ def show(
     refuse_file(target)
     topic = topic_of(target)
     settings = session.config_of_target(target, Sources(metadata_directory=metadata_dir))
-    show_settings(session.console, topic, settings.resolve(topic), every)
+    release = release_for(settings.writer, kafka_named(kafka_version))
+    show_settings(session.console, topic, of_release(settings.resolve(topic), release), every)
+    if settings.writer is not None and settings.writer.is_unusual:
+        session.console.message(f"{settings.writer.sentence}; defaults are those of Kafka {release}")
+        if settings.writer.zookeeper:
+            session.console.warning(IN_ZOOKEEPER)

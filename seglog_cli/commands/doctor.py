@@ -10,7 +10,7 @@ from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.grouping import GRAVITIES, DiagnosesShown, Group, Grouped, Look
-from seglog_cli.options import argument, command, flag, option, parsed, takes_urls
+from seglog_cli.options import SpokenFor, argument, command, flag, kafka_named, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 from seglog_cli.views.findings import show_group
@@ -33,14 +33,7 @@ def run(
     quick: Annotated[
         bool, flag("--quick", "Read only names, indexes, log ends, and what recovery would read.")
     ] = False,
-    kafka_version: Annotated[
-        str | None,
-        option(
-            "--kafka-version",
-            "VERSION",
-            "The release that shall start (default: the one that wrote the directory, or 4.3 if nothing shows it).",
-        ),
-    ] = None,
+    kafka_version: SpokenFor = None,
     *,
     shown: DiagnosesShown,
     tiers: Tiers,
@@ -77,7 +70,6 @@ def run(
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
       seglog doctor --kafka-version 4.4 --config server.properties /var/lib/kafka/data
     """
-    from seglog.kafka_version import KafkaVersion
     from seglog.rescue.doctor.doctor import Doctor
 
     session, log_directories = tiers.seen(session, session.paths_or_here(log_directories), warn_of_runs=False)
@@ -90,7 +82,7 @@ def run(
             session.clock,
             session.config_of,
             deep=not quick,
-            kafka=None if kafka_version is None else parsed("--kafka-version", KafkaVersion.parse, kafka_version),
+            kafka=kafka_named(kafka_version),
             progress=progress.update,
         )
         for row in doctor:
@@ -174,7 +166,7 @@ def show_doctor_summary(console: Console, summary: DoctorSummary, exit_code: int
         return
     verdict = f"a Kafka {summary.kafka} broker would{'' if summary.loads else ' not'} start"
     if summary.writer is not None and summary.kafka != str(summary.writer):
-        console.line(f"written by Kafka {summary.writer}: {summary.writer.evidence}")
+        console.line(summary.writer.sentence)
     counted = ((summary.blockers, "blocker"), (summary.dangers, "danger"), (summary.notes, "note"))
     found = ", ".join(count_text(n, name) for n, name in counted if n) or "nothing wrong"
     style = "error" if summary.blockers else "warning" if summary.dangers else "good"

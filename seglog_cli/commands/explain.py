@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
-from seglog_cli.options import MetadataDirectory, argument, command, flag, takes_urls
+from seglog_cli.options import MetadataDirectory, SpokenFor, argument, command, flag, kafka_named, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout
@@ -35,6 +35,7 @@ def run(
         bool, flag("--quick", "Read only indexes and headers, and leave out the dry run of the round.")
     ] = False,
     metadata_dir: MetadataDirectory = None,
+    kafka_version: SpokenFor = None,
     *,
     tiers: Tiers,
 ) -> None:
@@ -50,6 +51,10 @@ def run(
     Readers are held back by the high watermark, by an open transaction, or by an end of the log that cannot be read.
     Damage before the end is found by `seglog verify`.
 
+    What brokers do is said of the release that wrote the log directory, as far as it is recognised, and else of 4.3;
+    --kafka-version chooses another one. Topics of a cluster with ZooKeeper have their configuration there: the output
+    says so.
+
     --advise names commands that clean or delete. Each one is tried in memory first, and shown only if it would do
     something.
 
@@ -64,7 +69,7 @@ def run(
       seglog explain --advise --json payments-0
     """
     if looks_like_code(partition.name) and str(partition) == partition.name and not session.fs.status(partition):
-        if advise or quick or metadata_dir is not None or tiers.given:
+        if advise or quick or metadata_dir is not None or kafka_version is not None or tiers.given:
             raise UsageError(f"{partition} is a code: the options of explain are for a partition")
         explain_code(session.console, partition.name)
         return
@@ -74,18 +79,22 @@ def run(
     sources = Sources(metadata_directory=metadata_dir)
     session, (partition,) = tiers.seen(session, [partition])
     settings = session.config_of(session.log_directory_of(partition), sources)
-    found = explain_partition(session.workspace("--now"), partition, settings, sources, quick=quick)
-    show_explanation(session.console, found, advise)
+    kafka = kafka_named(kafka_version)
+    found = explain_partition(session.workspace("--now"), partition, settings, sources, quick=quick, kafka=kafka)
+    writer = settings.writer
+    show_explanation(session.console, found, advise, releases=kafka is not None or bool(writer and writer.is_unusual))
 
 
-def show_explanation(console: Console, found: Explanation, advise: bool) -> None:
-    """Shows the explanation; the advice only on request."""
+def show_explanation(console: Console, found: Explanation, advise: bool, *, releases: bool = False) -> None:
+    """Shows the explanation; the advice only on request, and with `releases` of which Kafka it speaks."""
     if console.as_json:
         console.json(_record(found, advise))
         return
     console.line(console.styled(found.partition, "strong"))
     for title, sentences in (("cleaning", found.cleaning), ("deletion", found.deletion), ("reading", found.reading)):
         _show_section(console, title, sentences)
+    if releases:
+        _show_section(console, "kafka", found.kafka)
     rows = [_row(segment) for segment in found.segments]
     console.table(_HEADING, rows, Layout(right=(1,), indent=2))
     if advise:
@@ -125,10 +134,12 @@ def _record(found: Explanation, advise: bool) -> dict[str, object]:
         "cleaning": list(found.cleaning),
         "deletion": list(found.deletion),
         "reading": list(found.reading),
+        "kafka": list(found.kafka),
         "codes": {
             "cleaning": [reason.code for reason in found.cleaning],
             "deletion": [reason.code for reason in found.deletion],
             "reading": [reason.code for reason in found.reading],
+            "kafka": [reason.code for reason in found.kafka],
         },
         "transactions": [dataclasses.asdict(transaction) for transaction in found.transactions],
         "segments": [

@@ -45,6 +45,9 @@ def run(
     with their partitions, replicas, ISR and configuration, quotas, ACLs, and the names of SCRAM users and delegation
     tokens. It never shows a secret: neither credentials nor values of sensitive keys.
 
+    Records are decoded as Kafka 4.4 defines them, whatever release wrote them. The second line names the level of the
+    metadata as Kafka does, and the release of each broker, by the last level that it has registered.
+
     PATH is a controller's log directory, its __cluster_metadata-0, or one snapshot (*.checkpoint). Records near the end
     may not be committed yet; only a majority of the voters knows.
 
@@ -91,6 +94,9 @@ def show_metadata(console: Console, image: MetadataImage) -> None:
     console.line(f"{image.source}: {begin} up to offset {image.end_offset - 1}, {count_text(image.records, 'record')}")
     if image.open_transaction is not None:
         console.line(f"a transaction from offset {image.open_transaction} on has no end: its records do not count")
+    if image.metadata_version:
+        brokers = "".join(f", broker {number} is Kafka {release}" for number, release in image.releases().items())
+        console.line(f"metadata.version {image.metadata_version}{brokers}")
     for name, part in image.tree().items():
         for line in _lines(name, part, 0):
             console.line(line)
@@ -127,6 +133,8 @@ def _show_json(console: Console, image: MetadataImage) -> None:
             "records": image.records,
             "open_transaction": image.open_transaction,
             "features": tree.get("features", {}),
+            "metadata_version": image.metadata_version or None,
+            "releases": {str(number): str(release) for number, release in image.releases().items()},
             "next_producer_id": image.next_producer_id,
         }
     )

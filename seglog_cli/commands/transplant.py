@@ -51,8 +51,10 @@ def run(
 ) -> int:
     """Copies a dead cluster's partitions into another cluster's broker.
 
-    The other cluster's broker must be stopped. Offsets stay the same. The broker is one of Kafka 2.8 or later whose
-    topics have ids; a broker with ZooKeeper whose topics have none is refused.
+    The other cluster's broker must be stopped. Offsets stay the same. The broker is one whose topics have ids in their
+    directories: of a cluster without ZooKeeper, or with ZooKeeper of Kafka 3.0 or later; others are refused. The old
+    cluster's broker may be of any release since 0.8. The output says which releases they are, as far as their
+    directories show it.
 
     First create the topics in the new cluster, on that broker, with the same number of partitions and one replica. Then
     stop the broker cleanly, and run this command. The old cluster's broker may have been killed; the source stays as it
@@ -183,6 +185,11 @@ def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool) -> Non
         console.line(f"{console.styled(str(one.partition), 'strong')} from {one.source.directory}")
         for step in () if console.quiet else one.steps():
             console.line(f"  {step}")
+    for sentence in plan.releases:
+        if console.as_json:
+            console.json({"type": "release", "message": sentence})
+        else:
+            console.line(sentence)
     for path, reason in plan.left_out:
         if console.as_json:
             console.json({"type": "left_out", "path": path, "reason": reason})

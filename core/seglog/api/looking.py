@@ -155,8 +155,8 @@ def doctor(
 
     Iterate over the result for its diagnoses. Its `summary` is complete after the iteration, and runs the diagnosis
     itself if nothing has iterated; `summary.loads` is True if the broker would start. Give all log directories of one
-    broker together. `quick` does not read all data. `kafka_version` is the release that shall start: by default 4.3,
-    and for a ZooKeeper broker's directory the one that wrote it. Raises NotALogError for a path that is not a
+    broker together. `quick` does not read all data. `kafka_version` is the release that shall start: by default
+    the one that wrote the directory, or 4.3 if nothing shows it. Raises NotALogError for a path that is not a
     directory.
 
     >>> import tempfile, seglog
@@ -168,8 +168,8 @@ def doctor(
     ([], True)
     """
     work, shown = looked_at(common, log_directories, tell_of_runs=False)
-    kafka = None if kafka_version is None else KafkaVersion.parse(instance("kafka_version", kafka_version, str, "text"))
-    return Doctor(work.fs, shown, work.clock, work.settings, deep=not flag("quick", quick), kafka=kafka)
+    deep = not flag("quick", quick)
+    return Doctor(work.fs, shown, work.clock, work.settings, deep=deep, kafka=_release(kafka_version))
 
 
 @public
@@ -250,12 +250,14 @@ def explain(
     *,
     quick: bool = False,
     metadata_directory: Location | None = None,
+    kafka_version: str | None = None,
     **common: Unpack[ReadArguments],
 ) -> Explanation:
     """Explains why a partition is not cleaned, not deleted, or not readable past an offset, and what would help.
 
     `quick` reads only indexes and headers and skips the dry run of a cleaning round. `metadata_directory` is the log
-    directory with the cluster's metadata, if it is not the partition's own. Raises NotALogError, OSError.
+    directory with the cluster's metadata, if it is not the partition's own. `kafka_version` is the release that is
+    spoken of: by default the one that wrote the directory, or 4.3 if nothing shows it. Raises NotALogError, OSError.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -268,4 +270,9 @@ def explain(
     work, (path,) = looked_at(common, [partition])
     sources = Sources(metadata_directory=optional_path("metadata_directory", metadata_directory))
     settings: DirectorySettings = settings_of(work, partition_path(path).parent, sources)
-    return explain_partition(work, path, settings, sources, quick=flag("quick", quick))
+    kafka = _release(kafka_version)
+    return explain_partition(work, path, settings, sources, quick=flag("quick", quick), kafka=kafka)
+
+
+def _release(version: str | None) -> KafkaVersion | None:
+    return None if version is None else KafkaVersion.parse(instance("kafka_version", version, str, "text"))

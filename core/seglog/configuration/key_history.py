@@ -7,8 +7,10 @@ A broker reports a key of server.properties that it does not know, and goes on w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from seglog.configuration.keys import LONG_MAX
+from seglog.configuration.precedence import DEFAULT, ResolvedConfig
 from seglog.kafka_version import KafkaVersion
 
 _BROKERS: dict[KafkaVersion, str] = {
@@ -68,6 +70,18 @@ def older_default(key: str, release: KafkaVersion) -> str | None:
     """Returns a release's default of a topic's key, None if it is today's."""
     first, before = _DEFAULTS_BEFORE.get(key, (release, ""))
     return before if release < first else None
+
+
+def of_release(resolved: ResolvedConfig, release: KafkaVersion) -> ResolvedConfig:
+    """Returns what `resolved` shows of a release: its own defaults, and only the topic's keys that it has."""
+    settings = {}
+    for name, setting in resolved.settings.items():
+        older = older_default(name, release) if setting.origin == DEFAULT else None
+        if older is not None:
+            settings[name] = replace(setting, value=setting.key.parse(older), text=older)
+        elif setting.origin != DEFAULT or is_topic_key_of(name, release):
+            settings[name] = setting
+    return replace(resolved, settings=settings)
 
 
 def removed_from_brokers(keys: Iterable[str], release: KafkaVersion) -> list[str]:

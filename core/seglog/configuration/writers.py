@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.feature_levels import METADATA_VERSION, level_name, release_of
 from seglog.format.checkpoint import MetaProperties
-from seglog.kafka_version import NEWEST, KafkaVersion
+from seglog.kafka_version import NEWEST, SPOKEN_FOR, KafkaVersion
 
+IN_ZOOKEEPER = "topics have their configuration in ZooKeeper, where it is not seen: give what applies by --set"
 WITHOUT_ZOOKEEPER = KafkaVersion(4, 0)
 WITH_TOPIC_IDS = KafkaVersion(2, 8)
 _LAST_WITH_ZOOKEEPER = KafkaVersion(3, 9)
@@ -37,8 +38,23 @@ class Writer:
         """True if it is one release."""
         return self.first == self.last
 
+    @property
+    def is_unusual(self) -> bool:
+        """True unless it is the release that commands speak for by default."""
+        return not self.is_exact or self.last != SPOKEN_FOR
+
+    @property
+    def sentence(self) -> str:
+        """Says who wrote the directory, and why that is known."""
+        return f"Kafka {self} wrote the log directory: {self.evidence}"
+
     def __str__(self) -> str:
         return str(self.first) if self.is_exact else f"{self.first} to {self.last}"
+
+
+def release_for(writer: Writer | None, chosen: KafkaVersion | None = None) -> KafkaVersion:
+    """Returns the release that a command speaks for: the `chosen` one, else the one that wrote the directory."""
+    return chosen or (writer.last if writer is not None and writer.is_exact else SPOKEN_FOR)
 
 
 def recognise(

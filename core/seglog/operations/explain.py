@@ -19,8 +19,10 @@ from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
+from seglog.configuration.writers import IN_ZOOKEEPER, Writer, release_for
 from seglog.errors import SeglogError
 from seglog.escaping import command_line
+from seglog.kafka_version import KafkaVersion
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
@@ -84,6 +86,7 @@ class SegmentExplanation:
 class Explanation:
     """The explanation of a partition. `cleaning`, `deletion` and `reading` are sentences on the whole partition.
 
+    `kafka` are sentences on the release whose broker is spoken of, and on the one that wrote the log directory.
     `eligible` is true if a broker's cleaner would take it now and succeed.
     """
 
@@ -100,6 +103,7 @@ class Explanation:
     segments: tuple[SegmentExplanation, ...]
     transactions: tuple[OpenTransaction, ...]
     advice: tuple[str, ...]
+    kafka: tuple[Reason, ...] = ()
 
     def __repr__(self) -> str:
         taken = "would be cleaned" if self.eligible else "would not be cleaned"
@@ -177,11 +181,18 @@ class _Facts:
 
 
 def explain_partition(
-    workspace: Workspace, partition: Path, settings: DirectorySettings, sources: Sources, *, quick: bool
+    workspace: Workspace,
+    partition: Path,
+    settings: DirectorySettings,
+    sources: Sources,
+    *,
+    quick: bool,
+    kafka: KafkaVersion | None = None,
 ) -> Explanation:
     """Explains a partition whose log directory has these `settings`, made from `sources`.
 
-    `quick` reads only indexes and headers: no dry run of the round, and no advice to clean.
+    `quick` reads only indexes and headers: no dry run of the round, and no advice to clean. `kafka` is the release
+    whose broker is spoken of; None means the one that wrote the log directory, or 4.3 if nothing shows it.
     """
     owner, log = open_partition(
         partition,
@@ -192,8 +203,19 @@ def explain_partition(
     )
     with owner:
         resolved = settings.resolve(log.topic_partition.topic)
-        trial = None if quick else _CleanTrial(workspace, partition, sources)
-        return explain(owner, log, resolved, workspace, sources, trial)
+        release = release_for(settings.writer, kafka)
+        trial = None if quick else _CleanTrial(workspace, partition, sources, release)
+        found = explain(owner, log, resolved, workspace, sources, trial)
+        return replace(found, kafka=tuple(_releases(release, settings.writer)))
+
+
+def _releases(release: KafkaVersion, writer: Writer | None) -> Iterator[Reason]:
+    """Yields whose broker is spoken of, and who wrote the log directory."""
+    yield Reason("SPOKEN_FOR", f"the broker of which this speaks is one of Kafka {release}")
+    if writer is not None:
+        yield Reason("WRITTEN_BY", writer.sentence)
+        if writer.zookeeper:
+            yield Reason("TOPICS_IN_ZOOKEEPER", IN_ZOOKEEPER)
 
 
 @dataclass(frozen=True)
@@ -203,13 +225,15 @@ class _CleanTrial:
     workspace: Workspace
     partition: Path
     sources: Sources
+    kafka: KafkaVersion
 
     def __call__(
         self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
     ) -> Outcome:
         work = self.workspace
         sources = replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
-        target, options = Target(self.partition, TargetKind.PARTITION), CleanerOptions(roll=roll, expire=expire)
+        target = Target(self.partition, TargetKind.PARTITION)
+        options = CleanerOptions(roll=roll, expire=expire, kafka=self.kafka)
         try:
             parts = directories_of(work.fs, [target], partial(work.settings, sources=sources), options)
             (outcome,) = clean_directories(work.fs, work.clock, parts, dry_run=True)

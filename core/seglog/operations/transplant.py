@@ -14,6 +14,8 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
+from seglog.configuration.precedence import Settings
+from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.progress import BytesRead
@@ -93,7 +95,16 @@ def plan_transplant(
     if errors:
         raise errors[0] if len(errors) == 1 else Obstacles(errors)
     notes = (*target.notes(), *_missing(fs, request.sources), *(note for plan in plans for note in plan.notes))
-    return TransplantPlan(request.into, tuple(plans), tuple(left_out), notes, request.quarantine)
+    releases = tuple(_releases(fs, [*log_directories, request.into]))
+    return TransplantPlan(request.into, tuple(plans), tuple(left_out), notes, request.quarantine, releases)
+
+
+def _releases(fs: FileSystem, log_directories: Sequence[Path]) -> Iterator[str]:
+    """Yields who wrote each of the log directories, unless nothing shows it."""
+    for path in dict.fromkeys(log_directories):
+        writer = DirectorySettings(fs, path, Settings()).writer
+        if writer is not None and writer.is_unusual:
+            yield f"{path}: {writer.sentence}"
 
 
 def _missing(fs: FileSystem, sources: Sequence[Target]) -> Iterator[str]:

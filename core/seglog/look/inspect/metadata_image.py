@@ -17,9 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from seglog.configuration.cluster_metadata import METADATA_PARTITION
+from seglog.configuration.feature_levels import METADATA_VERSION, level_name, release_of
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
+from seglog.configuration.precedence import Settings
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import NotALogError
 from seglog.format.wire import FramedRecord
+from seglog.kafka_version import KafkaVersion
 from seglog.storage.filesystem import FileSystem
 
 HIDDEN = "(hidden)"
@@ -70,6 +74,17 @@ class MetadataImage:
     tokens: dict[str, Facts] = field(default_factory=dict)
     next_producer_id: int | None = None
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def metadata_version(self) -> str:
+        """Kafka's name of the level of metadata.version, such as 3.6-IV2; "" if it is unknown."""
+        return level_name(self.features.get(METADATA_VERSION, 0))
+
+    def releases(self) -> dict[int, KafkaVersion]:
+        """Returns the release of each broker, by the last metadata.version that it knows."""
+        lasts = {number: broker["features"].get(METADATA_VERSION, "") for number, broker in self.brokers.items()}
+        known = {number: release_of(int(last.rpartition("-")[2] or 0)) for number, last in lasts.items()}
+        return {number: release for number, release in sorted(known.items()) if release is not None}
 
     def tree(self) -> Facts:
         """Returns all non-empty parts, nested, in a stable order."""
@@ -143,8 +158,16 @@ def _metadata_directory(fs: FileSystem, path: Path) -> Path:
     inside = path if path.resolve().name == METADATA_PARTITION else path / METADATA_PARTITION
     status = fs.status(inside)
     if status is None or not status.is_directory:
-        raise NotALogError(path, f"it has no {METADATA_PARTITION}: name the controller's log directory")
+        raise NotALogError(path, f"it has no {METADATA_PARTITION}: {_elsewhere(fs, path)}")
     return inside
+
+
+def _elsewhere(fs: FileSystem, log_directory: Path) -> str:
+    """Says where the metadata is instead."""
+    writer = DirectorySettings(fs, log_directory, Settings()).writer
+    if writer is not None and writer.zookeeper:
+        return f"ZooKeeper has the metadata ({writer.sentence})"
+    return "name the controller's log directory"
 
 
 class _Changes:

@@ -21,7 +21,7 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.configuration.writers import Writer
+from seglog.configuration.writers import Writer, release_for
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.escaping import command_line
 from seglog.format import filenames
@@ -172,7 +172,7 @@ class Doctor:
         """Returns the release that shall start, and what the directories show of the one that wrote them."""
         writers = (self._settings_of(directory.listing.path).writer for directory in directories)
         writer = next(filter(None, writers), None)
-        kafka = self._kafka or (writer.last if writer is not None and writer.is_exact else SPOKEN_FOR)
+        kafka = release_for(writer, self._kafka)
         spoken_for = str(writer) if self._kafka is None and writer is not None and writer.zookeeper else str(kafka)
         self._summary = replace(self._summary, kafka=spoken_for, writer=writer)
         return Upgrade(kafka, writer)

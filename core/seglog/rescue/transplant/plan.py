@@ -105,13 +105,15 @@ class PartitionPlan:
 @dataclass(frozen=True, slots=True)
 class TransplantPlan:
     """All partitions, by their new names. `left_out` lists (path, reason) of directories not taken; `notes` are
-    sentences for the operator."""
+    sentences for the operator, `releases` say which Kafka wrote the log directories.
+    """
 
     log_directory: Path
     partitions: tuple[PartitionPlan, ...]
     left_out: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     quarantine: Path | None = None
+    releases: tuple[str, ...] = ()
 
     @property
     def pending(self) -> tuple[PartitionPlan, ...]:

@@ -142,7 +142,8 @@ class TargetDirectory:
             if self._identity.get("version") == "0":
                 raise RefusedError(
                     f"{path} is missing, and the broker is one with ZooKeeper: transplant keeps topic ids, which its"
-                    " topics do not have. It works into brokers since Kafka 2.8 whose topics have ids; for this one,"
+                    " topics do not have. It works into brokers whose topics have ids in their directories, with"
+                    " ZooKeeper from Kafka 3.0 on; for this one,"
                     " send the records with seglog replay, or let clients copy them from seglog serve"
                 ) from error
             raise RefusedError(

@@ -1,8 +1,8 @@
-import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.util.Map;
 
-/** Prints "broker KEY" and "topic KEY" for each configuration key of the Kafka on the class path, whatever its release. */
+/** Prints "broker KEY DEFAULT" and "topic KEY DEFAULT" for each key of the Kafka on the class path, whatever its release. */
 public final class Keys {
     public static void main(String[] arguments) throws Exception {
         print("broker", definition("kafka.server.KafkaConfig", "kafka.server.KafkaConfig$"));
@@ -16,7 +16,7 @@ public final class Keys {
                 Class<?> type = Class.forName(name);
                 Object owner = name.endsWith("$") ? type.getField("MODULE$").get(null) : null;
                 for (Method method : type.getDeclaredMethods())
-                    if (method.getName().toLowerCase().contains("configdef") && method.getParameterCount() == 0 && (owner != null || java.lang.reflect.Modifier.isStatic(method.getModifiers()))) {
+                    if (method.getName().toLowerCase().contains("configdef") && method.getParameterCount() == 0 && (owner != null || Modifier.isStatic(method.getModifiers()))) {
                         method.setAccessible(true);
                         return method.invoke(owner);
                     }
@@ -29,6 +29,9 @@ public final class Keys {
 
     private static void print(String kind, Object definition) throws Exception {
         Map<?, ?> keys = (Map<?, ?>) definition.getClass().getMethod("configKeys").invoke(definition);
-        for (Object key : keys.keySet()) System.out.println(kind + " " + key);
+        for (Map.Entry<?, ?> entry : keys.entrySet()) {
+            Object key = entry.getValue();
+            System.out.println(kind + " " + entry.getKey() + " " + key.getClass().getField("defaultValue").get(key));
+        }
     }
 }
