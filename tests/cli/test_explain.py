@@ -312,12 +312,13 @@ def test_an_empty_log_is_called_so(tmp_path: Path) -> None:
 
 def test_each_reason_has_a_code_in_json(tmp_path: Path) -> None:
     (found,) = json_lines(run("explain", "--json", clean_logs(tmp_path) / "customers-0"))
-    for kind in ("cleaning", "deletion", "reading"):
+    for kind in ("cleaning", "deletion", "reading", "kafka"):
         assert len(found["codes"][kind]) == len(found[kind])
     assert found["codes"] == {
         "cleaning": ["NOT_ELIGIBLE", "UNCLEANABLE"],
         "deletion": ["NOT_DELETABLE"],
         "reading": ["OFFSETS"],
+        "kafka": ["SPOKEN_FOR", "WRITTEN_BY"],
     }
     assert [(one["cleaning_code"], one["deletion_code"]) for one in found["segments"]] == [
         ("CLEAN", "KEPT"),
