@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 from seglog.cleaner.dirtiness import LogToClean, log_to_clean
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.configuration.writers import IN_ZOOKEEPER, Writer, release_for
+from seglog.configuration.writers import release_for
 from seglog.errors import SeglogError
 from seglog.escaping import command_line
 from seglog.kafka_version import KafkaVersion
@@ -37,6 +37,7 @@ from seglog.operations.clean import (
     policy_problem,
     unknown_policy,
 )
+from seglog.operations.reasons import Reason, releases
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
 from seglog.operations.workspace import Sources, Workspace
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
@@ -53,21 +54,6 @@ class OpenTransaction:
     producer_epoch: int
     first_offset: int
     last_timestamp: int
-
-
-class Reason(str):
-    """A sentence with a stable `code`; its wording may change."""
-
-    __slots__ = ("code",)
-    code: str
-
-    def __new__(cls, code: str, text: str) -> Self:
-        made = super().__new__(cls, text)
-        made.code = code
-        return made
-
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        return self.code, str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +177,8 @@ def explain_partition(
 ) -> Explanation:
     """Explains a partition whose log directory has these `settings`, made from `sources`.
 
-    `quick` reads only indexes and headers: no dry run of the round, and no advice to clean. `kafka` is the release
-    whose broker is spoken of; None means the one that wrote the log directory, or 4.3 if nothing shows it.
+    `quick` reads only indexes and headers: no dry run of the round, and no advice to clean. `kafka` is the release that
+    is spoken of (None: see `release_for`).
     """
     owner, log = open_partition(
         partition,
@@ -202,20 +188,10 @@ def explain_partition(
         writable=False,
     )
     with owner:
-        resolved = settings.resolve(log.topic_partition.topic)
         release = release_for(settings.writer, kafka)
         trial = None if quick else _CleanTrial(workspace, partition, sources, release)
-        found = explain(owner, log, resolved, workspace, sources, trial)
-        return replace(found, kafka=tuple(_releases(release, settings.writer)))
-
-
-def _releases(release: KafkaVersion, writer: Writer | None) -> Iterator[Reason]:
-    """Yields whose broker is spoken of, and who wrote the log directory."""
-    yield Reason("SPOKEN_FOR", f"the broker of which this speaks is one of Kafka {release}")
-    if writer is not None:
-        yield Reason("WRITTEN_BY", writer.sentence)
-        if writer.zookeeper:
-            yield Reason("TOPICS_IN_ZOOKEEPER", IN_ZOOKEEPER)
+        found = explain(owner, log, settings.resolve(log.topic_partition.topic), workspace, sources, trial)
+        return replace(found, kafka=tuple(releases(release, settings.writer)))
 
 
 @dataclass(frozen=True)
@@ -232,9 +208,9 @@ class _CleanTrial:
     ) -> Outcome:
         work = self.workspace
         sources = replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
-        target = Target(self.partition, TargetKind.PARTITION)
         options = CleanerOptions(roll=roll, expire=expire, kafka=self.kafka)
         try:
+            target = Target(self.partition, TargetKind.PARTITION)
             parts = directories_of(work.fs, [target], partial(work.settings, sources=sources), options)
             (outcome,) = clean_directories(work.fs, work.clock, parts, dry_run=True)
         except SeglogError as error:  # before the round, for example an unreadable checkpoint
