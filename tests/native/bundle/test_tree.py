@@ -23,7 +23,8 @@ PROJECT = tomllib.loads((tree.ROOT / "pyproject.toml").read_text())["project"]
 def pinned(name: str) -> dict[str, str]:
     """The versions in a file of pinned requirements, by package."""
     lines = (HERE / name).read_text().splitlines()
-    return dict(line.removesuffix(" \\").split("==") for line in lines if "==" in line)
+    pairs = (line.removesuffix(" \\").split("==") for line in lines if "==" in line)
+    return {canonicalize_name(package): version for package, version in pairs}
 
 
 def written(root: Path, name: str, data: bytes | str = "") -> Path:
