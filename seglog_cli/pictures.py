@@ -2,7 +2,8 @@
 
     python -m seglog_cli.pictures [DIRECTORY]
 
-writes them to `pictures/`. The logs are a copy of a fixture, damaged on the way; nothing else is needed.
+writes them to `pictures/`. The logs are a copy of a fixture, damaged on the way; nothing else is needed, except for the
+picture of the report's page: without Chromium it stays as it is.
 """
 
 from __future__ import annotations
@@ -30,8 +31,16 @@ PICTURES = {
     "verify": (80, "seglog verify orders-none-0"),
     "doctor": (80, "seglog doctor ."),
     "stats": (80, "seglog stats --sizing customers-0"),
+    "top": (100, "seglog top --once --every 100ms ."),
     "clean": (80, "seglog clean --dry-run --roll customers-0"),
 }
+REPORT = "report.png"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_ALONE = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=980,1650"),
+    "--force-device-scale-factor=0.75",
+)
 # Runs a command line with options that `sys.argv`, which the panel "what to do next" repeats, does not have.
 _RUN = "import sys; from seglog_cli.process import main; main([*sys.argv[1:], *{hidden}])"
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Zl-lh]|\r")  # of the cursor; sequences that set a style stay
@@ -62,7 +71,21 @@ def write(directory: Path) -> list[Path]:
             path = directory / f"{name}.svg"
             path.write_text(picture(line, shown(line, columns, logs), columns))
             made.append(path)
+        browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+        if browser is not None:
+            made.append(report_picture(browser, FIXTURE, Path(scratch), directory / REPORT))
     return made
+
+
+def report_picture(browser: str, logs: Path, scratch: Path, target: Path) -> Path:
+    """Draws the page of a report on logs with a browser that asks nobody; returns the picture's path."""
+    page = scratch / "report.html"
+    report = [sys.executable, "-m", "seglog_cli", "report", "--now", NOW, "--progress", "none", "-o", page]
+    subprocess.run([*report, logs], stdout=subprocess.DEVNULL, check=False, env=_environment())
+    page.write_text(page.read_text().replace(str(logs), "/var/lib/kafka/data"))
+    options = [*_ALONE, f"--user-data-dir={scratch / 'browser'}", f"--screenshot={target.absolute()}", page.as_uri()]
+    subprocess.run([browser, *options], capture_output=True, timeout=120, check=True)
+    return target
 
 
 def damaged_copy(directory: Path) -> Path:
@@ -92,11 +115,8 @@ def shown(line: str, columns: int, directory: Path) -> str:
     words = line.split()[1:]
     hidden = ["--progress", "none", *(["--now", NOW] if words[0] != "ls" else [])]
     command = [sys.executable, "-c", _RUN.format(hidden=hidden), *words]
-    variables = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path)}
-    for name in ("NO_COLOR", "COLUMNS"):
-        variables.pop(name, None)
     child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=directory, env=variables
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=directory, env=_environment()
     )
     os.close(theirs)
     written = b""
@@ -105,6 +125,13 @@ def shown(line: str, columns: int, directory: Path) -> str:
     os.close(ours)
     child.wait()
     return _CONTROLS.sub("", written.decode())
+
+
+def _environment() -> dict[str, str]:
+    variables = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path)}
+    for name in ("NO_COLOR", "COLUMNS"):
+        variables.pop(name, None)
+    return variables
 
 
 def _read(descriptor: int) -> bytes:

@@ -85,7 +85,12 @@ def hands_section(report: Report) -> str:
 
 def _concern(one: Concern) -> str:
     where = f"<b>{said(one.partition)}</b>: " if one.partition else ""
-    mend = f"<br><code>{said(one.command)}</code>" if one.command else ""
+    from seglog.rescue.doctor.cases import TOOLS
+
+    mend = said(one.command)
+    if one.command.startswith(TOOLS):  # else a sentence
+        mend = f"<code>{mend}</code>"
+    mend = f"<br>{mend}" if mend else ""
     return f"<li>{where}{said(one.message)}{mend}"
 
 

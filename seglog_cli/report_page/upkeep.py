@@ -42,7 +42,7 @@ def growth_section(report: Report) -> str:
     if growth is None:
         return "<h2>How it grew</h2><p>No time index says.</p>\n"
     last_day = sum(report.day_bytes.values())
-    before = f" {size(report.growth_before)} are older than this axis." if report.growth_before else ""
+    before = f" {size(report.growth_before)} are as old as its left end, or older." if report.growth_before else ""
     return (
         f"<h2>How it grew</h2><p>The records of the last 24 hours take {size(last_day)}."
         f" <span class=m>The curve shows the bytes that are still there, by the time of their records.{before}</span>"
