@@ -22,7 +22,7 @@ MEMORY_BYTES = 64 << 20
 def run(
     session: Session,
     paths: Annotated[list[Path], argument("PATH", "Partition directories, LOGDIR/TOPIC, or log directories.")],
-    key: Annotated[str | None, option("--key", "KEY", "Show the newest record of this key.")] = None,
+    key: Annotated[str | None, option("--key", "KEY", "Take only records with this key.")] = None,
     isolation: Isolation = None,
     on_corrupt: OnCorrupt = "fail",
     memory: Annotated[

@@ -26,7 +26,7 @@ INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.
 def run(
     session: Session,
     paths: Annotated[
-        list[Path] | None, argument("PATH", "Partitions of one topic, or LOGDIR/TOPIC: what do its keys obey?")
+        list[Path] | None, argument("PATH", "Partitions of one topic, or LOGDIR/TOPIC, whose keys are looked at.")
     ] = None,
     key: Annotated[str | None, option("--key", "KEY", "The key of a record.")] = None,
     group: Annotated[

@@ -189,7 +189,12 @@ def test_a_common_option_that_changed_nothing_is_mentioned(logs: Path) -> None:
 _MEANINGS = {
     "-l, --long": 2,
     "--kafka-version VERSION": 2,
-    "--key KEY": 2,
+    "--key KEY": 3,
+    "--csv": 2,
+    "--group NAME": 2,
+    "--memory SIZE": 3,
+    "--on-corrupt fail|skip": 2,
+    "-o, --output FILE": 2,
     "--codec none|gzip|snappy|lz4|zstd": 2,
     "--to-offset N": 2,
     "--max-bytes SIZE": 2,

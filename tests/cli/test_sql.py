@@ -164,7 +164,8 @@ def test_damage_ends_a_query_or_is_left_out(logs: Path) -> None:
     log.write_bytes(data)
     done = run("sql", "select count(*), max(value) from clicks", logs)
     assert (done.exit_code, done.stdout) == (1, "")
-    assert f"{log}: position 151: the checksum is wrong; --on-corrupt skip reads the rest (offsets 1 to" in done.stderr
+    assert f"{log}: position 151: " in done.stderr
+    assert "; --on-corrupt skip reads the rest (offsets 1 to 50)" in done.stderr
     skipped = run("sql", "select count(*) n from clicks", logs, "--on-corrupt", "skip", "--json")
     assert (skipped.exit_code, 0 < json_lines(skipped)[0]["n"] < 600) == (3, True)
     assert "left out 1 damaged range" in skipped.stderr

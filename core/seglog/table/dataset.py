@@ -260,7 +260,7 @@ class TableScanner:
                     continue
                 for first in range(0, batch.num_rows, self._batch_size):
                     yield batch.slice(first, self._batch_size)
-        except SeglogError as error:
+        except (SeglogError, OSError) as error:
             self._source.failures.append(error)
             raise
         if self._source.left_out.ranges > before:

@@ -19,7 +19,7 @@ from seglog.table.columns import timestamp_labels
 from seglog.table.options import ReadOptions
 from seglog.table.partition_log import settled
 from seglog.table.schema import BATCHES, FINDINGS, SEGMENTS, arrow_schema, default_projection
-from seglog.table.source import Source
+from seglog.table.source import Failure, Source
 from seglog.table.splits import Split, batch_range, pieces_of
 
 VIEWS = (BATCHES, SEGMENTS, FINDINGS)
@@ -39,7 +39,7 @@ class Relation:
     """A table that is made of batches whenever it is scanned. `failures` gets the error that ends a scan."""
 
     def __init__(
-        self, schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]], failures: list[SeglogError]
+        self, schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]], failures: list[Failure]
     ) -> None:
         self.schema, self._batches, self._failures = schema, batches, failures
 
@@ -49,13 +49,13 @@ class Relation:
     def _kept(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._batches()
-        except SeglogError as error:
+        except (SeglogError, OSError) as error:
             self._failures.append(error)
             raise
 
 
 def relation_of_rows(
-    columns: Mapping[str, str], rows: Callable[[], Iterable[Sequence[Any]]], failures: list[SeglogError]
+    columns: Mapping[str, str], rows: Callable[[], Iterable[Sequence[Any]]], failures: list[Failure]
 ) -> Relation:
     """Returns a table of rows. `columns` gives each one's type: text, int, bool, or time (epoch milliseconds)."""
     schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])

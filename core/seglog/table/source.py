@@ -10,6 +10,8 @@ from seglog.table.damage import Damage, handle
 from seglog.table.options import ReadOptions
 from seglog.table.partition_log import PartitionLog
 
+Failure = SeglogError | OSError
+
 _REMEMBERED = 100_000
 
 
@@ -50,4 +52,4 @@ class Source:
     options: ReadOptions
     logs: list[PartitionLog]
     left_out: LeftOut = field(default_factory=LeftOut)
-    failures: list[SeglogError] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
