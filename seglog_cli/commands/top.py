@@ -93,10 +93,10 @@ def _watch(session: Session, paths: Sequence[Path], metadata_dir: Path | None) -
         directory = log_directory_of(target)
         if target.kind is TargetKind.LOG_DIRECTORY:
             named[directory] = None
-        elif named.setdefault(directory, []) is not None:
-            names = named[directory]
-            assert names is not None
-            names.append(partition_path(target.directory).name)
+            continue
+        names, name = named.setdefault(directory, []), partition_path(target.directory).name
+        if names is not None and name not in names:
+            names.append(name)
     detailed = _Details(session, metadata_dir)
     return Watch(list(named.items()), lambda name: parse_topic_partition(name) is not None, detailed, session.clock)
 

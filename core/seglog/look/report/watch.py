@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
+from seglog.errors import SeglogError
 from seglog.storage.untouched import Glimpse, glance, modified_ns, names_of_directories, size_of
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ class Watch:
             stamp = one.stamp
             try:
                 one.details = self._detailed(one)
-            except OSError as error:
-                one.problem = error.strerror or str(error)
+            except (OSError, SeglogError) as error:
+                one.problem = str(error)
             one.detailed_ms, one.detailed_as = now_ms, stamp
             done += 1
         return left
