@@ -81,7 +81,7 @@ def message_of(error: BaseException) -> str:
     extra = missing_extra(error)
     if extra is not None:
         return f"this needs an extra that is not installed: {extras.advice(extra)}"
-    if isinstance(error, errors.ArgumentError):
+    if isinstance(error, errors.ArgumentError) and error.name:
         return f"--{error.name.replace('_', '-')}: {error.problem}"
     if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)

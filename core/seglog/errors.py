@@ -82,11 +82,12 @@ class ConfigError(SeglogError):
 
 
 class ArgumentError(ConfigError, ValueError):
-    """A value that an argument does not take. `name` is the argument's; the command line shows the option's instead."""
+    """A value that an argument does not take. `name` is the argument's, "" for a path; the command line shows the
+    option's name instead."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name, self.problem = name, problem
-        super().__init__(f"{name}: {problem}")
+        super().__init__(f"{name}: {problem}" if name else problem)
 
 
 class InputError(SeglogError):

@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 from typing import NamedTuple, TypeVar
 
 from seglog.arguments import described
+from seglog.errors import ArgumentError
 
 E = TypeVar("E", bound=Enum)
 
@@ -31,7 +32,7 @@ def member(kind: type[E], value: E | str, name: str = "") -> E:
     for label, each in labels.items():
         if label.lower() == value.lower():
             return each
-    raise ValueError(f"{prefix}{value!r} is not one of {', '.join(labels)}")
+    raise ArgumentError(name, f"{value!r} is not one of {', '.join(labels)}")
 
 
 class Levels(NamedTuple):

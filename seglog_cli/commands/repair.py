@@ -45,6 +45,7 @@ def run(
       seglog repair orders-none-0
       seglog repair /var/lib/kafka/data
     """
-    from seglog_cli.commands.repairing import repair_options, repair_paths
+    from seglog.operations.repair import RepairRequest
+    from seglog_cli.commands.repairing import repair_paths
 
-    return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
+    return repair_paths(session, RepairRequest(tuple(paths), policy, only, quarantine), shown, dry_run)

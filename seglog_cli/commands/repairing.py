@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seglog.units import count_text
-from seglog_cli.completing import PARTS
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import UsageError, exit_code_of, message_of
+from seglog_cli.failures import exit_code_of, message_of
 from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.operations.repair import Repaired, RepairJob, RepairWatch
-    from seglog.repairs.plan import RepairOptions, RepairPlan
+    from seglog.operations.repair import Repaired, RepairJob, RepairRequest, RepairWatch
+    from seglog.repairs.plan import RepairPlan
     from seglog.repairs.repair import Examination, RepairOutcome
     from seglog.repairs.undo.journal import RunRecord
     from seglog.verification.findings import Finding
 
-POLICIES = ("smallest-loss", "truncate", "excise")
 _PAST = {
     "cut": "cut",
     "excise": "excised",
@@ -41,51 +38,31 @@ _PAST = {
 }
 
 
-def repair_options(policy: str, only: str | None, quarantine: Path | None) -> RepairOptions:
-    """Returns the options as the engine takes them; raises UsageError for an unknown name."""
-    from seglog.repairs.plan import Policy, RepairOptions, RepairPart
-    from seglog_cli.options import one_of
-
-    chosen = Policy(one_of("--policy", policy, POLICIES))
-    names = PARTS if only is None else [name.strip() for name in only.split(",")]
-    parts = frozenset(RepairPart(one_of("--only", name, PARTS)) for name in names)
-    return RepairOptions(policy=chosen, only=parts, quarantine=quarantine)
-
-
-def repair_paths(
-    session: Session, paths: Sequence[Path], options: RepairOptions, shown: FindingsShown, dry_run: bool
-) -> ExitCode:
-    """Repairs the logs at the paths, or shows the plans; returns the exit code."""
+def repair_paths(session: Session, request: RepairRequest, shown: FindingsShown, dry_run: bool) -> ExitCode:
+    """Repairs what the request names, or shows the plans; returns the exit code."""
     from seglog.operations.repair import repair_jobs
 
-    try:
-        jobs = repair_jobs(session.fs, paths)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    if dry_run:
-        session.warn_of_runs(paths)
-    codes = [(_planned if dry_run else _repaired)(session, job, options, shown) for job in jobs]
+    jobs = repair_jobs(session.workspace("--config", "--set"), request, dry_run=dry_run)
+    codes = [(_planned if dry_run else _repaired)(session, job, shown) for job in jobs]
     milder = (ExitCode.REPAIRED_IN_PART, ExitCode.INCOMPLETE, ExitCode.REPAIRED, ExitCode.FOUND, ExitCode.DONE)
     failures = sorted(set(codes).difference(milder), reverse=True)
     return next(code for code in (*failures, *milder) if code in codes)
 
 
-def _planned(session: Session, job: RepairJob, options: RepairOptions, shown: FindingsShown) -> ExitCode:
+def _planned(session: Session, job: RepairJob, shown: FindingsShown) -> ExitCode:
     from seglog.operations.repair import plan_job
 
-    config_of = session.config_of(job.log_directory)
-    found = plan_job(session.workspace("--now", "--jobs"), job, config_of, options, _watch(session, shown))
-    show_plan(session.console, found.plan)
-    if not found.plan.is_empty:
+    planned = plan_job(session.workspace("--now", "--jobs"), job, _watch(session, shown))
+    show_plan(session.console, planned.plan)
+    if not planned.plan.is_empty:
         session.offer_to_apply()
-    return ExitCode.FOUND if found.before.damaged or not found.plan.is_empty else ExitCode.DONE
+    return ExitCode.FOUND if planned.before.damaged or not planned.plan.is_empty else ExitCode.DONE
 
 
-def _repaired(session: Session, job: RepairJob, options: RepairOptions, shown: FindingsShown) -> ExitCode:
+def _repaired(session: Session, job: RepairJob, shown: FindingsShown) -> ExitCode:
     from seglog.operations.repair import repair_job
 
-    config_of = session.config_of(job.log_directory)
-    done = repair_job(session.workspace("--now", "--jobs"), job, config_of, options, _watch(session, shown))
+    done = repair_job(session.workspace("--now", "--jobs"), job, _watch(session, shown))
     if done.outcome.run is not None:
         session.remember_run(done.outcome.run.folder)
     code = _exit_code(done)

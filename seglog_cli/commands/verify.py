@@ -93,10 +93,11 @@ def run(
       seglog verify --live --sample 5% --max-duration 10m /var/lib/kafka/data
     """
     if repair:
-        from seglog_cli.commands.repairing import repair_options, repair_paths
+        from seglog.operations.repair import RepairRequest
+        from seglog_cli.commands.repairing import repair_paths
 
         _require_everything(live, sample is not None or max_duration is not None or level != "semantic", paths)
-        return repair_paths(session, paths or [], repair_options(policy, only, quarantine), shown, dry_run)
+        return repair_paths(session, RepairRequest(tuple(paths or ()), policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine need --repair")
     from seglog.scan.listing import resolve_paths

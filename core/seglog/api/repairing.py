@@ -7,19 +7,17 @@ interrupted run, as the command line does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Unpack
+from typing import Unpack
 
-from seglog.api.calling import public
+from seglog.api.calling import public, public_verb
 from seglog.arguments import flag
 from seglog.configuration.settings import DirectorySettings
 from seglog.log.loader import RecoveryReport
-from seglog.model import member
 from seglog.operations import repair as repairing
 from seglog.operations.keeping import Keeper, Truncated
 from seglog.operations.recover import RecoveryOptions
 from seglog.operations.recover import recover as recover_target
-from seglog.operations.repair import PlannedRepair, Repaired
+from seglog.operations.repair import PlannedRepair, RepairArguments, Repaired, RepairKeywords, RepairRequest
 from seglog.operations.undo import named_run, remember_run
 from seglog.operations.undo import undo as undo_run
 from seglog.operations.workspace import (
@@ -33,31 +31,21 @@ from seglog.operations.workspace import (
     optional_time,
     path_of,
     paths_of,
+    request_of,
     settings_of,
-    text_list,
     warn,
     warn_of_runs,
     workspace_of,
 )
-from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.repairs.undo.journal import RunRecord
 from seglog.scan.listing import Target, log_directory_of, resolve_path
 from seglog.storage.lock import partition_path
 
-RepairPolicy = Literal["smallest-loss", "truncate", "excise"]
-
-
 # --- repair
 
 
-@public
-def plan_repair(
-    *paths: Location,
-    policy: RepairPolicy = "smallest-loss",
-    only: str | Sequence[str] | None = None,
-    quarantine: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> list[PlannedRepair]:
+@public_verb(RepairRequest)
+def plan_repair(*paths: Location, **given: Unpack[RepairArguments]) -> list[PlannedRepair]:
     """Returns what `repair` would do now, one plan per log directory. Takes the same arguments.
 
     >>> import tempfile, seglog
@@ -71,21 +59,13 @@ def plan_repair(
     ...     [(row["action"], row["first_offset"]) for row in plan.plan.rows() if "first_offset" in row]
     [('excise', 1)]
     """
-    work, options = workspace_of(common), _repair_options(policy, only, quarantine)
-    located = paths_of(paths)
-    warn_of_runs(work, located)
-    jobs = repairing.repair_jobs(work.fs, located)
-    return [repairing.plan_job(work, job, settings_of(work, job.log_directory), options) for job in jobs]
+    work, keywords = request_of(given, RepairKeywords)
+    request = RepairRequest(tuple(paths_of(paths)), **keywords)
+    return [repairing.plan_job(work, job) for job in repairing.repair_jobs(work, request, dry_run=True)]
 
 
-@public
-def repair(
-    *paths: Location,
-    policy: RepairPolicy = "smallest-loss",
-    only: str | Sequence[str] | None = None,
-    quarantine: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> list[Repaired]:
+@public_verb(RepairRequest)
+def repair(*paths: Location, **given: Unpack[RepairArguments]) -> list[Repaired]:
     """Verifies partitions or log directories and repairs what is wrong, as `seglog repair` does.
 
     Returns one result per log directory. `policy` is "smallest-loss" (remove only the damaged ranges), "excise" (the
@@ -114,10 +94,10 @@ def repair(
     [b'first', b'third']
     'undone'
     """
-    work, options = workspace_of(common), _repair_options(policy, only, quarantine)
+    work, keywords = request_of(given, RepairKeywords)
     done = []
-    for job in repairing.repair_jobs(work.fs, local_paths_of(paths)):
-        one = repairing.repair_job(work, job, settings_of(work, job.log_directory), options)
+    for job in repairing.repair_jobs(work, RepairRequest(tuple(local_paths_of(paths)), **keywords)):
+        one = repairing.repair_job(work, job)
         if one.outcome.run is not None:
             warn(remember_run(work.fs, work.environment, one.outcome.run.folder))
         done.append(one)
@@ -149,12 +129,6 @@ def undo(
     if not isinstance(run, RunRecord):
         run = named_run(work.fs, work.environment, str(path_of("run", run)), optional_path("quarantine", quarantine))
     return undo_run(work.fs, run)
-
-
-def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: Location | None) -> RepairOptions:
-    names = text_list("only", only)
-    parts = frozenset(RepairPart) if names is None else frozenset(member(RepairPart, name, "only") for name in names)
-    return RepairOptions(member(Policy, policy, "policy"), parts, optional_path("quarantine", quarantine))
 
 
 # --- recovery and truncation

@@ -12,28 +12,69 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, TypedDict
 
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import topic_of
+from seglog.errors import ArgumentError
+from seglog.model import member
 from seglog.operations.undo import settle
-from seglog.operations.workspace import Workspace
-from seglog.repairs.plan import RepairOptions, RepairPlan
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    Workspace,
+    optional_path,
+    settings_of,
+    text_list,
+    warn_of_runs,
+)
+from seglog.repairs.plan import Policy, RepairOptions, RepairPart, RepairPlan
 from seglog.repairs.repair import Examination, RepairOutcome, examination, plan_repair, repair
 from seglog.repairs.undo.journal import RunRecord
 from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
-from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock, partition_path
 from seglog.units import count_text
 from seglog.verification.findings import Finding
 
 
+class RepairKeywords(TypedDict, total=False):
+    """The keyword arguments of `seglog.repair`: the fields of `RepairRequest`."""
+
+    policy: Literal["smallest-loss", "truncate", "excise"]
+    only: str | Sequence[str] | None
+    quarantine: Location | None
+
+
+class RepairArguments(RepairKeywords, CommonArguments, total=False):
+    """The same, and those of every function."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRequest:
+    """What to repair and how, as the user said it. `only` names parts, as a list or separated by commas."""
+
+    paths: tuple[Path, ...]
+    policy: str = Policy.SMALLEST_LOSS.value
+    only: str | Sequence[str] | None = None
+    quarantine: Location | None = None
+
+    @property
+    def options(self) -> RepairOptions:
+        """How to repair. Raises ArgumentError or TypeError for a bad value."""
+        names = text_list("only", self.only)
+        parts = RepairPart if names is None else (member(RepairPart, name, "only") for name in names)
+        quarantine = optional_path("quarantine", self.quarantine)
+        return RepairOptions(member(Policy, self.policy, "policy"), frozenset(parts), quarantine)
+
+
 @dataclass(frozen=True)
 class RepairJob:
-    """The partitions to repair in one log directory; `whole` if the directory itself was named."""
+    """The partitions to repair in one log directory, and how; `whole` if the directory itself was named."""
 
     log_directory: Path
     partitions: tuple[Path, ...]
     whole: bool
+    options: RepairOptions
 
 
 @dataclass(frozen=True)
@@ -95,55 +136,43 @@ class RepairWatch:
         return nullcontext()
 
 
-def repair_jobs(fs: FileSystem, paths: Sequence[Path]) -> list[RepairJob]:
-    """Returns one job per log directory, in the order of the paths. Raises ValueError for a file."""
-    jobs: dict[Path, RepairJob] = {}
-    for target in resolve_paths(fs, [partition_path(path) for path in paths]):
-        job = _job_of(fs, target)
-        known = jobs.get(job.log_directory, job)
-        partitions = tuple(dict.fromkeys((*known.partitions, *job.partitions)))
-        jobs[job.log_directory] = RepairJob(job.log_directory, partitions, known.whole or job.whole)
-    return list(jobs.values())
+def repair_jobs(work: Workspace, request: RepairRequest, *, dry_run: bool = False) -> list[RepairJob]:
+    """Returns one job per log directory, in the order of the paths; for a dry run, warns of unfinished runs.
+
+    Raises ArgumentError for a file, and for a bad value.
+    """
+    options = request.options
+    if dry_run:
+        warn_of_runs(work, request.paths)
+    jobs: dict[Path, tuple[tuple[Path, ...], bool]] = {}
+    for target in resolve_paths(work.fs, [partition_path(path) for path in request.paths]):
+        if target.kind is TargetKind.FILE:
+            why = "a repair takes partition and log directories, as it changes a file's neighbours too"
+            raise ArgumentError("", f"{target.path}: {why}")
+        log_directory, mine = target.path.parent, (target.path,)
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            log_directory, listed = target.path, list_log_directory(work.fs, target.path).partitions
+            mine = tuple(each.path for each in listed if each.state.is_served and not each.is_cluster_metadata)
+        others, whole = jobs.get(log_directory, ((), False))
+        jobs[log_directory] = tuple(dict.fromkeys((*others, *mine))), whole or target.kind is TargetKind.LOG_DIRECTORY
+    return [RepairJob(path, partitions, whole, options) for path, (partitions, whole) in jobs.items()]
 
 
-def _job_of(fs: FileSystem, target: Target) -> RepairJob:
-    if target.kind is TargetKind.LOG_DIRECTORY:
-        found = list_log_directory(fs, target.path).partitions
-        mine = tuple(each.path for each in found if each.state.is_served and not each.is_cluster_metadata)
-        return RepairJob(target.path, mine, True)
-    if target.kind is TargetKind.FILE:
-        raise ValueError(
-            f"{target.path}: a repair takes partition and log directories, as it changes a file's neighbours too"
-        )
-    return RepairJob(target.path.parent, (target.path,), False)
-
-
-def plan_job(
-    workspace: Workspace,
-    job: RepairJob,
-    config_of: Callable[[str], LogConfig],
-    options: RepairOptions,
-    watch: RepairWatch | None = None,
-) -> PlannedRepair:
+def plan_job(workspace: Workspace, job: RepairJob, watch: RepairWatch | None = None) -> PlannedRepair:
     """Plans a job; changes nothing."""
+    config_of = settings_of(workspace, job.log_directory)
     before = _examined(workspace, job, watch or RepairWatch(), again=False)
-    options = _with_intervals(job, config_of, options)
+    options = _with_intervals(job, config_of)
     plan = plan_repair(workspace.fs, workspace.clock, job.log_directory, job.partitions, before.findings, options)
     return PlannedRepair(before, plan)
 
 
-def repair_job(
-    workspace: Workspace,
-    job: RepairJob,
-    config_of: Callable[[str], LogConfig],
-    options: RepairOptions,
-    watch: RepairWatch | None = None,
-) -> Repaired:
+def repair_job(workspace: Workspace, job: RepairJob, watch: RepairWatch | None = None) -> Repaired:
     """Repairs a job by the steps above.
 
     Raises LockedError if a broker or another seglog holds the lock, RefusedError before anything is changed.
     """
-    watch, fs = watch or RepairWatch(), workspace.fs
+    watch, fs, config_of = watch or RepairWatch(), workspace.fs, settings_of(workspace, job.log_directory)
     with DirectoryLock(job.log_directory):
         settle(fs, job.log_directory, watch.settled)
         before = _examined(workspace, job, watch, again=False)
@@ -154,17 +183,17 @@ def repair_job(
                 job.log_directory,
                 job.partitions,
                 before.findings,
-                _with_intervals(job, config_of, options),
+                _with_intervals(job, config_of),
                 progress,
             )
         after = before if outcome.run is None else _examined(workspace, job, watch, again=True)
         return Repaired(before, outcome, after)
 
 
-def _with_intervals(job: RepairJob, config_of: Callable[[str], LogConfig], options: RepairOptions) -> RepairOptions:
+def _with_intervals(job: RepairJob, config_of: Callable[[str], LogConfig]) -> RepairOptions:
     topics = {path: topic_of(Target(path, TargetKind.PARTITION)) for path in job.partitions}
     intervals = {path.name: config_of(topic).index_interval_bytes for path, topic in topics.items() if topic}
-    return replace(options, intervals=intervals)
+    return replace(job.options, intervals=intervals)
 
 
 def _examined(workspace: Workspace, job: RepairJob, watch: RepairWatch, *, again: bool) -> Examination:
