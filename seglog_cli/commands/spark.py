@@ -15,7 +15,7 @@ from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
 from seglog_cli.commands.redact import ErasureOptions, redact_paths
 from seglog_cli.commands.stats import Measures, measured_partitions
-from seglog_cli.commands.verify import LevelName, Live, level_named, verdict
+from seglog_cli.commands.verify import LevelName, Live, verdict
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
@@ -117,7 +117,7 @@ def verify(
     from seglog.verification.verify import VerifyOptions
     from seglog_cli.views.findings import look, show_summary
 
-    chosen = VerifyOptions(level=level_named(level), live=live, jobs=1)
+    chosen = VerifyOptions.of(level, live=live)
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     with cluster.started(session, "verify") as (spark, watch):

@@ -16,7 +16,6 @@ from seglog_cli.options import (
     command,
     duration_option,
     flag,
-    one_of,
     option,
     parsed,
     takes_urls,
@@ -29,12 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seglog.scan.listing import Target
-    from seglog.verification.verify import Level, VerifySummary
+    from seglog.verification.verify import VerifySummary
 
 LevelName = Annotated[str, option("--level", "header|crc|record|index|semantic", "How thoroughly to verify.")]
 Live = Annotated[bool, flag("--live", "Expect a broker to write here, even if its lock is not seen.")]
-
-_LEVELS = ("header", "crc", "record", "index", "semantic")
 
 
 @command
@@ -106,8 +103,8 @@ def run(
     from seglog_cli.views.findings import look, show_summary
     from seglog_cli.views.kept import tell_of_kept_records
 
-    options = VerifyOptions(
-        level=level_named(level),
+    options = VerifyOptions.of(
+        level,
         live=live,
         jobs=session.begin_threads(),
         sample=None if sample is None else parsed("--sample", parse_part, sample),
@@ -141,13 +138,6 @@ def _require_everything(live: bool, in_part: bool, paths: Sequence[Path] | None)
         raise UsageError("--repair looks at everything: do not give --level, --sample or --max-duration with it")
     if not paths:
         raise UsageError("name what --repair shall work on")
-
-
-def level_named(name: str) -> Level:
-    """Returns the level that `--level` names; raises UsageError for an unknown name."""
-    from seglog.verification.verify import Level
-
-    return Level[one_of("--level", name, _LEVELS).upper()]
 
 
 def verdict(summary: VerifySummary) -> ExitCode:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, Unpack
 
 from seglog.api.calling import Results, public
-from seglog.arguments import flag, instance, number, one_of
+from seglog.arguments import flag, instance, one_of
 from seglog.configuration.settings import DirectorySettings
 from seglog.kafka_version import KafkaVersion
 from seglog.look.dump.selection import Selection
@@ -34,7 +34,7 @@ from seglog.operations.workspace import (
 from seglog.rescue.doctor.doctor import Doctor
 from seglog.scan.listing import Target, list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.storage.lock import partition_path
-from seglog.verification.verify import Level, Verification, VerifyOptions
+from seglog.verification.verify import Verification, VerifyOptions
 
 LevelName = Literal["header", "crc", "record", "index", "semantic"]
 DiffLevel = Literal["bytes", "batches", "view"]
@@ -93,18 +93,10 @@ def verify(
     []
     ['CRC_MISMATCH']
     """
-    names = [known.lower() for known in Level.__members__]
-    wanted = Level[one_of("level", level, names).upper()]
-    share = None if sample is None else number("sample", sample)
-    if share is not None and not 0 < share <= 1:
-        raise ValueError(f"sample: {sample} is not above 0 and at most 1")
     if isinstance(max_duration_s, str):
         max_duration_s = (optional_duration("max_duration_s", max_duration_s, 0) or 0) / 1000
-    seconds = None if max_duration_s is None else number("max_duration_s", max_duration_s)
-    if seconds is not None and not seconds >= 0:
-        raise ValueError(f"max_duration_s: {max_duration_s} is less than 0")
     work, shown = looked_at(common, paths)
-    options = VerifyOptions(wanted, flag("live", live), work.threads, share, max_duration_s=seconds)
+    options = VerifyOptions.of(level, live=live, jobs=work.threads, sample=sample, max_duration_s=max_duration_s)
     return Verification(work.fs, resolve_paths(work.fs, shown), options, work.clock)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from seglog.errors import ConfigError
 from seglog.remote.routing import parse_location
 
 if TYPE_CHECKING:
@@ -72,17 +71,13 @@ def verify(
     from seglog.spark import jobs
     from seglog.table.files import files_of, sent_along
     from seglog.tiers.view import see_tiers
-    from seglog.verification.batches import Level
     from seglog.verification.verify import VerifyOptions
 
-    levels = {one.name.lower(): one for one in Level}
-    if level not in levels:
-        raise ConfigError(f"level: {level!r} is not one of {', '.join(levels)}")
+    options = VerifyOptions.of(level, live=live)
     located = paths_of(paths)
     settings = sent_along(StoreSettings.of(store or {}), located)
     fs, shown = see_tiers(files_of(settings), located)
     warn(*unfinished_runs(fs, shown))
-    options = VerifyOptions(level=levels[level], live=live, jobs=1)
     report = jobs.verify(spark, resolve_paths(fs, shown), options, store=settings, seen=fs)
     warn(*map(str, report.remarks))
     return report

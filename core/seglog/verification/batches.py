@@ -48,6 +48,11 @@ class Level(IntEnum):
     INDEX = 3
     SEMANTIC = 4
 
+    @property
+    def label(self) -> str:
+        """The name that users give."""
+        return self.name.lower()
+
 
 @dataclass(slots=True)
 class Totals:

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
 
+from seglog.arguments import flag, number
 from seglog.clock import Clock
-from seglog.errors import NotALogError
+from seglog.errors import ArgumentError, NotALogError
 from seglog.format.filenames import PartitionState, parse_file_name
-from seglog.model import TopicPartition
+from seglog.model import TopicPartition, member
 from seglog.progress import DoneOfAll
 from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import (
@@ -70,6 +71,25 @@ class VerifyOptions:
     sample: float | None = None
     seed: int = 0
     max_duration_s: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        level: str,
+        *,
+        live: bool = False,
+        jobs: int = 1,
+        sample: float | None = None,
+        max_duration_s: float | None = None,
+    ) -> VerifyOptions:
+        """Returns the options that a user gives. Raises ArgumentError or TypeError for a bad value."""
+        share = None if sample is None else number("sample", sample)
+        if share is not None and not 0 < share <= 1:
+            raise ArgumentError("sample", f"{sample} is not above 0 and at most 1")
+        seconds = None if max_duration_s is None else number("max_duration_s", max_duration_s)
+        if seconds is not None and not seconds >= 0:
+            raise ArgumentError("max_duration_s", f"{max_duration_s} is less than 0")
+        return cls(member(Level, level, "level"), flag("live", live), jobs, share, max_duration_s=seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ def test_explain_explains_as_the_command_does(logs: Path) -> None:
 
 WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "level: 'crk' is not one of header, crc": (ValueError, lambda p: seglog.verify(p, level="crk")),  # type: ignore
-    "level: 3 is not one of header, crc": (TypeError, lambda p: seglog.verify(p, level=3)),  # type: ignore
+    "level: 3 (int) is not a member of Level: header, crc": (TypeError, lambda p: seglog.verify(p, level=3)),  # type: ignore
     "sample: 5 is not above 0": (ValueError, lambda p: seglog.verify(p, sample=5)),
     "sample is an integer, not True": (TypeError, lambda p: seglog.verify(p, sample=True)),
     "threads: 1025 is not from 1 to 1024": (ValueError, lambda p: seglog.verify(p, threads=1025)),
