@@ -12,7 +12,7 @@ import pytest
 from seglog.log.log import Log
 from seglog.model import Record
 from seglog.redaction.applying import apply_found
-from seglog.redaction.finding import find_records
+from seglog.redaction.finding import FoundRecords, SearchOrder, find_records
 from seglog.redaction.rewriting import Erasure
 from seglog.redaction.selection import KeySet, PartitionSelection
 from seglog.storage.filesystem import FileSystem
@@ -36,8 +36,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def found_in(log: Log) -> FoundRecords:
+    return find_records(log.fs, SearchOrder.of(log, SELECTION, Erasure()), lambda records, mask: None)
+
+
 def erase(log: Log) -> None:
-    apply_found(log, find_records(log, SELECTION, Erasure()), Erasure())
+    apply_found(log, found_in(log), Erasure())
 
 
 def values(folder: Path, fs: FileSystem) -> list[bytes | None]:
@@ -86,7 +90,7 @@ def test_an_erasure_that_fails_leaves_no_file_behind(folder: Path) -> None:
     before = {path.name for path in (folder / "t-0").iterdir()}
     fs = CrashFileSystem.of(folder)
     log = opened(folder, fs)
-    found = find_records(log, SELECTION, Erasure())
+    found = found_in(log)
     fs.fill_disk_after(300)
     fs.free_bytes = lambda path: 1 << 30  # type: ignore[method-assign]
     with pytest.raises(OSError, match="No space"):

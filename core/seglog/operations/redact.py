@@ -35,7 +35,7 @@ from seglog.format.filenames import (
     topic_partition_of,
 )
 from seglog.log.checkpoints import check_checkpoints
-from seglog.log.directory import LogDirectory, require_room
+from seglog.log.directory import LogDirectory, require_room_to_recover
 from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
 from seglog.log.read_loader import ViewingFileSystem
@@ -231,7 +231,7 @@ def redaction(
                 _require_allowed(fs, partition, settings[path], request)
                 log = opened.enter_context(directory.try_log(partition))
                 refuse_losses(log.recovery)
-                require_room(directory, log.recovery)
+                require_room_to_recover(directory, log.recovery)
                 _require_no_tier(directory, log, request)
                 logs.append((directory, log))
             copies = _Copies(fs, path, partitions, environment)

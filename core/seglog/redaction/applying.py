@@ -130,7 +130,7 @@ def apply_found(
     Raises RefusedError, before anything is written, if the disk has no room. After any other error the segments that
     were replaced before it stay replaced, and the others are as they were.
     """
-    require_room(log.fs, found)
+    require_room_to_rewrite(log.fs, found)
     segments = {segment.base_offset: segment for segment in log.segments}
     files: list[RewrittenFile] = []
     for first in range(0, len(found.segments), AT_ONCE):
@@ -153,7 +153,7 @@ def apply_found(
     return files
 
 
-def require_room(fs: FileSystem, found: FoundRecords) -> None:
+def require_room_to_rewrite(fs: FileSystem, found: FoundRecords) -> None:
     """Raises RefusedError unless the disk has room for the largest part that is written beside the old one."""
     sizes = [segment.size + room_for_indexes(segment.size) for segment in found.segments]
     parts = (sum(sizes[first : first + AT_ONCE]) for first in range(0, len(sizes), AT_ONCE))
