@@ -343,7 +343,7 @@ def _as_arrow(schema: pa.Schema, predicate: polars.Expr) -> pc.Expression | None
     import polars
 
     asked = _Asked(schema)
-    polars.scan_pyarrow_dataset(asked).filter(predicate).collect()  # type: ignore[arg-type]
+    polars.scan_pyarrow_dataset(asked).filter(predicate).collect()
     text = str(asked.condition)
     return None if "is_in(" in text and "is_null(" in text else asked.condition
 
