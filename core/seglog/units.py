@@ -155,6 +155,11 @@ def count_text(count: int, noun: str, form: str = "") -> str:
     return f"{count:{form}} {noun}{ending}"
 
 
+def count_is(count: int, noun: str) -> str:
+    """Returns a count with its noun and verb: `1 byte is`, `2 bytes are`."""
+    return f"{count_text(count, noun)} {'is' if count == 1 else 'are'}"
+
+
 def format_duration(milliseconds: int) -> str:
     """Returns text for `parse_duration`: `7d12h`, `500ms`, `0ms`, or the plain number if it is negative."""
     if milliseconds < 0:

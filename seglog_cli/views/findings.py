@@ -92,6 +92,6 @@ def show_summary(console: Console, summary: VerifySummary, exit_code: int) -> No
     counts = ((summary.errors, "error"), (summary.warnings, "warning"), (summary.infos, "remark"))
     found = ", ".join(count_text(n, name) for n, name in counts if n) or "nothing wrong"
     style = "error" if summary.errors else "warning" if summary.warnings else "good"
-    lost = f"; {summary.lost_offsets} offsets lost at most" if summary.lost_offsets else ""
+    lost = f"; {count_text(summary.lost_offsets, 'offset')} lost at most" if summary.lost_offsets else ""
     part = "" if summary.complete else " (not everything was looked at)"
     console.line(f"{seen}: {console.styled(found, style)}{lost}{part}")

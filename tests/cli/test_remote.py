@@ -351,8 +351,6 @@ def test_doctor_leaves_out_what_a_store_does_not_show(
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         for name in [name for name in server.objects if name.endswith(("checkpoint", "properties", "data", "0.log"))]:
-            if name == "kafka/bootstrap.checkpoint" or "__cluster_metadata" in name:
-                continue  # the controller's
             routing._shared = None
             server.fault = partial(refuses, f"/{name}")
             end = ended("doctor", "--json", "s3://kafka")

@@ -43,7 +43,7 @@ def test_exchanged_contents_are_gathered(tmp_path: Path) -> None:
     other.write_bytes(whole)
     done = run("verify", "--repair", tmp_path / "t-0")
     assert done.exit_code == 4
-    assert f"gathered t-0/{LOG}: 2 batches return from other segments' files" in done.stdout
+    assert f"gathered t-0/{LOG}: 2 batches moved back from other segments' files" in done.stdout
     assert one.read_bytes() == whole
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.units import (
+    count_is,
     count_text,
     format_duration,
     format_time,
@@ -213,3 +214,7 @@ def test_any_text_is_a_value_or_a_sentence(text: str) -> None:
 def test_a_number_of_things_agrees_with_their_name(count: int, noun: str, text: str) -> None:
     assert count_text(count, noun) == text
     assert count_text(12345, noun, ",").startswith("12,345 ")
+
+
+def test_a_verb_agrees_with_the_number() -> None:
+    assert [count_is(number, "batch") for number in (0, 1, 2)] == ["0 batches are", "1 batch is", "2 batches are"]

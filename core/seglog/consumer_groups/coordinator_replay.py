@@ -23,6 +23,7 @@ from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.log.producer_state import Marker, read_markers
 from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
+from seglog.units import count_is, count_text
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SHARE_TOPIC = "__share_group_state"
@@ -69,7 +70,7 @@ class CoordinatorReplay:
     def take(self, step: WalkedEntries | Gap, path: Path) -> None:
         """Takes the next entries of the log file `path`, or the next gap."""
         if isinstance(step, Gap):
-            self._report(f"{path}: position {step.position}: {step.length} bytes are not a batch")
+            self._report(f"{path}: position {step.position}: {count_is(step.length, 'byte')} not a batch")
             return
         for row in step.batches[~step.valid]:
             self._report(f"{path}: position {int(row['position'])}: {WRONG_CHECKSUM}")
@@ -129,7 +130,9 @@ class CoordinatorReplay:
         """Takes a control batch; a marker ends its producer's transaction."""
         if not piece.complete:
             position, size = int(batch["position"][0]), int(batch["size"][0])
-            self._report(f"{path}: position {position}: a control batch of {size} bytes is too large to read")
+            self._report(
+                f"{path}: position {position}: a control batch of {count_text(size, 'byte')} is too large to read"
+            )
             return
         for marker in read_markers(piece.data, batch, piece.position, path):
             if marker is None or (isinstance(marker, Marker) and not self._is_in_time(marker.timestamp)):

@@ -57,6 +57,7 @@ from seglog.log.validator import (
 )
 from seglog.log.writer import SegmentWriter, WritableLog
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, ControlType, Record, TimestampType
+from seglog.units import count_text
 
 _WHERE = "appended records"
 
@@ -259,17 +260,19 @@ class Appender:
         """Raises AppendError if `count` more records would move the log end beyond the largest offset."""
         end = self._log.log_end_offset
         if count > layout.INT64_MAX - end:
-            raise AppendError(f"{self._log.directory}: {count} records from offset {end} on need offsets above 2^63-2")
+            raise AppendError(
+                f"{self._log.directory}: {count_text(count, 'record')} from offset {end} on need offsets above 2^63-2"
+            )
 
     def _check_size(self, size: int) -> None:
         config = self._log.config
         if size > config.max_message_bytes:
             raise RecordTooLargeError(
-                f"a batch of {size} bytes is larger than max.message.bytes ({config.max_message_bytes})"
+                f"a batch of {count_text(size, 'byte')} is larger than max.message.bytes ({config.max_message_bytes})"
             )
         if size > config.segment_bytes:
             raise RecordBatchTooLargeError(
-                f"a batch of {size} bytes is larger than segment.bytes ({config.segment_bytes})"
+                f"a batch of {count_text(size, 'byte')} is larger than segment.bytes ({config.segment_bytes})"
             )
 
     def _check_and_write(
@@ -281,7 +284,8 @@ class Appender:
             self._check_size(max(int(part.batches["size"].max()) for part in parts))
         elif total > self._log.config.segment_bytes:
             raise RecordBatchTooLargeError(
-                f"an append of {total} bytes is larger than segment.bytes ({self._log.config.segment_bytes})"
+                f"an append of {count_text(total, 'byte')} is larger than segment.bytes"
+                f" ({self._log.config.segment_bytes})"
             )
         for part in parts:
             self._check_markers(part)

@@ -18,6 +18,7 @@ from seglog.scan.listing import list_partition
 from seglog.storage.adapters import ScratchFileSystem
 from seglog.storage.files import copy_bytes
 from seglog.storage.filesystem import FileSystem
+from seglog.units import count_text
 
 _SUFFIX = ".before.deleted"
 
@@ -94,7 +95,7 @@ def restored_at_loss(
         # full until they are gone; without a loss ahead nothing needs to be copied.
         report = plan_recovery(fs, directory, clock, options)
         if report.truncated_bytes:
-            options.before_loss(directory, f"{report.truncated_bytes} bytes would be cut off")
+            options.before_loss(directory, f"{count_text(report.truncated_bytes, 'byte')} would be cut off")
         yield
         return
     own = images[directory] = BeforeImages(fs, directory)

@@ -53,7 +53,7 @@ from seglog.log.swap import (
 from seglog.scan.listing import require_batches, require_directory, reread
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem, RoomTaken
-from seglog.units import count_text
+from seglog.units import count_is, count_text
 
 T = TypeVar("T")
 RecoveryProgress = Callable[[LogSegment, int, int], None]
@@ -127,7 +127,7 @@ class RecoveryReport:
     room: RoomTaken | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        did = f"{count_text(len(self.recovered), 'segment')} recovered, {self.truncated_bytes} bytes lost"
+        did = f"{count_text(len(self.recovered), 'segment')} recovered, {count_text(self.truncated_bytes, 'byte')} lost"
         offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
         return f"<RecoveryReport {self.directory}: {did}, {offsets}>"
 
@@ -192,7 +192,8 @@ def refuse_losses(report: RecoveryReport) -> None:
     for replaced in report.replaced:
         raise CorruptRecordError(
             replaced.path,
-            f"{replaced.path.name}.swap would replace it, and holds less ({replaced.reason}): {replaced.size} bytes"
+            f"{replaced.path.name}.swap would replace it, and holds less ({replaced.reason}):"
+            f" {count_text(replaced.size, 'byte')}"
             " would be lost unless a cleaning made it. `seglog recover` finishes the swap as a broker does, and keeps"
             " the replaced file",
         )
@@ -203,7 +204,8 @@ def refuse_losses(report: RecoveryReport) -> None:
         reason = f"the log ends below its start {report.log_start_offset} in log-start-offset-checkpoint"
     raise CorruptRecordError(
         report.directory / segment_file_name(base),
-        f"{reason}; opening the log would cut {report.truncated_bytes} bytes: `seglog verify` shows the damage,"
+        f"{reason}; opening the log would cut {count_text(report.truncated_bytes, 'byte')}: `seglog"
+        " verify` shows the damage,"
         " `seglog repair` loses the least, `seglog recover` does what a broker does",
         None if cut is None else cut.valid_bytes,
         None if cut is None else cut.next_offset,
@@ -381,7 +383,8 @@ class _Loader:
         if recovered.truncated_bytes:
             why = "no record was in these preallocated zeros" if recovered.preallocated else recovered.reason
             self._report.events.append(
-                f"{segment.path}: position {recovered.valid_bytes}: {why}; {recovered.truncated_bytes} bytes cut off"
+                f"{segment.path}: position {recovered.valid_bytes}: {why};"
+                f" {count_text(recovered.truncated_bytes, 'byte')} cut off"
             )
         return recovered
 
@@ -409,7 +412,8 @@ class _Loader:
             active.trailing_bytes, active.size = active.size - valid_bytes, valid_bytes
             if active.trailing_bytes:
                 self._report.events.append(
-                    f"{active.path}: position {valid_bytes}: {active.trailing_bytes} bytes are not a whole batch"
+                    f"{active.path}: position {valid_bytes}:"
+                    f" {count_is(active.trailing_bytes, 'byte')} not a whole batch"
                 )
             return end
         start = self._options.log_start_offset

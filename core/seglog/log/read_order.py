@@ -23,6 +23,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
+from seglog.units import count_text
 
 Ranges = Iterator[tuple[np.ndarray, np.ndarray]]
 # The decoded records of some batches: `Chunk.records`, or that of a piece.
@@ -48,7 +49,11 @@ class Disorder:
     @property
     def fault(self) -> str:
         """The sentence without the place."""
-        passed = f"; {self.passed} batches with offsets that were read before are skipped" if self.passed else ""
+        passed = (
+            f"; {count_text(self.passed, 'batch')} with offsets that were read before are skipped"
+            if self.passed
+            else ""
+        )
         return f"offset {self.offset} comes after {self.reached}{passed}"
 
 

@@ -31,7 +31,7 @@ from seglog.log.outline import LogFacts
 from seglog.log.segment_list import SegmentFacts
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
-from seglog.units import format_duration, rough_duration
+from seglog.units import count_text, format_duration, rough_duration
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -234,7 +234,7 @@ class _Judge:
             if self._excess < segment.size:
                 return ""
             excess, self._excess = self._excess, self._excess - segment.size
-            return f"the log is {excess} bytes over retention.bytes {self.config.retention_bytes}"
+            return f"the log is {count_text(excess, 'byte')} over retention.bytes {self.config.retention_bytes}"
         age = self.now_ms - segment.largest_timestamp()
         if self.config.retention_ms < 0 or age <= self.config.retention_ms:
             return ""
@@ -307,7 +307,7 @@ class _Judge:
         if limit < 0:
             return "no retention.bytes"
         left = sum(s.size for s in self.segments[index + 1 :])
-        return f"without it {left} bytes would be left, less than retention.bytes {limit}"
+        return f"without it {count_text(left, 'byte')} would be left, less than retention.bytes {limit}"
 
     def _time_verdict(self, index: int) -> str:
         segment, limit = self.segments[index], self.config.retention_ms
@@ -338,7 +338,9 @@ class _OpenJudge(_Judge):
     def free(self, count: int, wanted_bytes: int) -> None:
         """Records that the first `count` segments are deleted to make room."""
         self._freeing = True
-        self._rules = [(RetentionRule.FREE, f"one of the oldest segments, to free {wanted_bytes} bytes")] * count
+        self._rules = [
+            (RetentionRule.FREE, f"one of the oldest segments, to free {count_text(wanted_bytes, 'byte')}")
+        ] * count
 
 
 def _beside(age: int, limit: int) -> str:

@@ -18,6 +18,7 @@ from seglog.log.segment_list import SegmentList, base_offset_of
 from seglog.model import NO_LEADER_EPOCH, Isolation
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.storage.filesystem import FileSystem
+from seglog.units import count_text
 
 
 class LogSegments(SegmentList[LogSegment]):
@@ -46,7 +47,10 @@ class LogView:
     trailing_bytes: int
 
     def __repr__(self) -> str:
-        return f"<LogView: offsets {self.log_start_offset} to {self.log_end_offset}, {len(self.segments)} segments>"
+        return (
+            f"<LogView: offsets {self.log_start_offset} to {self.log_end_offset},"
+            f" {count_text(len(self.segments), 'segment')}>"
+        )
 
     @cached_property
     def last_stable_offset(self) -> int:
@@ -205,7 +209,10 @@ def _unfinished_index(fs: FileSystem, files: SegmentFiles, end: int) -> str:
         if status is None:
             return f"{index.path.name} is missing"
         if status.size != index.size:
-            return f"{index.path.name} has {status.size} bytes for {index.size} bytes of entries"
+            return (
+                f"{index.path.name} has {count_text(status.size, 'byte')} for"
+                f" {count_text(index.size, 'byte')} of entries"
+            )
     # a crash may undo the cutting of an index, and not that of its log
     offsets, times = segment.offset_index, segment.time_index
     if offsets.entries and (int(offsets.positions[-1]) >= files.size or offsets.last_offset >= end):

@@ -52,6 +52,7 @@ from seglog.log.segments import LogSegments
 from seglog.scan.segment_scan import Chunk, EndReason
 from seglog.storage.files import copy_range
 from seglog.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
+from seglog.units import count_text
 
 BeforeLoss = Callable[[Path, str], None]
 
@@ -80,7 +81,7 @@ class ReplacedLog:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.size} bytes up to offset {self.end_offset - 1} are replaced by"
+            f"{self.path}: {count_text(self.size, 'byte')} up to offset {self.end_offset - 1} are replaced by"
             f" {self.path.name}{_SWAP}: {self.reason}"
         )
 

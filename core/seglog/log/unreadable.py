@@ -12,6 +12,7 @@ from seglog.log.segment import LogSegment
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
+from seglog.units import count_text
 
 _LOOK_BYTES = 64 << 10
 
@@ -41,7 +42,7 @@ class Unreadable:
             base, position = int(self.following["base_offset"]), int(self.following["position"])
             after = f"good batches follow from offset {base} on (position {position}; `seglog dump` shows them)"
             last = base - 1 if base > self.first_offset else None
-        reason = f"{self.gap.why}; {after}, so {self.gap.length} bytes cannot be read"
+        reason = f"{self.gap.why}; {after}, so {count_text(self.gap.length, 'byte')} cannot be read"
         return CorruptRecordError(self.path, reason, self.gap.position, self.first_offset, last)
 
 

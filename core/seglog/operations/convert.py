@@ -41,6 +41,7 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 from seglog.storage.filesystem import FileSystem
+from seglog.units import count_is
 from seglog.verification.finding_codes import CODES
 from seglog.verification.segment_survey import SegmentSurveyor, code_of
 
@@ -102,7 +103,7 @@ def convert(
         for step in LogWalk(fs, segment.log):
             if isinstance(step, Gap):
                 if not (is_last and step.at_end and step.reason is EndReason.TRAILING):
-                    reason = f"{step.length} bytes are not a batch; `seglog salvage` copies the good data"
+                    reason = f"{count_is(step.length, 'byte')} not a batch; `seglog salvage` copies the good data"
                     raise CorruptRecordError(segment.log, reason, step.position)
                 done.torn_bytes += step.length
                 continue

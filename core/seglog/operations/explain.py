@@ -372,10 +372,10 @@ def _reading(facts: _Facts) -> Iterator[Reason]:
     active = log.segments.active
     if active.trailing_bytes:
         after = f"after the last whole batch of {active.path.name}"
-        yield Reason("TORN_TAIL", f"{active.trailing_bytes} bytes {after} cannot be read")
+        yield Reason("TORN_TAIL", f"{count_text(active.trailing_bytes, 'byte')} {after} cannot be read")
     report = log.recovery
     if report is not None and report.truncated_bytes:
-        cut = f"opening the log for writing would cut off {report.truncated_bytes} bytes"
+        cut = f"opening the log for writing would cut off {count_text(report.truncated_bytes, 'byte')}"
         yield Reason("DAMAGE", f"damage: {cut}")
 
 
@@ -479,7 +479,7 @@ def _saved(outcome: Outcome | None) -> str | None:
     if not isinstance(outcome, Cleaned) or not outcome.changes:
         return None
     before = sum(size for _, size in outcome.result.segments_before)
-    return f"{before} to {outcome.result.bytes_written} bytes"
+    return f"{before} to {count_text(outcome.result.bytes_written, 'byte')}"
 
 
 def _freeing_advice(facts: _Facts) -> Iterator[str]:

@@ -50,6 +50,7 @@ from seglog.storage.lock import partition_path
 from seglog.storage.trust import require_trust
 from seglog.tiers.contents import WholeObject
 from seglog.tiers.view import TierFileSystem
+from seglog.units import count_is, count_text
 
 _PREFIX, _SUFFIX = filenames.FETCH_PREFIX, filenames.UNFINISHED_SUFFIX
 _PLAN = "plan.json"
@@ -343,7 +344,7 @@ class _Fetch:
                 position, checksum = self._copied(source, file, bytes_before + done.bytes, planned.crc32c is not None)
                 if position != planned.size:
                     raise RefusedError(
-                        f"{path} has {position} bytes instead of {planned.size}; it was changed meanwhile"
+                        f"{path} has {count_text(position, 'byte')} instead of {planned.size}; it was changed meanwhile"
                     )
                 if planned.crc32c not in (None, checksum):
                     raise CorruptRecordError(
@@ -387,7 +388,8 @@ class _Fetch:
         for step in LogWalk(self._fs, copy):
             if isinstance(step, Gap):
                 reason = (
-                    f"{step.length} bytes are not a batch; fetch copies no damaged log, use seglog salvage for the rest"
+                    f"{count_is(step.length, 'byte')} not a batch; fetch copies no damaged log, use"
+                    " seglog salvage for the rest"
                 )
                 raise CorruptRecordError(path, reason, step.position)
             for row, is_valid in zip(step.batches, step.valid, strict=True):

@@ -40,6 +40,7 @@ from seglog.model import TopicPartition
 from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory, log_directory_of
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
+from seglog.units import count_text
 
 DEFAULT_PARTITIONS = 50  # offsets.topic.num.partitions
 
@@ -220,7 +221,8 @@ class _Reading:
             self._problem(path, f"{replay.damaged - len(replay.damage)} more places are damaged")
         if self._at_ms is not None and replay.missing and key[0] == OFFSETS_TOPIC:
             self._found.notes.append(
-                f"{path}: compaction has removed {replay.missing} records from before that time: what had been"
+                f"{path}: compaction has removed {count_text(replay.missing, 'record')} from before"
+                " that time: what had been"
                 " committed by then may be missing where a later commit took its place"
             )
 

@@ -25,6 +25,7 @@ from seglog.scan.listing import require_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +143,4 @@ class Truncated:
     def __repr__(self) -> str:
         cut, run = self.cut, "" if self.run is None else f"; run {self.run.name}"
         where = f"{cut.topic_partition}: the log ends at offset {cut.end_offset} (before: {cut.end_before})"
-        return f"<Truncated {where}; {cut.bytes} bytes{run}>"
+        return f"<Truncated {where}; {count_text(cut.bytes, 'byte')}{run}>"

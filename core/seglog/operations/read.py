@@ -12,6 +12,7 @@ from seglog.log.log import Log
 from seglog.look.dump.selection import Selection
 from seglog.scan.listing import PartitionListing
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.stretches import Reading
 
 
 def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limit: int | None) -> Iterator[Records]:
@@ -19,7 +20,8 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
 
     `max_bytes` makes it a single fetch; `limit` bounds the records. Yields nothing if every record is older than the
     first time. Raises OffsetOutOfRangeError with the valid range, and CorruptRecordError when it reaches damage, after
-    the records before it, also for a log that ends within a batch.
+    the records before it, also for a log that ends within a batch. Reading ends some batches after the range
+    (`verification.stretches`), as timestamps may be out of order.
     """
     start = log.log_start_offset if selection.first_offset is None else selection.first_offset
     if selection.first_timestamp is not None:
@@ -32,7 +34,8 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
         parts = log.columns(start, selection.isolation)
     else:
         parts = log.read(start, max_bytes, selection.isolation).columns()
-    left = limit
+    extent, left = selection.extent(limited=limit is not None), limit
+    reading = None if extent is None or not extent.ends else Reading(extent)
     for records in parts:
         shown = replace(records, rows=selection.of(records, True).rows[:left])
         left = None if left is None else left - len(shown)
@@ -42,6 +45,10 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
         wanted = selection.end_offset
         if wanted is not None and len(records) and records.rows["offset"][-1] >= wanted - 1:
             return
+        if reading is not None:
+            reading.read(records.batches)
+            if reading.over:
+                return
     if max_bytes is None or start >= log.log_end_offset:
         _require_end(log)
 

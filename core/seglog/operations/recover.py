@@ -28,6 +28,7 @@ from seglog.scan.listing import Target, TargetKind, is_07, list_partition, refus
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
+from seglog.units import count_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _plan(owner: LogDirectory, topic_partition: TopicPartition, start: int, opti
     plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
     if options.lossless and plan.truncated_bytes:
         raise RefusedError(
-            f"{plan.directory}: {plan.truncated_bytes} bytes cannot be indexed because of damage;"
+            f"{plan.directory}: {count_text(plan.truncated_bytes, 'byte')} cannot be indexed because of damage;"
             " see `seglog verify`, and `seglog repair`"
         )
     return plan

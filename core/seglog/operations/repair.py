@@ -111,7 +111,7 @@ def _place_of(plan: RepairPlan) -> str:
 
 
 def _count_of(found: Examination) -> str:
-    return f"{found.summary.errors} errors and {found.summary.warnings} warnings"
+    return f"{count_text(found.summary.errors, 'error')} and {count_text(found.summary.warnings, 'warning')}"
 
 
 class RepairWatch:

@@ -79,6 +79,7 @@ from seglog.scan.listing import (
 )
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
+from seglog.units import count_text
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
 IN_TIER = (
@@ -176,7 +177,10 @@ class Retained:
 
     def __repr__(self) -> str:
         plan = self.plan
-        removed = f"{len(plan.removed)} of {len(plan.segments)} segments removed, {plan.removed_bytes} bytes"
+        removed = (
+            f"{len(plan.removed)} of {count_text(len(plan.segments), 'segment')} removed,"
+            f" {count_text(plan.removed_bytes, 'byte')}"
+        )
         return f"<Retained {plan.topic_partition}: {removed}; the log starts at offset {plan.new_log_start_offset}>"
 
 

@@ -21,6 +21,7 @@ from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.model import TopicPartition
 from seglog.repairs.epoch_mending import EpochPatch
 from seglog.scan.resync import PlausibleOffsets
+from seglog.units import count_is, count_text
 from seglog.verification.segment_survey import ByteRange, RemovedRange
 
 FileAction = Literal["rebuild", "remove", "move"]
@@ -199,14 +200,14 @@ def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
     name = plan.directory.name
     for segment in plan.segments:
         if segment.moved:
-            reason = f"{segment.moved} batches are out of order and return to their place"
+            reason = f"{count_is(segment.moved, 'batch')} out of order: moved to their place"
             yield {**_row("reorder", name, segment.name, reason), "count": segment.moved}
         if segment.is_split_off:
             files = " and ".join(dict.fromkeys(part.file for part in segment.kept))
-            reason = f"{segment.came} batches move here: the name of {files} cannot hold their offsets"
+            reason = f"{count_text(segment.came, 'batch')} moved here: {files} cannot hold such offsets by name"
             yield {**_row("split", name, segment.name, reason), "count": segment.came}
         elif segment.came:
-            reason = f"{segment.came} batches return from other segments' files"
+            reason = f"{count_text(segment.came, 'batch')} moved back from other segments' files"
             yield {**_row("gather", name, segment.name, reason), "count": segment.came}
         for each in segment.removed:
             at_end = segment.is_cut and each.position >= segment.size_after

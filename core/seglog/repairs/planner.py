@@ -35,6 +35,7 @@ from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, lis
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
 from seglog.verification.finding_codes import Severity, Trait
 from seglog.verification.findings import Finding
 from seglog.verification.losses import LOG_END_MISSING
@@ -176,7 +177,8 @@ class _RepairPlanner:
                 self._keeps_epochs = found.noted
                 checkpoint = f", and so does {filenames.LEADER_EPOCH_CHECKPOINT}" if found.noted else ""
                 self._draft.notes.append(
-                    f"{self._directory}: leader epochs fall at {found.left} batches, and nothing shows which are right:"
+                    f"{self._directory}: leader epochs fall at {count_text(found.left, 'batch')}, and"
+                    " nothing shows which are right:"
                     f" they stay{checkpoint}"
                 )
         came = splits.came

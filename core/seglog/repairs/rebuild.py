@@ -34,6 +34,7 @@ from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
 from seglog.verification.segment_survey import ByteRange
 
 _ORDER = {".log": 0, ".kafka": 0, ".index": 1, ".timeindex": 2, ".txnindex": 3}
@@ -223,7 +224,7 @@ class PartitionBuilder:
         if recovered.truncated_bytes:
             raise RefusedError(
                 f"{segment.path}: position {recovered.valid_bytes}: {recovered.reason}; recovery would still cut"
-                f" {size - recovered.valid_bytes} bytes; nothing was changed"
+                f" {count_text(size - recovered.valid_bytes, 'byte')}; nothing was changed"
             )
 
     def _epochs(self) -> LeaderEpochCache:

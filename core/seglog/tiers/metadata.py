@@ -23,7 +23,7 @@ from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.recognition import Place
 from seglog.tiers.segments import Problem, Remark, TierSegment
-from seglog.units import count_text
+from seglog.units import count_is, count_text
 
 REMOTE_TOPIC = "__remote_log_metadata"
 
@@ -176,7 +176,7 @@ def _metadata_partitions(fs: FileSystem, paths: Sequence[Path]) -> list[Path]:
 
 def _take(logs: RemoteLogs, step: WalkedEntries | Gap, path: Path) -> None:
     if isinstance(step, Gap):
-        logs.report(f"{path}: position {step.position}: {step.length} bytes are not a batch")
+        logs.report(f"{path}: position {step.position}: {count_is(step.length, 'byte')} not a batch")
         return
     for row in step.batches[~step.valid]:
         logs.report(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")

@@ -18,7 +18,7 @@ from seglog.kernels.validate import judge_rows
 from seglog.log.read_order import Disorder
 from seglog.scan.log_walk import Gap, WalkedEntries
 from seglog.scan.segment_scan import EndReason
-from seglog.units import count_text
+from seglog.units import count_is, count_text
 from seglog.verification.findings import Finding, finding, place_of
 
 Preallocated = Literal["passed over", "reported", "damage"]
@@ -85,11 +85,13 @@ def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None)
     code = gap_code(gap)
     if code == "TORN_TAIL":
         size = f" of the {gap.size} that the batch declares" if gap.size > 0 else ""
-        return finding(code, *place, f"the file ends within a batch, after {gap.length} bytes{size}", **where)
+        return finding(
+            code, *place, f"the file ends within a batch, after {count_text(gap.length, 'byte')}{size}", **where
+        )
     if code == "ZERO_BYTES":
         message = f"{gap.length} zero bytes lie where a batch should begin; {follows}"
     else:
-        message = f"{gap.length} bytes are not a batch ({gap.reason.value}); {follows}"
+        message = f"{count_is(gap.length, 'byte')} not a batch ({gap.reason.value}); {follows}"
     return finding(code, *place, message, offsets_lost=lost, **where)
 
 

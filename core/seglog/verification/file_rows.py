@@ -22,6 +22,7 @@ from seglog.format.uuids import format_uuid
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.padding import last_written
+from seglog.units import count_text
 from seglog.verification.findings import Finding, finding, place_of
 from seglog.verification.messages_07 import Messages07, Row
 
@@ -84,7 +85,7 @@ def _index_rows(kind: str, decode: Callable[[bytes, int], np.ndarray], entry_byt
         if unused:
             yield "preallocated_entries", {"count": unused}
         if size % entry_bytes:
-            message = f"{size % entry_bytes} bytes follow the last whole entry"
+            message = f"{count_text(size % entry_bytes, 'byte')} follow the last whole entry"
             yield finding("INDEX_SIZE_INVALID", *place_of(path), message, position=size - size % entry_bytes)
 
     return read

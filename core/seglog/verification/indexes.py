@@ -17,6 +17,7 @@ from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.units import count_text
 from seglog.verification.finding_codes import Severity
 from seglog.verification.findings import Finding, finding
 
@@ -94,12 +95,15 @@ class IndexObserver:
         status = self._fs.status(path)
         size = 0 if status is None else status.size
         if size > MOST_INDEX_BYTES:
-            message = f"the file has {size} bytes, more than any index"
+            message = f"the file has {count_text(size, 'byte')}, more than any index"
             self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message))
             return None
         entries = read_index(self._fs, path, self.segment.base_offset, past_zeros=True)
         if entries.size % entry_bytes:
-            message = f"the file has {entries.size} bytes, which is not a multiple of the entry size {entry_bytes}"
+            message = (
+                f"the file has {count_text(entries.size, 'byte')}, which is not a multiple of the entry"
+                f" size {entry_bytes}"
+            )
             self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message, length=entries.size))
         if padding := entries.padding:
             self._padded_times |= entry_bytes == 12

@@ -76,13 +76,16 @@ class Reading:
         for step in walk:
             yield step
             if isinstance(step, WalkedEntries) and self.extent.ends:
-                good = step.batches[step.valid]
-                wanted = np.flatnonzero(~self.extent.ended(good))
-                if len(wanted):
-                    self.passed = 0
-                self.passed += int(good["size"][wanted[-1] + 1 if len(wanted) else 0 :].sum())
+                self.read(step.batches[step.valid])
                 if self.over:
                     return
+
+    def read(self, good: np.ndarray) -> None:
+        """Counts good batches (BATCH rows) that were read."""
+        wanted = np.flatnonzero(~self.extent.ended(good))
+        if len(wanted):
+            self.passed = 0
+        self.passed += int(good["size"][wanted[-1] + 1 if len(wanted) else 0 :].sum())
 
 
 @dataclass(frozen=True, slots=True)

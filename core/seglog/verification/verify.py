@@ -43,6 +43,7 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
+from seglog.units import count_text
 from seglog.verification.batches import Level, Totals
 from seglog.verification.files import verify_log_directory
 from seglog.verification.finding_codes import UNREADABLE, Severity, Trait
@@ -184,7 +185,10 @@ class Verification:
         paths = ", ".join(str(target.path) for target in self._targets)
         if not self._begun:
             return f"<Verification of {paths}: nothing is read yet; iterate over it, or ask for its summary>"
-        found = f"{self._summary.batches} batches, {self._summary.errors} errors, {self._summary.warnings} warnings"
+        found = (
+            f"{count_text(self._summary.batches, 'batch')}, {count_text(self._summary.errors, 'error')},"
+            f" {count_text(self._summary.warnings, 'warning')}"
+        )
         return f"<Verification of {paths}, so far: {found}>"
 
     def __iter__(self) -> Iterator[Finding]:

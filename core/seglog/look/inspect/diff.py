@@ -23,6 +23,7 @@ from seglog.look.dump.selection import Selection
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
+from seglog.units import count_text
 from seglog.verification.damage import with_damage
 from seglog.verification.findings import Finding
 
@@ -103,7 +104,7 @@ def diff_bytes(fs: FileSystem, copies: Sequence[PartitionListing]) -> Iterator[D
         differing, first = _differing(fs, [path for _, path in present])
         if differing:
             right = _only_good(fs, present)
-            message = f"{differing} bytes differ, the first at position {first}"
+            message = f"{count_text(differing, 'byte')} differ, the first at position {first}"
             yield Difference("bytes", "differs", has, message, right, name, first, count=differing)
 
 

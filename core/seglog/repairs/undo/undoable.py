@@ -33,6 +33,7 @@ from seglog.storage.files import copy_range, pieces
 from seglog.storage.filesystem import Access, FileSystem, write_atomically
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.room import salvaging
+from seglog.units import count_text
 
 T = TypeVar("T")
 
@@ -85,10 +86,14 @@ def undoable(
 def _way_out(partition: Path, command: str, lost: int) -> str:
     """Returns advice for a full disk on which nothing else can be deleted."""
     if command == "truncate":
-        return f"--no-keep needs no room for what it cuts: {lost} bytes of the log are then lost, as with a broker"
+        return (
+            f"--no-keep needs no room for what it cuts: {count_text(lost, 'byte')} of the log are then"
+            " lost, as with a broker"
+        )
     unkept = command_line("seglog", "recover", "--no-keep", partition)
     return (
-        f"{salvaging(partition)}; `{unkept}` then needs no room for what it cuts: up to {lost} bytes of the log are"
+        f"{salvaging(partition)}; `{unkept}` then needs no room for what it cuts: up to"
+        f" {count_text(lost, 'byte')} of the log are"
         " lost, as with a broker"
     )
 

@@ -30,7 +30,7 @@ from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
-from seglog.remote_path import RemotePath
+from seglog.remote_path import RemotePath, is_url
 from seglog.rescue.doctor.cases import CASES, Case, Diagnosis, Gravity
 from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.copies import Copy, examine_copies, unserved_strays
@@ -188,7 +188,10 @@ class Doctor:
                     facts = facts_of_metadata(view, self._clock, directory.around)
                     start = examine_metadata(facts, [one.listing.path for one in directories], kafka)
             except OSError as error:
-                yield directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, error.strerror or str(error))
+                is_refused = is_url(error.filename)
+                code = "NOT_EXAMINED" if is_refused else "DIRECTORY_UNREADABLE"
+                place = PurePath(error.filename).name if is_refused else partition.path
+                yield directory.diagnosis(code, place, error.strerror or str(error))
                 continue
             directory.around.foreseen = start.known
             yield from start.rows
@@ -201,6 +204,12 @@ class Doctor:
         path = directory.listing.path / filenames.BOOTSTRAP_CHECKPOINT
         status = self._fs.status(path)
         if status is None or status.is_directory or directory.live:
+            return
+        try:
+            if isinstance(path, RemotePath):
+                self._fs.read_bytes(path)  # a refusal is a problem of this look, not of the file
+        except OSError as error:
+            yield directory.diagnosis("NOT_EXAMINED", path, error.strerror or str(error))
             return
         known, problem = read_bootstrap(self._fs, path, kafka)
         if problem:

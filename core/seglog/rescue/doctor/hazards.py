@@ -22,6 +22,7 @@ from seglog.model import NO_TIMESTAMP
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
+from seglog.units import count_is
 
 FAILS, LAUNDERS = "CLEANER_FAILS", "CLEANER_LAUNDERS"
 
@@ -69,7 +70,7 @@ class _Segment:
         for step in LogWalk(self._fs, self._segment.log):
             if isinstance(step, Gap):
                 if not step.at_end or self._closed:
-                    self._note(FAILS, step.position, step.length, f"{step.length} bytes are not a batch")
+                    self._note(FAILS, step.position, step.length, f"{count_is(step.length, 'byte')} not a batch")
                 continue
             self._damaged(step)
             good = step.batches[step.valid & (step.batches["magic"] > 0)]

@@ -100,7 +100,8 @@ def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
             yield facts.diagnosis("STRANGE_SEGMENT_NAME", path, f"{number!r} is not an offset")
         elif path in facts.listing.strangers and path.name.endswith(".log"):
             message = (
-                f"Kafka never gives this name to a file ({status.size} bytes); it opens {int(number):020d}.log instead"
+                f"Kafka never gives this name to a file ({count_text(status.size, 'byte')}); it opens"
+                f" {int(number):020d}.log instead"
             )
             yield facts.diagnosis("SHORT_SEGMENT_NAME", path, message)
     for orphan in facts.listing.orphans:
@@ -153,7 +154,7 @@ def _leftovers(facts: PartitionFacts) -> Iterator[Diagnosis]:
 
 
 def _replacement(lost: ReplacedLog) -> str:
-    return f"{lost.path.name} ({lost.size} bytes, up to offset {lost.end_offset - 1}) would be replaced"
+    return f"{lost.path.name} ({count_text(lost.size, 'byte')}, up to offset {lost.end_offset - 1}) would be replaced"
 
 
 def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]:
@@ -216,7 +217,9 @@ def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
         if cut.truncated_bytes:
             code = "SEGMENT_HOLE" if facts.clean else "RECOVERY_CUTS"
             code = "RECOVERY_CUTS_ZEROS" if cut.preallocated else code
-            message = f"{cut.reason}; recovery cuts {cut.truncated_bytes} bytes from position {cut.valid_bytes}"
+            message = (
+                f"{cut.reason}; recovery cuts {count_text(cut.truncated_bytes, 'byte')} from position {cut.valid_bytes}"
+            )
             where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
             yield facts.diagnosis(code, path, message, **where)
         elif facts.clean:
@@ -224,7 +227,7 @@ def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
     if plan.deleted_segments:
         first = plan.deleted_segments[0]
         message = f"recovery deletes {count_text(len(plan.deleted_segments), 'segment')} after the damage"
-        message += f", {plan.deleted_bytes} bytes from offset {first}"
+        message += f", {count_text(plan.deleted_bytes, 'byte')} from offset {first}"
         fields = {"length": plan.deleted_bytes, "first_offset": first, "count": len(plan.deleted_segments)}
         yield facts.diagnosis("RECOVERY_DROPS_SEGMENTS", f"{first:020d}.log", message, **fields)
 
@@ -240,7 +243,7 @@ def _full_indexes(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagn
                 continue
             used = 8 * len(read_index(facts.fs, segment.offset_index, segment.base_offset, past_zeros=True).rows)
             if used > most:
-                message = f"its entries take {used} bytes, but segment.index.bytes is {most}"
+                message = f"its entries take {count_text(used, 'byte')}, but segment.index.bytes is {most}"
                 command = f"raise segment.index.bytes of the topic to {used} or more"
                 yield facts.diagnosis("INDEX_TOO_LARGE", segment.offset_index, message, command=command)
 
@@ -324,7 +327,7 @@ def _end(facts: PartitionFacts) -> Iterator[Diagnosis]:
         )
     elif end.position < active.size:
         length = active.size - end.position
-        message = f"{length} bytes follow the last whole batch"
+        message = f"{count_text(length, 'byte')} follow the last whole batch"
         yield facts.diagnosis(
             "TAIL_STAYS", active.log, message, position=end.position, length=length, first_offset=end.next_offset
         )

@@ -80,12 +80,15 @@ class PartitionPlan:
             return
         yield (
             f"copy {count_text(source.batches, 'batch')} in {count_text(len(source.segments), 'segment')}"
-            f" ({source.size} bytes), offsets {source.log_start} to {source.log_end - 1}"
+            f" ({count_text(source.size, 'byte')}), offsets {source.log_start} to {source.log_end - 1}"
             if source.batches
             else f"make an empty log that begins at offset {source.log_end}"
         )
         if source.torn_bytes:
-            yield f"leave out {source.torn_bytes} bytes at the end that are not a whole batch: {source.torn}"
+            yield (
+                f"leave out {count_text(source.torn_bytes, 'byte')} at the end that are not a whole"
+                f" batch: {source.torn}"
+            )
         if source.left_behind:
             yield f"leave out {count_text(len(source.left_behind), 'file')} that a broker would delete"
         yield f"keep partition.metadata with the topic id {self.target.topic_id}"
@@ -95,7 +98,7 @@ class PartitionPlan:
             batches = count_text(changes.forgotten, "batch")
             yield f"take the producer ids out of {batches}: the new cluster gives them out again"
         if changes.moved:
-            yield f"move the producer ids of {changes.moved} batches of transactions to 2^62 and above"
+            yield f"move the producer ids of {count_text(changes.moved, 'batch')} of transactions to 2^62 and above"
         for ending in self.endings:
             yield ending.described()
         yield "rebuild indexes, leader epochs and producer snapshots"

@@ -229,7 +229,10 @@ class TransplantPlanner:
                     f" {ending.why}: give the log directories with __transaction_state by --transactions-of"
                 )
         if source.torn_bytes:
-            yield f"{name}: {source.torn_bytes} bytes at the end are not a whole batch and stay behind ({source.torn})"
+            yield (
+                f"{name}: {count_text(source.torn_bytes, 'byte')} at the end are not a whole batch and"
+                f" stay behind ({source.torn})"
+            )
         if source.committed_below > source.log_end:
             yield (
                 f"{name}: the log ends at offset {source.log_end}, and offsets below {source.committed_below} had been"
