@@ -80,7 +80,18 @@ def write(directory: Path) -> list[Path]:
 def report_picture(browser: str, logs: Path, scratch: Path, target: Path) -> Path:
     """Draws the page of a report on logs with a browser that asks nobody; returns the picture's path."""
     page = scratch / "report.html"
-    report = [sys.executable, "-m", "seglog_cli", "report", "--now", NOW, "--progress", "none", "-o", page]
+    report: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "seglog_cli",
+        "report",
+        "--now",
+        NOW,
+        "--progress",
+        "none",
+        "-o",
+        page,
+    ]
     subprocess.run([*report, logs], stdout=subprocess.DEVNULL, check=False, env=_environment())
     page.write_text(page.read_text().replace(str(logs), "/var/lib/kafka/data"))
     options = [*_ALONE, f"--user-data-dir={scratch / 'browser'}", f"--screenshot={target.absolute()}", page.as_uri()]

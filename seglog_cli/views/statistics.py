@@ -89,9 +89,9 @@ def _facts(found: LogStatistics) -> list[tuple[str, str]]:
 def _plots(found: LogStatistics, growth: Growth | None) -> Iterator[str]:
     """Yields the pictures: growth, distributions by powers of two, codecs, and frequent keys."""
     if growth is not None:
-        ends = (str(time_cell(moment))[:16].replace("T", " ") for moment in (growth.first_ms, growth.last_ms))
+        first, last = (str(time_cell(moment))[:16].replace("T", " ") for moment in (growth.first_ms, growth.last_ms))
         title = "growth (bytes that are still there, by the time of their records)"
-        yield from curve(title, growth.bytes, *ends, bytes_text(max(growth.bytes)))
+        yield from curve(title, growth.bytes, first, last, bytes_text(max(growth.bytes)))
     for name, title in _HISTOGRAMS:
         yield from bars(title, _buckets(getattr(found, name)))
     codecs = [

@@ -149,7 +149,8 @@ def repair_jobs(work: Workspace, request: RepairRequest, *, dry_run: bool = Fals
         if target.kind is TargetKind.FILE:
             why = "a repair takes partition and log directories, as it changes a file's neighbours too"
             raise ArgumentError("", f"{target.path}: {why}")
-        log_directory, mine = target.path.parent, (target.path,)
+        log_directory = target.path.parent
+        mine: tuple[Path, ...] = (target.path,)
         if target.kind is TargetKind.LOG_DIRECTORY:
             log_directory, listed = target.path, list_log_directory(work.fs, target.path).partitions
             mine = tuple(each.path for each in listed if each.state.is_served and not each.is_cluster_metadata)

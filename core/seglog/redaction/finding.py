@@ -14,6 +14,7 @@ import numpy as np
 
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.decoder import wrong_checksum
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
@@ -173,9 +174,7 @@ def _merged(batches: Sequence[TouchedBatch]) -> tuple[TouchedBatch, ...]:
 def _require_checksums(chunk: Chunk) -> None:
     valid = chunk.checksums_valid()
     if not valid.all():
-        row = chunk.batches[int(np.argmin(valid))]
-        place = int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
-        raise CorruptRecordError(chunk.path, "the checksum of the batch is wrong", *place)
+        raise wrong_checksum(chunk.path, chunk.batches[int(np.argmin(valid))])
 
 
 def _require_decoded(path: Path, records: Records) -> None:

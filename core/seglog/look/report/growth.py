@@ -57,9 +57,11 @@ def _curve(log: OutlinedLog, now_ms: int) -> tuple[np.ndarray, np.ndarray]:
 def bytes_at(growth: Growth, moments: np.ndarray) -> np.ndarray:
     """Returns the bytes of a log at each of ascending moments: 0 before its first record, all after its last."""
     if growth.last_ms <= growth.first_ms:
-        return np.where(moments >= growth.last_ms, growth.bytes[-1], 0)
+        whole: np.ndarray = np.where(moments >= growth.last_ms, growth.bytes[-1], 0)
+        return whole
     times = np.linspace(growth.first_ms, growth.last_ms, len(growth.bytes))
-    return np.interp(moments, times, growth.bytes, left=0)
+    found: np.ndarray = np.interp(moments, times, growth.bytes, left=0)
+    return found
 
 
 def growth_of_all(grown: Sequence[Growth], now_ms: int) -> tuple[Growth | None, int]:
