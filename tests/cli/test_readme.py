@@ -196,6 +196,8 @@ def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch
         places |= stage_lost_cluster(tmp_path)
     if example.startswith("seglog restore"):
         places |= stage_set_aside(logs, example)
+    if "server.properties" in example:
+        (logs / "server.properties").write_text("segment.bytes=1048576\n")
     if "kafka-logs/orders" in example:
         shutil.copytree(tmp_path / "new" / "orders-0", logs / "kafka-logs" / "orders-0")
     command = example
