@@ -3,11 +3,11 @@
 A module counts if one of its functions runs; class bodies and imports do not. The bounds only go down: a walk that got
 shorter by more than three must lower its bound.
 
-A read should pass 25 at most, and a round 40. A round's own modules are 8. The others make it safe: 10 of `log` open and
-close a log as a broker does, 7 of `storage` find and guard files, 4 of `format` and 3 of `configuration` read what lies
-around. A read passes 9 of `log`, 6 of `storage`, 3 of `format` and 3 of `scan`, for the same reasons. The bounds rose once:
-`log.segment_list` and `cleaner.dirtiness` hold rules that open logs and outlines of logs share, and `storage.padding`
-what all readers of indexes do.
+A read should pass 25 at most, and a round 40. A round's own modules are 8. The others make it safe: 10 of `log` open
+and close a log as a broker does, 7 of `storage` find and guard files, 4 of `format` and 3 of `configuration` read what
+lies around. A read passes 9 of `log`, 6 of `storage`, 3 of `format` and 3 of `scan`, for the same reasons. The bounds
+rose once: `log.segment_list` and `cleaner.dirtiness` hold rules that open logs and outlines of logs share, and
+`storage.padding` what all readers of indexes do.
 """
 
 from __future__ import annotations
