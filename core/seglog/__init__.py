@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from seglog.configuration.precedence import ResolvedConfig as ResolvedConfig
     from seglog.errors import AppendCutShortError as AppendCutShortError
     from seglog.errors import AppendError as AppendError
+    from seglog.errors import ArgumentError as ArgumentError
     from seglog.errors import ConfigError as ConfigError
     from seglog.errors import CorruptCheckpointError as CorruptCheckpointError
     from seglog.errors import CorruptIndexError as CorruptIndexError
@@ -215,6 +216,7 @@ _MODULES = {
     "seglog.errors": (
         "AppendCutShortError",
         "AppendError",
+        "ArgumentError",
         "ConfigError",
         "CorruptCheckpointError",
         "CorruptIndexError",
@@ -322,6 +324,7 @@ __all__ = [
     "AppendCutShortError",
     "AppendError",
     "AppendInfo",
+    "ArgumentError",
     "Cleaned",
     "CleaningFailure",
     "Compression",
