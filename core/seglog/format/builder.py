@@ -201,11 +201,12 @@ def columns_of_arrays(
 def _encoded_header(header: Header) -> bytes:
     name = header.key.encode("utf-8", "surrogateescape")
     if header.value is None:
-        return _varint(len(name)) + name + _varint(-1)
-    return _varint(len(name)) + name + _varint(len(header.value)) + header.value
+        return varint(len(name)) + name + varint(-1)
+    return varint(len(name)) + name + varint(len(header.value)) + header.value
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Returns `value` as a zig-zag number (Kafka: ByteUtils.writeVarint)."""
     raw = value << 1 if value >= 0 else (~value << 1) | 1
     encoded = bytearray()
     while raw >= 0x80:

@@ -21,6 +21,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptRecordError, RefusedError
+from seglog.format.builder import varint
 from seglog.format.columns import STATUS_REASONS, Records, joined
 from seglog.format.compression import compress
 from seglog.format.decoder import decode_records
@@ -144,11 +145,11 @@ def _record(records: Records, i: int, erasure: Erasure) -> bytes:
         _sized(_value(records, i, erasure)),
     ]
     if erasure.drop_headers:
-        body.append(_varint(0))
+        body.append(varint(0))
     else:
-        body += [_varint(int(row["header_count"])), raw[int(row["headers_position"]) - start :]]
+        body += [varint(int(row["header_count"])), raw[int(row["headers_position"]) - start :]]
     joined_body = b"".join(body)
-    return _varint(len(joined_body)) + joined_body
+    return varint(len(joined_body)) + joined_body
 
 
 def _value(records: Records, i: int, erasure: Erasure) -> bytes | None:
@@ -164,17 +165,7 @@ def _after_varint(data: bytes, p: int) -> int:
 
 
 def _sized(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    raw = value << 1 if value >= 0 else (~value << 1) | 1
-    encoded = bytearray()
-    while raw >= 0x80:
-        encoded.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    encoded.append(raw)
-    return bytes(encoded)
+    return varint(-1) if data is None else varint(len(data)) + data
 
 
 # --- magic 0 and 1
