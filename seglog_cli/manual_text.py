@@ -9,7 +9,8 @@ Configuration keys are Kafka's own. The value is taken from the first of these p
 - an environment variable: `SEGLOG_` and the key in capitals with underscores, such as `SEGLOG_SEGMENT_BYTES`;
 - a YAML file: the topic's entry, then the top level. The file is the one of `--config`, else of `SEGLOG_CONFIG`, else
   `./seglog.yaml`, else `$XDG_CONFIG_HOME/seglog/config.yaml`; `/dev/null` means no file. Root uses a file that was not
-  named by `--config` only if nobody else can write the file or its directory;
+  named by `--config` only if nobody else can write the file or its directory. A place that the user cannot look into
+  counts as empty, with a warning;
 - the topic's configuration in the log directory's own `__cluster_metadata-0`, then the brokers' defaults there;
 - Kafka's default.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from seglog.storage import links
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -61,9 +62,9 @@ def run(
     options = ConvertOptions(magic, wanted)
     looking, (partition,) = tiers.seen(session, [partition])
     listing = convertible(looking.fs, partition)
-    name = partition.resolve().name
-    directory = output if parse_topic_partition(output.resolve().name) is not None else output / name
-    if parse_topic_partition(directory.resolve().name) is None:
+    name = links.name_of(partition)
+    directory = output if parse_topic_partition(links.name_of(output)) is not None else output / name
+    if parse_topic_partition(links.name_of(directory)) is None:
         raise UsageError(f"convert: {directory.name} is not of the form topic-partition; name it with -o")
     log_directory = session.resolved(directory).parent
     config_of = session.config_of(log_directory)

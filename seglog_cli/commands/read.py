@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seglog.storage import links
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Partition, command, size_option, takes_urls, time_option
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, renamed, require_decoders, wants_base64
@@ -75,7 +76,7 @@ def run(
     selection = wanted.selection()
     base64 = wants_base64(bytes_as)
     session, (partition,) = tiers.seen(session, [partition])
-    require_decoders(decode, base64, [partition.resolve().name])
+    require_decoders(decode, base64, [links.name_of(partition)])
     listing = _listing_07(session, partition)
     if listing is not None:
         from seglog.look.dump.files import json_line, text_line

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from seglog.storage import links
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
@@ -96,7 +97,7 @@ def run(
     session, (partition,) = tiers.seen(session, [partition])
     require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
-    statistics, hanging = Statistics(partition.resolve().name), 0
+    statistics, hanging = Statistics(links.name_of(partition)), 0
     log_directory = session.log_directory_of(view.directory)
     transactions = view_transactions(
         view,

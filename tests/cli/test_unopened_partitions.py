@@ -16,10 +16,8 @@ CLOSED = "u-0"
 
 
 @pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def logs() -> Iterator[Path]:
     with open_directory() as directory:
-        monkeypatch.setenv("HOME", str(directory))  # where the other user looks for a configuration
-        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
         logs = directory / "logs"
         for name in PARTITIONS:
             write_segment(logs / name, 0, batch(0, 4))

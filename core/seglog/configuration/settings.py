@@ -29,7 +29,7 @@ from seglog.configuration.cluster_metadata import (
 from seglog.configuration.keys import KEYS, LogConfig, key_named
 from seglog.configuration.precedence import Layer, ResolvedConfig, Settings, Written, layer_of
 from seglog.configuration.writers import Writer, recognise
-from seglog.errors import ConfigError, RefusedError, SeglogError
+from seglog.errors import ConfigError, RefusedError, SeglogError, UntrustedLinkError
 from seglog.format.checkpoint import parse_meta_properties
 from seglog.format.filenames import META_PROPERTIES, PARTITION_METADATA, parse_partition_directory
 from seglog.format.properties import parse_properties
@@ -78,12 +78,13 @@ def load_settings(
     file and line, also if a named file is missing. Raises RefusedError if root finds a file that others may write and
     that `config` does not name.
     """
-    path = _config_path(fs, environment, config, working_directory)
+    path, unreachable = _config_path(fs, environment, config, working_directory)
     top_level, topics, others = _read_file(fs, path, is_named=config is not None) if path else ({}, {}, ())
     variables, unknown = _environment(environment)
     options, option_defaults = _by_level(map(_override, overrides))
     own, defaults = _by_level(iter(variables))
-    return Settings(options, own, top_level, topics, path, unknown, option_defaults, defaults, others)
+    warnings = (*unreachable, *unknown)
+    return Settings(options, own, top_level, topics, path, warnings, option_defaults, defaults, others)
 
 
 def _by_level(values: Iterator[Written]) -> tuple[Layer, Layer]:
@@ -114,12 +115,13 @@ def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[s
 
 def _config_path(
     fs: FileSystem, environment: Mapping[str, str], config: Path | None, working_directory: Path
-) -> Path | None:
+) -> tuple[Path | None, tuple[str, ...]]:
+    """Returns the file to read, if any, and a line for each place without a name that this user cannot look into."""
     named = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     if named is not None:
         path = working_directory / named
         if path == Path(os.devnull):
-            return None
+            return None, ()
         try:
             found = fs.status(path)
         except OSError as error:  # a name that no file can have
@@ -128,12 +130,18 @@ def _config_path(
             raise ConfigError("the configuration file does not exist", path)
         if found.is_directory:
             raise ConfigError("the configuration file is a directory", path)
-        return path
+        return path, ()
+    closed: list[str] = []
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "/")) / ".config")
     for path in (working_directory / FILE_NAME, Path(home) / "seglog" / "config.yaml"):
-        if fs.status(path) is not None:
-            return path
-    return None
+        try:
+            if fs.status(path) is not None:
+                return path, tuple(closed)
+        except UntrustedLinkError:
+            raise
+        except PermissionError as error:  # `sudo -u kafka` in root's home
+            closed.append(f"{path} is not used: {error.strerror}")
+    return None, tuple(closed)
 
 
 def _read_text(fs: FileSystem, path: Path, *, is_named: bool) -> bytes:

@@ -11,6 +11,7 @@ from seglog.log.read_loader import viewed_copies
 from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.look.inspect.diff_view import ViewOptions, diff_view
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path, topic_partitions
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
 LEVELS = ("bytes", "batches", "view")
@@ -31,7 +32,7 @@ def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[st
     targets = [resolve_path(fs, copy) for copy in copies]
     kinds = {target.kind for target in targets}
     if kinds == {TargetKind.PARTITION}:
-        return [(targets[0].path.resolve().name, [target.path for target in targets])]
+        return [(links.name_of(targets[0].path), [target.path for target in targets])]
     if kinds != {TargetKind.LOG_DIRECTORY}:
         raise ValueError("takes partition directories or log directories, not both, and no files")
     every = [{p.path.name for p in list_log_directory(fs, target.path).live} for target in targets]

@@ -10,6 +10,7 @@ from seglog.look.dump.selection import Selection
 from seglog.model import TopicPartition
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.scan.view import SingleFile
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.readable_files import Source, sources
 
@@ -40,5 +41,5 @@ def exported_partitions(
         beside = SingleFile(fs, target.path).listing if is_file else list_partition(fs, target.path)
         if beside.format == "0.7":
             raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
-        partitions.append((topic_partition_of(target.directory.resolve()), logs_of(target)))
+        partitions.append((topic_partition_of(links.resolve(target.directory)), logs_of(target)))
     return partitions

@@ -39,6 +39,7 @@ from seglog.look.inspect.overview import PartitionOverview, overview
 from seglog.model import TopicPartition
 from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory, log_directory_of
 from seglog.scan.view import PartitionView
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 
@@ -183,14 +184,14 @@ class _Reading:
             if target.kind is TargetKind.LOG_DIRECTORY:
                 here = [(one.topic_partition, one.path) for one in list_log_directory(self._fs, target.path).live]
             elif target.kind is TargetKind.PARTITION:
-                parsed = filenames.parse_partition_directory(target.path.resolve().name)
+                parsed = filenames.parse_partition_directory(links.name_of(target.path))
                 here = [] if parsed is None else [(parsed.topic_partition, target.path)]
             chosen = [(key, path) for key, path in here if key.topic in (OFFSETS_TOPIC, SHARE_TOPIC)]
             if not chosen and target.kind is not TargetKind.LOG_DIRECTORY:
                 raise NotALogError(target.path, f"not a partition of {OFFSETS_TOPIC} or {SHARE_TOPIC}")
             for key, path in chosen:
                 paths = found.setdefault((key.topic, key.partition), [])
-                if path.resolve() not in [each.resolve() for each in paths]:
+                if links.resolve(path) not in map(links.resolve, paths):
                     paths.append(path)
         if not found:
             others = ", ".join(str(target.path) for target in self._targets[1:])

@@ -268,7 +268,7 @@ def partition_names(fs: FileSystem, target: Target) -> list[str]:
     """Returns the names of the partition directories that a target names, or lies in."""
     if target.kind is TargetKind.LOG_DIRECTORY:
         return [partition.path.name for partition in list_log_directory(fs, target.path).partitions]
-    return [target.directory.resolve().name]
+    return [links.name_of(target.directory)]
 
 
 def resolve_path(fs: FileSystem, path: Path) -> Target:
@@ -364,7 +364,8 @@ def refuse_partition(fs: FileSystem, path: Path) -> None:
     except NotALogError:
         return  # an empty directory may become a log directory
     if is_partition:
-        raise NotALogError(path, f"a partition, not a log directory; name the one it lies in, {path.resolve().parent}")
+        around = links.resolve(path).parent
+        raise NotALogError(path, f"a partition, not a log directory; name the one it lies in, {around}")
 
 
 def require_room_for_partition(fs: FileSystem, path: Path) -> None:

@@ -44,6 +44,7 @@ from seglog.scan.listing import (
 )
 from seglog.scan.view import SingleFile, is_held
 from seglog.spark.tasks import Watch, cores_of, run_tasks, task_bytes
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.table.files import Shown, files_of, sent_along, shown_at, size_of, task_files
 from seglog.tiers.segments import Remark
@@ -367,7 +368,7 @@ def diff(
             raise NotALogError(copy, "no such directory")
         names |= {str(one.topic_partition) for one in list_log_directory(fs, copy).live}
     matched = [(name, tuple(copy / name for copy in copies)) for name in sorted(names)]
-    matched = matched or [(copies[0].resolve().name, tuple(copies))]
+    matched = matched or [(links.name_of(copies[0]), tuple(copies))]
     work = [(name, paths, shown_at(fs, paths)) for name, paths in matched]
     sizes = [sum(size_of(fs, path) for path in paths) for _, paths, _ in work]
     return run_tasks(spark, work, partial(_differences, level, wanted, store), watch, sizes=sizes)

@@ -167,7 +167,7 @@ def name_of(path: Path) -> str:
     if isinstance(path, RemotePath):
         return path.name
     if path.name in ("", "..") or os.path.islink(path):  # noqa: PTH114 (Path.is_link raises without permission)
-        return path.resolve().name
+        return resolve(path).name
     return path.name
 
 

@@ -12,7 +12,7 @@ from seglog.configuration.settings import load_settings
 from seglog.errors import ConfigError, RefusedError, UntrustedLinkError
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
-from tests.support.other_users import OTHER, needs_root, planted_link
+from tests.support.other_users import OTHER, acting_as_user, needs_root, planted_link
 
 YAML = """\
 # a comment
@@ -139,6 +139,23 @@ def test_files_are_looked_for_in_order(tmp_path: Path) -> None:
     assert load(tmp_path, environment={**environment, "SEGLOG_CONFIG": "own.yaml"}).path == tmp_path / "own.yaml"
     with pytest.raises(ConfigError, match="does not exist"):
         load(tmp_path, config=Path("missing.yaml"))
+
+
+@needs_root
+def test_places_that_this_user_cannot_look_into_are_said_and_not_used(tmp_path: Path) -> None:
+    """`sudo -u kafka seglog …` in root's home."""
+    for name in ("here", "home"):
+        (tmp_path / name).mkdir(mode=0o700)
+        (tmp_path / name / "seglog.yaml").write_text("segment.bytes: 4MiB\n")
+    with acting_as_user():
+        settings = load(tmp_path / "here", environment={"HOME": str(tmp_path / "home")})
+        with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
+            load(tmp_path, config=tmp_path / "here" / "seglog.yaml")
+    assert settings.path is None
+    assert settings.warnings == (
+        f"{tmp_path / 'here' / 'seglog.yaml'} is not used: Permission denied",
+        f"{tmp_path / 'home' / '.config' / 'seglog' / 'config.yaml'} is not used: Permission denied",
+    )
 
 
 @needs_root

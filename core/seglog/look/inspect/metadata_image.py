@@ -24,6 +24,7 @@ from seglog.configuration.settings import DirectorySettings
 from seglog.errors import NotALogError
 from seglog.format.wire import FramedRecord
 from seglog.kafka_version import KafkaVersion
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
 HIDDEN = "(hidden)"
@@ -155,7 +156,7 @@ def differences(left: MetadataImage, right: MetadataImage) -> list[Difference]:
 
 
 def _metadata_directory(fs: FileSystem, path: Path) -> Path:
-    inside = path if path.resolve().name == METADATA_PARTITION else path / METADATA_PARTITION
+    inside = path if links.name_of(path) == METADATA_PARTITION else path / METADATA_PARTITION
     status = fs.status(inside)
     if status is None or not status.is_directory:
         raise NotALogError(path, f"it has no {METADATA_PARTITION}: {_elsewhere(fs, path)}")
