@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from seglog.storage import links
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -57,6 +56,7 @@ def run(
     from seglog.format.filenames import parse_topic_partition
     from seglog.model import Compression
     from seglog.operations.convert import ConvertOptions, convert_to, convertible
+    from seglog.storage import links
 
     wanted = None if codec is None else labelled("--codec", codec, Compression)
     options = ConvertOptions(magic, wanted)

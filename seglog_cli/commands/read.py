@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog.storage import links
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Partition, command, size_option, takes_urls, time_option
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, renamed, require_decoders, wants_base64
@@ -69,6 +68,7 @@ def run(
     from seglog.look.dump.internal_topics import decoder_of
     from seglog.look.dump.render_records import render_records
     from seglog.operations.read import fetch_records
+    from seglog.storage import links
 
     start = renamed(session, wanted.from_offset, "--offset", "--from-offset", offset)
     since = renamed(session, wanted.since, "--timestamp", "--since", timestamp)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from seglog.storage import links
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
@@ -82,6 +82,7 @@ def run(
     """
     from seglog.scan.listing import require_partition
     from seglog.scan.view import PartitionView
+    from seglog.storage import links
     from seglog.verification.transactions import (
         DEFAULT_MAX_TIMEOUT_MS,
         TransactionState,
@@ -98,13 +99,10 @@ def run(
     require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(links.name_of(partition)), 0
+    limit_ms = DEFAULT_MAX_TIMEOUT_MS if max_timeout is None else max_timeout
     log_directory = session.log_directory_of(view.directory)
-    transactions = view_transactions(
-        view,
-        session.clock.now_ms(),
-        max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if max_timeout is None else max_timeout,
-        coordinators=lambda: read_coordinators(session.fs, log_directory),
-    )
+    coordinators = partial(read_coordinators, session.fs, log_directory)
+    transactions = view_transactions(view, session.clock.now_ms(), max_timeout_ms=limit_ms, coordinators=coordinators)
     for one in transactions:
         is_open = one.state is TransactionState.OPEN
         hanging += one.hanging is True

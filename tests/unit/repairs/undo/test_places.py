@@ -1,4 +1,4 @@
-"""Runs whose log directory is gone, and places for runs on a disk that fails."""
+"""Runs whose log directory is gone, places for runs on a disk that fails, and their names."""
 
 from __future__ import annotations
 
@@ -40,3 +40,8 @@ def test_an_error_of_the_disk_while_a_place_is_tried_leaves_no_folder(data: Path
         new_run(Failing(), CLOCK, data)
     assert list(quarantine_of(FS, data).iterdir()) == []
     assert files(data) == before
+
+
+def test_the_names_of_runs_sort_as_the_runs_do_within_a_second(data: Path) -> None:
+    folders = [new_run(FS, CLOCK, data, data.parent / "quarantine") for _ in range(20)]
+    assert folders == sorted(folders) and len(set(folders)) == 20

@@ -497,8 +497,3 @@ def test_the_place_is_chosen_by_the_journals_own_rules(data: Path) -> None:
     settled = settle_pending(FS, data)
     assert settled is not None
     assert settled.state is RunState.FINISHED
-
-
-def test_the_names_of_runs_sort_as_the_runs_do_within_a_second(data: Path) -> None:
-    folders = [new_run(FS, CLOCK, data, data.parent / "quarantine") for _ in range(20)]
-    assert folders == sorted(folders) and len(set(folders)) == 20
