@@ -6,10 +6,12 @@ The right answer is what the same engine finds in the whole table, read into mem
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +25,16 @@ import pyarrow.compute as pc
 import seglog
 from seglog.table import pruning
 from tests.support import fixtures
+from tests.support.object_server import object_server
+from tests.support.tiers import (
+    KEY_ID,
+    SEALED,
+    TOPIC_ID,
+    private_pem,
+    tier_segments,
+    write_aiven,
+    write_local_tiered,
+)
 
 SMALL_PIECE = 2048  # instead of PIECE_BYTES, so that small logs have many pieces
 ENGINES = ("pyarrow", "duckdb", "polars")
@@ -206,12 +218,55 @@ def shapes(home: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield partition, {}
 
 
+@contextmanager
+def far_shapes(home: Path) -> Iterator[list[tuple[Path | str, dict[str, Any]]]]:
+    """Partitions in tiered storage, whole and joined with what a broker's disk still has, in three layouts, and log
+    directories in an object store, which lasts as long as the `with`.
+    """
+    key = home / "key.pem"
+    key.write_bytes(private_pem())
+    found: list[tuple[Path | str, dict[str, Any]]] = []
+    clean = fixtures.fixture_copy("4.3.0/clean", home / "near")
+    for partition in sorted(path for path in clean.iterdir() if len(list(path.glob("*.log"))) > 1):
+        topic, _, number = partition.name.rpartition("-")
+        if topic.startswith("__"):
+            continue
+        whole, closed = tier_segments(partition, active=True), tier_segments(partition)
+        keys = {"tier_keys": {KEY_ID: key}}
+        found.append((write_aiven(home / "sealed", topic, int(number), whole, SEALED), keys))
+        found.append((write_aiven(home / "plain", topic, int(number), whole), {}))
+        found.append((write_local_tiered(home / "joined", topic, int(number), closed), {"local": clean}))
+        if "payments" in topic:
+            found.append((home / "plain" / f"{topic}-{TOPIC_ID}" / number, {"isolation": "read_committed"}))
+    with object_server() as server, environment(server.environment):
+        for path in sorted(path for path in clean.rglob("*") if path.is_file()):
+            server.objects[f"bkt/{path.relative_to(home)}"] = path.read_bytes()
+        logs = sorted({key.rsplit("/", 1)[0] for key in server.objects if key.endswith(".log")})
+        found += [(f"s3://{directory}", {}) for directory in logs if "__cluster_metadata" not in directory]
+        yield found
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """The process has these variables while the `with` lasts."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def main() -> None:
     wanted = int(sys.argv[1])
     pruning.PIECE_BYTES = SMALL_PIECE
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, far_shapes(Path(name)) as far:
         (Path(name) / "logs").mkdir()
-        all_shapes = list(shapes(Path(name) / "logs"))
+        all_shapes = [*shapes(Path(name) / "logs"), *far]
         each = -(-wanted // len(all_shapes))
         wrong = 0
         for seed, (path, how) in enumerate(all_shapes):
@@ -219,7 +274,8 @@ def main() -> None:
                 wrong += 1
                 sys.stdout.write(text + "\n")
         sys.stdout.write(
-            f"{each * len(all_shapes)} filters for each engine over {len(all_shapes)} logs: {wrong} wrong\n"
+            f"{each * len(all_shapes)} filters for each engine over {len(all_shapes)} logs,"
+            f" {len(far)} of them in tiers and object stores: {wrong} wrong\n"
         )
 
 
