@@ -84,7 +84,7 @@ details{margin:.6rem 0}
 summary{cursor:pointer;color:var(--bytes)}
 @media(max-width:40rem){body{padding:1rem .75rem 3rem}dl{gap:.5rem 1.25rem}dd{font-size:1.15rem}}
 @media print{body{max-width:none;padding:0;font-size:11px}h2{break-after:avoid}tr,.c{break-inside:avoid}
-.w{overflow:visible}}
+.w{overflow:visible}table{font-size:9px}th,td{padding:3px 4px}th button{display:contents}}
 """
 
 SCRIPT = """

@@ -31,7 +31,7 @@ def headline(report: Report) -> str:
         (size(report.due_bytes), "retention frees now"),
     ]
     if states:
-        facts.append((f"{states['cleanable']} of {sum(states.values())}", "compacted are cleanable"))
+        facts.append((f"{number(states['cleanable'])} of {number(sum(states.values()))}", "compacted are cleanable"))
     free = [one.free_bytes for one in report.directories if one.free_bytes is not None]
     if len(free) == 1:
         facts.append((size(free[0]), "free on the disk"))

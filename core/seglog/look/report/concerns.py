@@ -52,7 +52,7 @@ def _blocked(one: PartitionFigures, size: int, now_ms: int) -> str:
     silent = f", its producer last wrote {rough_duration(age)} ago" if first.last_timestamp > 0 and age > 0 else ""
     return (
         f"{count_text(size, 'byte', ',')} are not cleaned: a transaction of producer {first.producer_id} was open at"
-        f" offset {first.seen_at}, begun at {first.first_offset}{silent}"
+        f" offset {first.seen_at}, begun at offset {first.first_offset}{silent}"
     )
 
 
