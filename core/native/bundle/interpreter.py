@@ -29,7 +29,8 @@ from native.platforms import Target, this_platform
 NAME = f"python{PYTHON[0]}.{PYTHON[1]}"
 JOBS = str(min(2, os.cpu_count() or 1))
 _HERE = Path(__file__).parent
-_FLAGS = ("-O2", "-fPIC", "-fno-sanitize=undefined")
+# Hidden: the program exports what its libraries show, and a library of a wheel would then take these for its own.
+_FLAGS = ("-O2", "-fPIC", "-fvisibility=hidden", "-fno-sanitize=undefined")
 _ZLIB = (
     "adler32 compress crc32 deflate infback inffast inflate inftrees trees uncompr zutil gzclose gzlib gzread gzwrite"
 )

@@ -132,7 +132,9 @@ class _Apt:
         if not versions:
             raise BuildError(f"{suite()} has no {source.file} any more: raise {source.package} in pins.toml")
         wanted = f"{source.package}={versions[-1]}"
-        run(["apt-get", *self._options, "source", "--download-only", "--only-source", wanted], directory=folder)
+        # Debian's own part of the package is not wanted, and a mirror may have it in another version than the list.
+        only = ["--download-only", "--tar-only", "--only-source"]
+        run(["apt-get", *self._options, "source", *only, wanted], directory=folder)
 
     @staticmethod
     def _archive() -> str:
