@@ -42,11 +42,13 @@ COMPLETIONS = {
     "zsh": "zsh/site-functions/_seglog",
     "fish": "fish/vendor_completions.d/seglog.fish",
 }
+# The last three have twins in C.
 _STANDARD_LIBRARY_OUT = set(
     """__phello__ ensurepip idlelib tkinter turtledemo turtle.py venv pydoc_data pydoc.py doctest.py unittest test
     sqlite3 curses dbm wsgiref xmlrpc _pyrepl _ios_support.py _apple_support.py _android_support.py _aix_support.py
     antigravity.py this.py webbrowser.py imaplib.py poplib.py smtplib.py ftplib.py mailbox.py cProfile.py profile.py
-    pstats.py trace.py tabnanny.py pyclbr.py zipapp.py site-packages lib-dynload""".split()  # noqa: SIM905
+    pstats.py trace.py tabnanny.py pyclbr.py zipapp.py pdb.py bdb.py pickletools.py site-packages lib-dynload
+    _pydatetime.py _pydecimal.py _pyio.py""".split()  # noqa: SIM905
 )
 # What the extras need of it, and the base does not.
 _STANDARD_LIBRARY_MORE = {"lib-dynload", "pydoc.py", "_pyrepl"}

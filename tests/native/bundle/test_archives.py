@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +10,11 @@ from pathlib import Path
 import pytest
 
 from native.bundle import archives
+from tests.support.packages import INSTALLERS, needs_tool
 
 DATE = 1_700_000_000
 FILES = {"bin/seglog": 0o755, "python/start.py": 0o644, "python/lib/a b.py": 0o600, "share/man/man1/seglog.1": 0o664}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages")
-
-
-def tool(name: str) -> None:
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
 
 
 def tree(folder: Path) -> Path:
@@ -39,7 +33,7 @@ def built(kind: str, top: Path, place: Path) -> Path:
     if kind == "tar":
         archives.tar_xz(top, place / "made.tar.xz", DATE)
         return place / "made.tar.xz"
-    tool({"deb": "dpkg-deb", "rpm": "rpmbuild"}[kind])
+    needs_tool({"deb": "dpkg-deb", "rpm": "rpmbuild"}[kind])
     make: Callable[..., Path] = {"deb": archives.deb, "rpm": archives.rpm}[kind]
     return make("seglog", "1", "x86_64", top, place, DATE, "2.17")
 
@@ -80,31 +74,14 @@ EXPECTED = {
 
 
 @needs_root
-def test_dpkg_installs_and_removes_the_package(tmp_path: Path) -> None:
-    package = built("deb", tree(tmp_path), tmp_path / "made")
-    root = tmp_path / "root"
-    for name in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"):
-        (root / name).mkdir(parents=True)
-    (root / "var/lib/dpkg/status").touch()
-    dpkg = ["dpkg", f"--root={root}", "--force-depends", "--force-not-root"]
-    subprocess.run([*dpkg, "--install", package], check=True, capture_output=True)
+@pytest.mark.parametrize(("kind", "needed"), [("deb", "libc6 (>= 2.17)"), ("rpm", "glibc >= 2.17")])
+def test_the_distributions_tool_installs_and_removes_the_package(kind: str, needed: str, tmp_path: Path) -> None:
+    package, root = built(kind, tree(tmp_path), tmp_path / "made"), tmp_path / "root"
+    installer = INSTALLERS[kind](root)
+    installer.install(package)
     assert installed(root) == EXPECTED
     assert (root / "usr/bin/seglog").read_text() == "bin/seglog"
-    subprocess.run([*dpkg, "--remove", "seglog"], check=True, capture_output=True)
-    assert not (root / "usr").exists()
-
-
-@needs_root
-def test_rpm_installs_and_removes_the_package(tmp_path: Path) -> None:
-    package = built("rpm", tree(tmp_path), tmp_path / "made")
-    root = tmp_path / "root"
-    root.mkdir()
-    rpm = ["rpm", "--root", str(root), "--nodeps", "--ignorearch"]
-    subprocess.run([*rpm, "--install", str(package)], check=True, capture_output=True)
-    assert installed(root) == EXPECTED
-    assert (root / "usr/bin/seglog").read_text() == "bin/seglog"
-    asked = ["rpm", "--root", str(root), "--query", "--requires", "seglog"]
-    assert "glibc >= 2.17" in subprocess.run(asked, check=True, capture_output=True, text=True).stdout
-    subprocess.run(["rpm", "--root", str(root), "--erase", "seglog"], check=True, capture_output=True)
+    assert needed in installer.needs("seglog")
+    installer.remove("seglog")
     assert installed(root) == {}
     assert not (root / "usr/lib/seglog").exists()
