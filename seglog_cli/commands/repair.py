@@ -24,7 +24,8 @@ def run(
     The quarantine keeps what is removed, and `seglog undo` takes the repair back, bit for bit. If a run is interrupted,
     the next one finishes it. --dry-run shows the steps and changes nothing.
 
-    The exit code is 0 if nothing was wrong, 4 if everything is repaired, and 5 if something remains.
+    The exit code is 0 if nothing was wrong, 4 if everything is repaired, and 5 if something remains. A partition with a
+    file that this user may not open is left out and named, and the exit code is 3.
 
     --policy says how damage in a log is repaired:
 

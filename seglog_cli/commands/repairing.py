@@ -56,6 +56,8 @@ def _planned(session: Session, job: RepairJob, shown: FindingsShown) -> ExitCode
     show_plan(session.console, planned.plan)
     if not planned.plan.is_empty:
         session.offer_to_apply()
+    if planned.plan.unopened:
+        return ExitCode.INCOMPLETE
     return ExitCode.FOUND if planned.before.damaged or not planned.plan.is_empty else ExitCode.DONE
 
 
@@ -73,6 +75,8 @@ def _repaired(session: Session, job: RepairJob, shown: FindingsShown) -> ExitCod
 def _exit_code(done: Repaired) -> ExitCode:
     if done.outcome.failure is not None:
         return exit_code_of(done.outcome.failure)  # nothing was repaired
+    if done.outcome.plan.unopened:
+        return ExitCode.INCOMPLETE
     if not done.complete:
         return ExitCode.REPAIRED_IN_PART
     if done.outcome.run is not None:
@@ -125,6 +129,8 @@ def show_plan(console: Console, plan: RepairPlan) -> None:
         console.warning(sentence)
     for sentence in plan.unrepaired:
         console.warning(f"stays: {sentence}")
+    for sentence in plan.unopened:
+        console.error(sentence)
     if not rows:
         console.message("nothing to repair")
     elif not console.as_json:
@@ -149,8 +155,10 @@ def show_outcome(
         console.error(f"the repair failed and was taken back: {message_of(outcome.failure)}")
     for sentence in outcome.unrepaired:
         console.warning(f"stays: {sentence}")
+    for sentence in outcome.plan.unopened:
+        console.error(sentence)
     # A rebuilt checkpoint no longer shows which offsets are lost: what stays may be no finding afterwards.
-    left = max(after.summary.errors + after.summary.warnings, len(outcome.unrepaired))
+    left = max(after.summary.errors + after.summary.warnings, len(outcome.unrepaired) + len(outcome.plan.unopened))
     if console.as_json:
         counts = dataclasses.asdict(before.summary)
         console.json({"type": "summary", "exit_code": int(code), "run": run, **counts, "remaining": left})

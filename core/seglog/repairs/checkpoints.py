@@ -1,8 +1,10 @@
 """Adjusts a log directory's checkpoints to its repaired partitions.
 
-- No entry may be beyond the new log end offset.
+- No entry may be beyond the new log end offset. Where that end is not known, because damage stays or no segment is
+  left, entries stay as they are.
 - A recovery point or cleaner offset in or after a rewritten segment moves back to that segment's base offset.
-- A log start offset beyond the log end offset would make a broker drop the whole log, so it is lowered too.
+- A log start offset beyond the log end offset would make a broker drop the whole log, and one at its end would have
+  retention delete it. So the entry goes, and the log begins at its first segment again.
 - An unreadable file starts afresh, empty: a broker then recovers and cleans everything.
 """
 
@@ -58,8 +60,13 @@ def _entry(name: str, plan: PartitionPlan, offsets: dict[TopicPartition, int]) -
     if parsed is None or parsed.state is not filenames.PartitionState.LIVE or parsed.topic_partition not in offsets:
         return []
     key, before = parsed.topic_partition, offsets[parsed.topic_partition]
+    if not plan.end_is_known:
+        return []
     after, reason = before, ""
     if before > plan.log_end_offset:
+        if name == filenames.LOG_START_OFFSET_CHECKPOINT:
+            reason = f"the log ends below it, at {plan.log_end_offset}, so it begins at its first segment again"
+            return [CheckpointRepair(name, key, before, None, reason)]
         after, reason = plan.log_end_offset, "it is beyond the log end offset"
     rewritten = [segment.base_offset for segment in plan.segments]
     if name in _BEFORE_REWRITTEN and rewritten and after > min(rewritten):

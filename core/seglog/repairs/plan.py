@@ -125,8 +125,9 @@ class PartitionPlan:
     """One partition's repair.
 
     `replay_from` is the base offset from which producer state is replayed (None: no replay). `epochs` is true if the
-    leader epoch checkpoint is rebuilt. `log_end_offset` is where the log ends afterwards. `gaps` lists the offsets
-    (first and last) that are lost at the ends of segments other than the last; the partition keeps a note of them
+    leader epoch checkpoint is rebuilt. `log_end_offset` is where the log ends afterwards; `end_is_known` is false if
+    bytes after it that no step removes may hold more, or if there is no segment. `gaps` lists the offsets (first and
+    last) that are lost at the ends of segments other than the last; the partition keeps a note of them
     (`format.repair_note`). `unrepaired` lists damage that stays, `notes` other facts for the operator.
     """
 
@@ -139,6 +140,7 @@ class PartitionPlan:
     gaps: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
     unrepaired: tuple[str, ...] = ()
+    end_is_known: bool = True
 
     @property
     def is_empty(self) -> bool:
@@ -153,7 +155,7 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRepair:
-    """A change to one checkpoint entry; without a partition the whole file starts afresh, empty."""
+    """A change to a checkpoint's entry, which goes if `after` is None; without a partition the file starts afresh."""
 
     name: str
     topic_partition: TopicPartition | None
@@ -164,13 +166,18 @@ class CheckpointRepair:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """Everything that one run changes in a log directory. `bytes_needed` is the disk space needed while it runs."""
+    """Everything that one run changes in a log directory.
+
+    `bytes_needed` is the disk space needed while it runs. `unopened` says which partitions are left out, because this
+    user may not open one of their files.
+    """
 
     log_directory: Path
     options: RepairOptions
     partitions: tuple[PartitionPlan, ...]
     checkpoints: tuple[CheckpointRepair, ...]
     bytes_needed: int
+    unopened: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:

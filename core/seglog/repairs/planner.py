@@ -24,6 +24,7 @@ from seglog.format.filenames import FileKind, PartitionState, parse_file_name, s
 from seglog.format.repair_note import Gap
 from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, plan_recovery
+from seglog.log.recovered_segment import is_preallocated
 from seglog.log.segment import LogSegment
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
@@ -48,6 +49,7 @@ class _Draft:
     files: list[FileRepair] = field(default_factory=list)
     replay_from: int | None = None
     epochs: bool = False
+    end_is_known: bool = False
     gaps: list[Gap] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unrepaired: list[str] = field(default_factory=list)
@@ -141,6 +143,7 @@ class _RepairPlanner:
             tuple(draft.gaps),
             tuple(draft.notes),
             tuple(draft.unrepaired),
+            draft.end_is_known,
         )
 
     # --- the steps ----------------------------------------------------------------------------------------
@@ -391,9 +394,12 @@ class _RepairPlanner:
         if not listing.segments:
             return 0
         last = listing.segments[-1]
-        if all(segment.base_offset != last.base_offset for segment in self._draft.segments):
-            return LogSegment(self._overlay, self._directory, last.base_offset).read_next_offset()[0]
-        return self._ends.get(last.base_offset, last.base_offset)
+        if any(segment.base_offset == last.base_offset for segment in self._draft.segments):
+            self._draft.end_is_known = True
+            return self._ends.get(last.base_offset, last.base_offset)
+        end, position = LogSegment(self._overlay, self._directory, last.base_offset).read_next_offset()
+        self._draft.end_is_known = position == last.size or is_preallocated(self._overlay, last.log, position)
+        return end
 
     def _suspects(self, name: str) -> bool:
         if self._findings is None or name in self._sources:

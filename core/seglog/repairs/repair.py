@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.errors import RefusedError, SeglogError
+from seglog.errors import IncompleteError, RefusedError, SeglogError
+from seglog.log.opening import incomplete_without
 from seglog.progress import BytesRead, DoneOfAll
 from seglog.repairs.checkpoints import checkpoint_settings, plan_checkpoints
 from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
@@ -88,8 +89,8 @@ class RepairOutcome:
 
     @property
     def complete(self) -> bool:
-        """True if all of the damage is repaired."""
-        return not self.unrepaired and self.failure is None
+        """True if all of the damage is repaired, and every partition could be opened."""
+        return not self.unrepaired and not self.plan.unopened and self.failure is None
 
 
 def plan_repair(
@@ -104,18 +105,22 @@ def plan_repair(
     """Plans the repair of partitions of a log directory; changes nothing.
 
     `findings` maps each partition directory, and the log directory for its own files, to their findings; None suspects
-    every file. Raises RefusedError for a partition that no repair may touch.
+    every file. A partition with a file that this user may not open is left out, and named in `unopened`. Raises
+    RefusedError for a partition that no repair may touch.
     """
-    plans = tuple(
-        plan_partition(
-            fs, clock, directory, None if findings is None else findings.get(directory, ()), options, progress
-        )
-        for directory in partitions
-    )
+    plans: list[PartitionPlan] = []
+    unopened: list[str] = []
+    for directory in partitions:
+        found = None if findings is None else findings.get(directory, ())
+        try:
+            with incomplete_without(directory, "; nothing is repaired in this partition"):
+                plans.append(plan_partition(fs, clock, directory, found, options, progress))
+        except IncompleteError as error:
+            unopened.append(str(error))
     own = None if findings is None else findings.get(log_directory, ())
     checkpoints = plan_checkpoints(fs, log_directory, plans, own, options)
     needed = sum(_bytes_needed(fs, plan) for plan in plans)
-    return RepairPlan(log_directory, options, plans, tuple(checkpoints), needed)
+    return RepairPlan(log_directory, options, tuple(plans), tuple(checkpoints), needed, tuple(unopened))
 
 
 def repair(

@@ -12,6 +12,7 @@ from seglog.api.opening import open_log
 from seglog.clock import FixedClock
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.model import Record, TopicPartition
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
@@ -144,6 +145,43 @@ def test_checkpoints_do_not_reach_beyond_the_new_end(data: Path) -> None:
         offsets = parse_offset_checkpoint((data / name).read_bytes(), name)
         assert offsets[key] == expected
         assert offsets[TopicPartition("payments", 0)] > 0
+
+
+def started_at(data: Path, offset: int) -> None:
+    """Notes a log start for ORDERS, as a flipped byte may."""
+    OffsetCheckpoint(FS, data / "log-start-offset-checkpoint").update({TopicPartition("orders-lz4", 0): offset})
+
+
+def has_start(data: Path) -> bool:
+    starts = OffsetCheckpoint(FS, data / "log-start-offset-checkpoint").offsets
+    return TopicPartition("orders-lz4", 0) in starts
+
+
+@pytest.mark.parametrize("only", [[RepairPart.CHECKPOINT], list(RepairPart)], ids=["checkpoint", "everything"])
+def test_a_log_start_beyond_the_end_goes_and_every_record_can_be_read(data: Path, only: list[RepairPart]) -> None:
+    """At the log's end it would hide all records, and retention would delete them."""
+    started_at(data, 100_000)
+    before, log_before = facts(data), facts(data / ORDERS)
+    findings = examination(FS, CLOCK, data, [data / ORDERS], whole=True).findings
+    outcome = repair(FS, CLOCK, data, [data / ORDERS], findings, RepairOptions(only=frozenset(only)))
+    assert not has_start(data) and facts(data / ORDERS) == log_before
+    with open_log(data / ORDERS) as log:
+        assert [record.offset for record in log.records(0)] == list(range(790))
+    assert outcome.run is not None
+    undo_run(FS, outcome.run)
+    assert facts(data) == before
+
+
+def test_a_checkpoint_stays_where_unrepaired_damage_hides_the_logs_end(data: Path) -> None:
+    last = sorted((data / ORDERS).glob("*.log"))[-1]
+    with last.open("ab") as file:
+        file.write(b"x" * 100)
+    started_at(data, 795)
+    findings = examination(FS, CLOCK, data, [data / ORDERS], whole=True).findings
+    only = RepairOptions(only=frozenset({RepairPart.CHECKPOINT}))
+    assert plan_repair(FS, CLOCK, data, [data / ORDERS], findings, only).is_empty
+    assert repair(FS, CLOCK, data, [data / ORDERS], findings).run is not None
+    assert not has_start(data), "the repair of the log shows its end"
 
 
 def test_offsets_lost_with_a_damaged_end_are_reported_and_the_repair_is_complete(data: Path) -> None:
