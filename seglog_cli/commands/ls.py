@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _PARTITION_HEADING = ("PARTITION", "STATE", "SEGMENTS", "SIZE", "START", "END", "NEWEST", "MODIFIED", "SHARE")
 _SEGMENT_HEADING = ("SEGMENT", "", "SIZE", "INDEXES", "START", "END", "NEWEST", "MODIFIED")
-_PARTITIONS = Layout(right=(2, 3, 4, 5), extra=(7, 8), yielding=(8, 7, 6, 4))
+_STATE = 1
+_PARTITIONS = Layout(right=(2, 3, 4, 5), extra=(7, 8), yielding=(8, 7, 4, 2, 6))
+_LIVE_PARTITIONS = dataclasses.replace(_PARTITIONS, yielding=(8, 7, 4, 2, _STATE, 6))  # the state tells nothing
 _SEGMENTS = Layout(right=(2, 3, 4, 5), spare=(3, 4, 7), indent=2)
 _SHARE_CELLS = 20
 SORTED_BY: dict[str, Callable[[PartitionOverview], Any]] = {
@@ -64,7 +66,8 @@ def run(
     repair, took out of these logs and keeps.
 
     Rows are in the order of the PATHs and of names, unless --sort is given. With several log directories, each row
-    names its directory. A terminal of 120 columns or more shows more columns than a file or a pipe gets.
+    names its directory. A terminal of 120 columns or more shows more columns than a file or a pipe gets; a narrow one
+    leaves out what matters least until a row fits.
 
     Examples:
       seglog ls
@@ -122,13 +125,14 @@ def show_overviews(
     if len(places) > 1:
         heading = (*heading, "DIRECTORY")
         rows = [(*row, str(one.directory.parent)) for row, one in zip(rows, found, strict=True)]
+    layout = _LIVE_PARTITIONS if all(row[_STATE] == "live" for row in rows) else _PARTITIONS
     if not segments:
-        console.table(heading, rows, _PARTITIONS)
+        console.table(heading, rows, layout)
     total = Total()
     for one, row in zip(found, rows, strict=True):
         total.add(one)
         if segments:
-            console.table(heading, [row], _PARTITIONS)
+            console.table(heading, [row], layout)
             console.table(_SEGMENT_HEADING, [_segment_row(segment) for segment in one.segments], _SEGMENTS)
         console.indented([console.styled(f"leftover {one.partition}/{name}", "warning") for name in one.leftovers])
         console.indented([console.styled(f"stranger {one.partition}/{name}", "warning") for name in one.strangers])

@@ -274,4 +274,4 @@ def test_a_bad_configuration_file_names_its_line(log: Path) -> None:
     file.write_text("retention.ms: 1h\nsegment.byte: 3\n")
     done = run("config", "show", "--config", file, log)
     assert done.exit_code == 2
-    assert f"{file}:2: there is no configuration key 'segment.byte'" in done.stderr
+    assert f"{file}:2: seglog knows no configuration key 'segment.byte'" in done.stderr

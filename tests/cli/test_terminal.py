@@ -15,6 +15,7 @@ from seglog_cli.progress import LiveProgress, Pace, PlainProgress, describe, sec
 from seglog_cli.tables import with_times
 from seglog_cli.terminal import Screen
 from tests.support.command_line import clean_logs, damage_logs, ended, environment, keep_partitions, run
+from tests.support.log_files import batch, write_segment
 from tests.support.terminals import Shown, on_terminal
 
 WIDTHS = (80, 200)
@@ -73,9 +74,23 @@ def test_a_row_is_a_line_also_where_columns_must_go_for_it(logs: Path) -> None:
     headings = [next(line for line in lines if " TOPIC " in line).split() for lines in (wide, narrow)]
     assert headings[0] == [*headings[1], "COMMITTED", "CONSUMER-ID"]
     both = on_terminal(80, "ls", ".", f"../{logs.name}", directory=logs).lines
-    assert len(both) == 2 * len(KEPT) + 2 and both[0].split()[:2] == ["PARTITION", "STATE"]
+    assert len(both) == 2 * len(KEPT) + 2 and both[0].split()[0] == "PARTITION"
     config = on_terminal(80, "config", "show", "customers-0", directory=logs).lines
     assert "__cluster_metadata-0 offset 27" in config[1] and len(config) == 7
+
+
+def test_a_long_name_leaves_room_for_the_newest_time(tmp_path: Path) -> None:
+    """A topic that is named by a UUID fills half of a narrow terminal. A state stays if it tells something."""
+    name = "3f0c7f52-9b7e-4c55-8d5e-2f1a7be0c1d4-0"
+    write_segment(tmp_path / name, 0, batch(0, 3))
+    heading, row = on_terminal(80, "ls", ".", directory=tmp_path).lines
+    assert heading.split() == ["PARTITION", "STATE", "SIZE", "END", "NEWEST"]
+    assert row.split()[0] == name and row.endswith("Z")
+    (tmp_path / name).rename(tmp_path / f"payments-{name}")
+    heading, row = on_terminal(80, "ls", ".", directory=tmp_path).lines
+    assert heading.split() == ["PARTITION", "SIZE", "END", "NEWEST"] and len(row) <= 80
+    write_segment(tmp_path / f"{name}.0123456789abcdef0123456789abcdef-stray", 0, batch(0, 3))
+    assert "STATE" in on_terminal(80, "ls", ".", directory=tmp_path).lines[0]
 
 
 def test_the_doctor_counts_partitions(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

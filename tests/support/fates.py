@@ -18,6 +18,7 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -83,13 +84,25 @@ def _seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
         file.seek(at)
         course = Course(not refusal, file.read().decode(errors="replace"))
     read_course(course)
+    _follow_promoted(course)
     after = {path for one in directories for path in _entries(one)}
-    course.made = {path for path in after - before if not path.name.endswith(("-stray", "-delete", "-future"))}
+    promoted = {path.with_name(path.name.partition(".")[0]) for path in course.logs if path.name.endswith("-future")}
+    made_ones = {path for path in after - before if not path.name.endswith(("-stray", "-delete", "-future"))}
+    course.made = made_ones - promoted
     course.metadata = _metadata_lost(metadata)
     if refusal.startswith("exit"):  # the cause is what it said before
         errors = [line.removeprefix("ERROR ") for line in course.said.splitlines() if line.startswith("ERROR ")]
         refusal = next((line for line in errors if "Interrupted" not in line), refusal)
     return course, refusal
+
+
+def _follow_promoted(course: Course) -> None:
+    """Gives future copies that a broker has promoted the sizes of their files, which lie under the partition's name."""
+    for path, log in course.logs.items():
+        now = path.with_name(path.name.partition(".")[0])
+        if log.sizes is None and path.name.endswith("-future") and now.is_dir():
+            sizes = {int(one.stem): one.stat().st_size for one in now.glob("*.log")}
+            course.logs[path] = replace(log, sizes=sizes)
 
 
 def _entries(directory: Path) -> list[Path]:
@@ -147,7 +160,8 @@ def fate_text(course: Course, of_sound: Course, root: Path, sound_root: Path) ->
             continue
         sizes = "" if log.sizes is None else " ".join(f"{base}:{size}" for base, size in sorted(log.sizes.items()))
         recovered = " ".join(map(str, sorted(log.recovered))) or "nothing"
-        said.append(f"{path.name} {log.start} to {log.end} recovers {recovered} keeps {sizes}")
+        ends = "" if path.name.endswith("-delete") else f" {log.start} to {log.end}"  # not looked for: it goes
+        said.append(f"{path.name}{ends} recovers {recovered} keeps {sizes}")
     gone = [path for path in sound_logs if root / path not in course.logs and root / path not in course.strays]
     gone = [path for path in gone if (root / path).parent not in course.offline]
     said += [f"does not load {_names([root / path for path in gone], root)}"] if gone else []
@@ -175,6 +189,9 @@ def foretold(prognosis: Prognosis, directories: Sequence[Path]) -> Course:
     if prognosis.named("METADATA_MISSING"):  # the nodes of the table are the only controllers of their clusters
         course.strays = {path for path in course.logs if not path.name.endswith(("-delete", "-stray"))}
         missing = set() if (directories[0] / METADATA).exists() else {METADATA}
+    for code in ("STRAY_HOLDS_RECORDS", "DELETED_HOLDS_RECORDS"):  # the broker serves the partition without them
+        aside = {name.partition(".")[0] for name in prognosis.named(code)}
+        missing |= aside - {path.name for path in course.logs}
     course.made = {directories[0] / name for name in missing}
     for row in prognosis.rows:
         if row["code"] in ("METADATA_CUT", "METADATA_REPLACED"):

@@ -303,7 +303,7 @@ def _of_leftovers() -> Iterator[State]:
     for ending in ("delete", "stray", "future"):
         name = f"{PARTITION}.{'0123456789abcdef' * 2}-{ending}"
         yield wounded("clean", LOGS, PARTITION, f"set aside as -{ending}", _renamed(name))
-        yield wounded("clean", LOGS, name, "an empty directory", lambda path: path.mkdir())
+        yield wounded("clean", LOGS, name, "an empty directory", _made_a_directory)
         for wound in ("zeros", "empty", "half"):
             yield wounded(
                 "clean",

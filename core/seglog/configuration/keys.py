@@ -171,6 +171,7 @@ class BrokerConfig:
     recovery_threads_per_data_dir: int = 2
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    transactional_id_expiration_ms: int = 604_800_000
     transaction_partition_verification_enable: bool = True
     node_id: int = -1
 
@@ -196,6 +197,7 @@ _UNUSED = frozenset(
         "high_watermark_checkpoint_interval_ms",
         "recovery_threads_per_data_dir",
         "producer_id_expiration_check_interval_ms",
+        "transactional_id_expiration_ms",
         "transaction_partition_verification_enable",
     }
 )
@@ -431,16 +433,13 @@ KEYS: tuple[Key, ...] = (
     _broker("log.initial.task.delay.ms", "initial_task_delay_ms", _MS, 0, LONG_MAX),
     _broker("log.flush.offset.checkpoint.interval.ms", "flush_offset_checkpoint_interval_ms", _MS, 0, INT_MAX),
     _broker(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        "flush_start_offset_checkpoint_interval_ms",
-        _MS,
-        0,
-        INT_MAX,
+        "log.flush.start.offset.checkpoint.interval.ms", "flush_start_offset_checkpoint_interval_ms", _MS, 0, INT_MAX
     ),
     _broker("replica.high.watermark.checkpoint.interval.ms", "high_watermark_checkpoint_interval_ms", _MS, 0, LONG_MAX),
     _broker("num.recovery.threads.per.data.dir", "recovery_threads_per_data_dir", parse_integer, 1, INT_MAX),
     _broker("producer.id.expiration.ms", "producer_id_expiration_ms", _MS, 1, INT_MAX),
     _broker("producer.id.expiration.check.interval.ms", "producer_id_expiration_check_interval_ms", _MS, 1, INT_MAX),
+    _broker("transactional.id.expiration.ms", "transactional_id_expiration_ms", _MS, 1, INT_MAX),
     Key("node.id", BrokerConfig, "node_id", parse_integer, -1, INT_MAX, synonyms={"broker.id": None}),
     Key(
         "transaction.partition.verification.enable",
@@ -455,12 +454,12 @@ _BY_NAME = {name: key for key in KEYS for name in key.names}
 
 
 def key_named(name: str) -> Key:
-    """Returns the key with this name or synonym. Raises ConfigError with the nearest name if there is none."""
+    """Returns the key with this name or synonym. Raises ConfigError if there is none, with one that is nearly it."""
     found = _BY_NAME.get(name)
     if found is None:
-        nearest = difflib.get_close_matches(name, _BY_NAME, n=1)
+        nearest = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.8)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        raise ConfigError(f"there is no configuration key {name[:64]!r}{hint}")
+        raise ConfigError(f"seglog knows no configuration key {name[:64]!r}{hint}")
     return found
 
 

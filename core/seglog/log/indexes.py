@@ -394,17 +394,37 @@ class TransactionIndex(OwnedFile):
         if self.exists():
             self._writable().truncate(0)
 
+    def broker_stops_at(self) -> CorruptIndexError | None:
+        """Returns the error of an entry that fails a broker's load; None if there is none.
+
+        Kafka rebuilds an index that contradicts its segment, but does not foresee an entry of an unknown version. Its
+        check (`TransactionIndex.sanityCheck`) ends at whichever of the two comes first.
+        """
+        rows = self._rows()
+        unknown = np.flatnonzero(_of_unknown_version(rows))
+        rebuilt = np.flatnonzero(rows["last_offset"] < self.base_offset)
+        if not len(unknown) or (len(rebuilt) and rebuilt[0] < unknown[0]):
+            return None
+        return self._unknown_version(rows, int(unknown[0]))
+
     def _read(self) -> list[AbortedTransaction]:
-        if not self.exists():
-            return []
-        data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES)
-        rows = np.frombuffer(
-            data[: len(data) // _ABORTED_ENTRY.itemsize * _ABORTED_ENTRY.itemsize], dtype=_ABORTED_ENTRY
-        )
-        # Kafka looks at the version's first byte only.
-        wrong = np.flatnonzero(rows["version"] >> 8 > 0)
+        rows = self._rows()
+        wrong = np.flatnonzero(_of_unknown_version(rows))
         if len(wrong):
-            at = int(wrong[0])
-            version = int(rows["version"][at])
-            raise CorruptIndexError(self.path, f"unknown version {version}", at * _ABORTED_ENTRY.itemsize)
+            raise self._unknown_version(rows, int(wrong[0]))
         return [AbortedTransaction(*(int(value) for value in row.tolist()[1:])) for row in rows]
+
+    def _rows(self) -> np.ndarray:
+        data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES) if self.exists() else b""
+        whole = len(data) // _ABORTED_ENTRY.itemsize * _ABORTED_ENTRY.itemsize
+        return np.frombuffer(data[:whole], dtype=_ABORTED_ENTRY)
+
+    def _unknown_version(self, rows: np.ndarray, at: int) -> CorruptIndexError:
+        version = int(rows["version"][at])
+        return CorruptIndexError(self.path, f"unknown version {version}", at * _ABORTED_ENTRY.itemsize)
+
+
+def _of_unknown_version(rows: np.ndarray) -> np.ndarray:
+    """Tells which entries a broker does not know. It looks at the version's first byte only."""
+    unknown: np.ndarray = rows["version"] >> 8 > 0
+    return unknown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -183,6 +184,17 @@ def test_unknown_keys_are_errors_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="is not a key of LogConfig"):
         LogConfig.from_mapping({"log.cleaner.threads": "1"})
     assert key_named("log.roll.ms").name == "segment.ms"
+
+
+@pytest.mark.parametrize("name", ["num.network.threads", "group.initial.rebalance.delay.ms", "delete.topic.enable"])
+def test_a_key_of_kafka_that_concerns_no_log_gets_no_other_keys_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^seglog knows no configuration key '{re.escape(name)}'$"):
+        key_named(name)
+
+
+def test_the_time_that_transactional_ids_live_is_known_and_changes_nothing_here() -> None:
+    key = key_named("transactional.id.expiration.ms")
+    assert (key.parse("1h"), key.default, key.is_used, key.topic_level) == (3_600_000, 604_800_000, False, False)
 
 
 def test_values_that_a_broker_refuses_are_accepted_with_a_warning() -> None:

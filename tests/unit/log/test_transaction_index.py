@@ -69,6 +69,17 @@ def test_an_unknown_version_is_corrupt(index: TransactionIndex) -> None:
         _ = TransactionIndex(FS, index.path, 100).entries
 
 
+def test_a_broker_stops_at_an_unknown_version_unless_an_earlier_entry_has_the_index_rebuilt(
+    index: TransactionIndex,
+) -> None:
+    assert index.broker_stops_at() is None
+    data = index.path.read_bytes()
+    index.path.write_bytes(data[:34] + b"\x01" + data[35:])
+    stop = TransactionIndex(FS, index.path, 100).broker_stops_at()
+    assert stop is not None and (stop.reason, stop.position) == ("unknown version 256", 34)
+    assert TransactionIndex(FS, index.path, FIRST.last_offset + 1).broker_stops_at() is None
+
+
 @pytest.mark.parametrize(("offset", "kept"), [(105, 0), (106, 1), (120, 1), (121, 2)])
 def test_truncation_cuts_at_the_first_marker_at_it_or_after(index: TransactionIndex, offset: int, kept: int) -> None:
     index.truncate_to(offset)

@@ -17,8 +17,9 @@ from pathlib import Path
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
-from seglog.format.filenames import FileKind, parse_file_name
+from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
+from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.swap import ReplacedLog, settle_leftovers
 from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis
@@ -103,9 +104,19 @@ def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
                 f"Kafka never gives this name to a file ({count_text(status.size, 'byte')}); it opens"
                 f" {int(number):020d}.log instead"
             )
-            yield facts.diagnosis("SHORT_SEGMENT_NAME", path, message)
+            yield facts.diagnosis("SHORT_SEGMENT_NAME", path, message + _hidden_by(facts, int(number)))
     for orphan in facts.listing.orphans:
         yield facts.diagnosis("ORPHAN_INDEX", orphan.path, "there is no segment with that base offset")
+
+
+def _hidden_by(facts: PartitionFacts, base: int) -> str:
+    """Says which offsets an empty segment at `base` hides: fetches from there on do not look into the one before it."""
+    bases = [segment.base_offset for segment in facts.listing.segments]
+    if base in bases or all(other > base for other in bases):
+        return ""
+    following = min((other for other in bases if other > base), default=None)
+    until = "on" if following is None else f"to {following - 1}"
+    return f", and a fetch from offset {base} {until} finds nothing in the segment before it"
 
 
 def _refused_names(facts: PartitionFacts) -> list[Path]:
@@ -143,6 +154,9 @@ def _leftovers(facts: PartitionFacts) -> Iterator[Diagnosis]:
         lost = settle_leftovers(without_refused(facts), facts.listing.directory).replaced
     for path in leftovers:
         if path in damaged:
+            end = kafka_end(facts.fs, _of_swap(facts, path))
+            if end.refusal:
+                yield facts.diagnosis("LOG_END_UNREADABLE", path, end.refusal, position=end.position)
             message = "; ".join(("the file would replace live segments, but is damaged", *map(_replacement, lost)))
             yield facts.diagnosis("SWAP_DAMAGED", path, message, **_lost_offsets(lost, by_damage=True))
         else:
@@ -151,6 +165,15 @@ def _leftovers(facts: PartitionFacts) -> Iterator[Diagnosis]:
         for each in lost:
             message = f"{_replacement(each)}: {each.reason}"
             yield facts.diagnosis("SWAP_SHORTER", each.path, message, **_lost_offsets([each], by_damage=False))
+
+
+def _of_swap(facts: PartitionFacts, log: Path) -> SegmentFiles:
+    """Returns a `.log.swap` file as the segment that a broker makes of it: with its offset index, if there is one."""
+    name, status = parse_file_name(log.name), facts.fs.status(log)
+    assert name is not None and status is not None
+    index = log.with_name(filenames.segment_file_name(name.offset, FileKind.OFFSET_INDEX, FileState.SWAP))
+    there = facts.fs.status(index) is not None
+    return SegmentFiles(name.offset, log, status.size, status.modified_ms, offset_index=index if there else None)
 
 
 def _replacement(lost: ReplacedLog) -> str:
@@ -179,6 +202,12 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         index_interval_bytes=facts.config.index_interval_bytes,
         keeps_holes=True,
     )
+    for segment in facts.listing.segments:
+        path = segment.transaction_index
+        stop = None if path is None else TransactionIndex(facts.fs, path, segment.base_offset).broker_stops_at()
+        if path is not None and stop is not None:
+            yield facts.diagnosis("LOAD_FAILS", path, stop.reason, position=stop.position)
+            return
     try:
         plan = plan_recovery(without_refused(facts), facts.listing.directory, facts.clock, options)
     except SeglogError as error:
@@ -197,8 +226,13 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
 
 
 def without_refused(facts: PartitionFacts) -> FileSystem:
-    """Returns the files without those that are already reported and would stop the recovery."""
+    """Returns the files without those that are already reported and would stop the recovery, and with those that a
+    broker makes on its way to the recovery.
+    """
     overlay = OverlayFileSystem(facts.fs)
+    for path in _made_ahead(facts):
+        if overlay.status(path) is None:
+            overlay.open(path, "create").close()
     refused = _refused_names(facts)
     epochs = facts.listing.leader_epoch_checkpoint
     if epochs is not None and _unreadable_epochs(facts.fs, epochs):
@@ -206,6 +240,25 @@ def without_refused(facts: PartitionFacts) -> FileSystem:
     for path in refused:
         overlay.remove(path)
     return overlay
+
+
+def _made_ahead(facts: PartitionFacts) -> Iterator[Path]:
+    """Yields the files that a broker makes before it loads segments, if they are missing.
+
+    To see where a `.log.swap` ends, it opens its offset index, which makes the file; the finished swap has it, so that
+    the segment is not recovered. A short name opens a segment.
+    """
+    names = [name for path in facts.listing.leftovers if (name := parse_file_name(path.name)) is not None]
+    below = min((name.offset for name in names if name.state is FileState.CLEANED), default=None)
+    for name in names:
+        kept = below is None or name.offset < below
+        if name.kind is FileKind.LOG and name.state is FileState.SWAP and kept:
+            index = filenames.segment_file_name(name.offset, FileKind.OFFSET_INDEX, FileState.SWAP)
+            yield facts.listing.directory / index
+    for path in facts.listing.strangers:
+        number = path.name.partition(".")[0]
+        if path.name.endswith(".log") and is_offset(number):
+            yield facts.listing.directory / filenames.segment_file_name(int(number))
 
 
 def _cuts(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
