@@ -78,6 +78,7 @@ def test_one_pass_cleans_and_ends(tmp_path: Path) -> None:
 
 
 # At 100 kB a second the round takes more than a minute, of which a stop waits for none.
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_in_the_middle_of_a_round_ends_it_with_the_log_as_it_was(
     tmp_path: Path, number: signal.Signals, code: int
@@ -98,6 +99,7 @@ def test_a_signal_in_the_middle_of_a_round_ends_it_with_the_log_as_it_was(
     assert len(keys_of(path, "t-0")) == 50
 
 
+@pytest.mark.slow
 def test_a_killed_service_leaves_the_log_as_it_was_and_the_next_one_does_the_work(tmp_path: Path) -> None:
     path = large_log(tmp_path / "logs")
     partition = path / "t-0"
@@ -119,6 +121,7 @@ def test_a_killed_service_leaves_the_log_as_it_was_and_the_next_one_does_the_wor
     assert not list(partition.glob("*.cleaned"))
 
 
+@pytest.mark.slow
 def test_what_is_appended_while_it_rests_is_cleaned_soon(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (2, 5)})
     checkpoint = path / "cleaner-offset-checkpoint"

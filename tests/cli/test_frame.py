@@ -178,6 +178,7 @@ def test_help_groups_at_most_seven_commands_by_task() -> None:
         assert shown[at + 1 + len(commands)] == "" and len(commands) <= 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [(), ("dump", "--help"), ("help", "options"), ("help", "exit-codes")])
 def test_help_has_colour_on_a_terminal_and_is_the_same_in_every_pipe(line: tuple[str, ...]) -> None:
     plain = {process(*line, variables={"COLUMNS": columns}).stdout for columns in ("40", "80", "200")}

@@ -30,6 +30,7 @@ def test_a_picture_is_whole_and_asks_nobody(path: Path) -> None:
     assert "--progress" not in text and "--now" not in text  # which only the script gives
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ls", "verify"])
 def test_a_picture_shows_what_the_command_writes_today(name: str, tmp_path: Path) -> None:
     columns, line = pictures.PICTURES[name]

@@ -67,6 +67,7 @@ def test_an_append_whose_acknowledgement_cannot_be_written_says_so_and_keeps_the
     assert run("verify", logs / "both-0").exit_code == 0
 
 
+@pytest.mark.slow
 def test_closed_streams_are_no_file_that_a_command_opens(logs: Path) -> None:
     before = {path: path.read_bytes() for path in logs.rglob("*.log")}
     for streams in (">&-", "<&- >&- 2>&-"):
@@ -85,6 +86,7 @@ def test_messages_that_nobody_takes_change_no_outcome(redirection: str, logs: Pa
     assert shell(f"seglog config show . --set segment.bytes=100 {redirection} >/dev/null", logs).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_early_ends_every_listing_quietly(logs: Path) -> None:
     for command in ("read customers-0", "export customers-0 -o - --format jsonl"):
         done = shell(f"seglog {command} | head -1 >/dev/null; exit ${{PIPESTATUS[0]}}", logs)
@@ -153,6 +155,7 @@ def test_parquet_is_not_shown_on_a_terminal(logs: Path) -> None:
 # --- what the system refuses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "command", "codes"),
     [
@@ -201,6 +204,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_signal_at_any_moment_is_one_sentence_and_its_code(name: str, tmp_path: Path) -> None:
     def attempt(moments: str) -> str:
@@ -226,6 +230,7 @@ def test_a_signal_at_any_moment_is_one_sentence_and_its_code(name: str, tmp_path
         attempt(f"{chosen.choice(list(CODES))}:{moment}{again}")
 
 
+@pytest.mark.slow
 def test_a_signal_outside_of_the_command_has_its_sentence_and_code_too() -> None:
     """Typer's own `main` would end with 130 and without a message."""
     calls = int(interrupted("SIGINT:", ["clean", "--help"]).stderr.decode().rpartition("calls: ")[2])

@@ -44,6 +44,7 @@ EXAMPLES = [
 EXAMPLE_RUN = "20261121T015349Z-7f3a"
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_happens_in_a_fresh_clone(tmp_path: Path) -> None:
     assert len(commands(README)) > 12
     made = followed(README, installed_clone(tmp_path))

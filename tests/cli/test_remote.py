@@ -185,6 +185,7 @@ def test_the_library_reads_a_remote_log_in_place(places: tuple[Path, str]) -> No
     assert found[:2] == found[2:] and found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["4.3.0-clean/payments-0", "tier"])
 def test_clients_of_serve_read_a_remote_log_in_place(source: str, places: tuple[Path, str]) -> None:
     found = []
@@ -333,6 +334,7 @@ def test_a_segment_is_read_by_whoever_may_read_it_and_list_nothing(
             assert end.code == 74 and b"the store refuses to show it (403 AccessDenied)" in end.stderr, words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (400, "SlowDown")])
 def test_doctor_leaves_out_what_a_store_does_not_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: str

@@ -121,6 +121,7 @@ def test_a_lock_is_exit_code_11_and_a_bad_place_12(logs: Path) -> None:
     assert contents_below(logs) == before
 
 
+@pytest.mark.slow
 def test_a_partition_that_is_a_link_is_its_log_directorys(logs: Path, tmp_path: Path) -> None:
     """A broker follows the link, and holds no lock beside its target."""
     partition, target = logs / "orders-lz4-0", tmp_path / "elsewhere" / "orders-lz4-0"
@@ -234,6 +235,7 @@ def test_segments_at_relative_links_are_links_again_after_undo(logs: Path, tmp_p
     assert all((log / name).is_symlink() for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["recover"], ["verify", "--repair"]])
 def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(
     logs: Path, command: list[str]

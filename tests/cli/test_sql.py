@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
 import seglog
-from tests.support.command_line import ROOT, clean_logs, json_lines, run, shell
+from tests.support.command_line import ROOT, clean_logs, json_lines, run
 
 
 @pytest.fixture
@@ -192,14 +193,15 @@ def test_paths_without_a_log_are_named(tmp_path: Path) -> None:
     assert "no such file" in refused("select 1", tmp_path / "nothing", code=10)
 
 
-def test_the_questions_of_the_readme_are_answered(logs: Path) -> None:
+def test_the_questions_of_the_readme_are_answered(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readme = (ROOT / "README.md").read_text()
     rows = readme.partition("<!-- questions -->")[2].partition("\n\n")[0]
     lines = re.findall(r"\| `seglog (.*)` \|$", rows, re.MULTILINE)
     assert len(lines) == 5
+    monkeypatch.chdir(logs)
     for line in lines:
-        done = shell(f"seglog {line}", logs)
-        assert (done.returncode, len(done.stdout.splitlines()) > 1) == (0, True), line
+        done = run(*shlex.split(line))
+        assert (done.exit_code, len(done.stdout.splitlines()) > 1) == (0, True), line
     code = readme.partition("<!-- table -->\n```python\n")[2].partition("```")[0]
     done = subprocess.run([sys.executable, "-c", code], cwd=logs, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "range(0, 790)"), done.stderr

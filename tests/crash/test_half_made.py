@@ -28,6 +28,8 @@ from tests.support.damage import batches_of
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment
 
+pytestmark = pytest.mark.slow  # the power is cut at every change
+
 FS = LocalFileSystem()
 CLOCK = FixedClock(1_800_000_000_000)
 

@@ -14,6 +14,8 @@ import pytest
 from seglog.model import Record
 from tests.support.open_logs import opened_log
 
+pytestmark = pytest.mark.slow  # processes are killed at many moments
+
 ROOT = Path(__file__).parents[2]
 
 # Appends for ever, rolls often, and prints the log end after each flush: that is the acknowledgement.

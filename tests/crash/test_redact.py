@@ -19,6 +19,8 @@ from seglog.storage.filesystem import FileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.open_logs import START_MS, opened_log
 
+pytestmark = pytest.mark.slow  # the power is cut at every change
+
 SECRET = b"what the customer wants forgotten"
 SELECTION = PartitionSelection(KeySet([b"k3"]), None)
 

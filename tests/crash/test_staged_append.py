@@ -27,6 +27,8 @@ from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.manual_clock import ManualClock
 from tests.support.staged_rows import stage
 
+pytestmark = pytest.mark.slow  # the power is cut at every change
+
 LOGS = Path("/disk/logs")
 STAGING = Path("/disk/.seglog-write-logs-q")
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=50)

@@ -15,6 +15,8 @@ from tests.support.cut_runs import settled_survivors
 from tests.support.fixtures import KAFKA, fixture_now_ms
 from tests.support.target_directories import planned, request, target_directory, transplanted
 
+pytestmark = pytest.mark.slow  # the power is cut at every change
+
 NAME = "4.3.0/generated"
 SOURCES = [KAFKA / NAME / "mixed-0"]
 NOW = fixture_now_ms(NAME)

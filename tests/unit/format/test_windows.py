@@ -78,6 +78,7 @@ def test_hostile_uncompressed_batches_give_the_same_in_parts_and_at_once(
         assert summary(decode_records(array, batches, 0)) == whole[number], number
 
 
+@pytest.mark.slow
 def test_hostile_batches_give_the_same_from_their_file_and_from_memory(small_windows: None, tmp_path: Path) -> None:
     path = tmp_path / "log"
     for number in range(0, HOSTILE, 7):

@@ -100,6 +100,7 @@ def found_in(directory: Path) -> tuple[list[Finding], VerifySummary]:
     return found, VerifySummary(complete=False)  # what was seen before a file could not be read is counted by ranges
 
 
+@pytest.mark.slow
 def test_ranges_of_any_size_lead_to_the_findings_of_one_pass_in_detail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +124,7 @@ def test_ranges_of_any_size_lead_to_the_findings_of_one_pass_in_detail(
     assert mutated > 12 and len(kinds) > 10, kinds
 
 
+@pytest.mark.slow
 def test_logs_in_an_object_store_that_are_read_side_by_side_have_the_same_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

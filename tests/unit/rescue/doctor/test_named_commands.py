@@ -97,6 +97,7 @@ def wounded(root: Path) -> Path:
     return logs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_relative", [False, True])
 def test_a_shell_takes_every_named_command_apart_into_paths_that_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
