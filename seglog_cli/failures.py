@@ -52,6 +52,8 @@ EXTRAS = {
     "kio": "serve",
     "_ssl": "serve",  # the bundle's Python goes without OpenSSL
     "cryptography": "tiers",
+    "fastavro": "schemas",
+    "google": "schemas",
 }
 # Messages of the loader of shared libraries and of the threading module.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")

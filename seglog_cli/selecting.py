@@ -101,7 +101,7 @@ def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> N
     """Raises UsageError if --decode would change nothing for partition directories with these names."""
     if not decode:
         return
-    from seglog.look.dump.internal_topics import DECODERS, decoder_of
+    from seglog.values.internal_topics import DECODERS, decoder_of
 
     if base64:
         raise UsageError("--decode and --bytes base64 are two forms of keys and values: give one of them")

@@ -74,6 +74,8 @@ def json_value(value: object) -> str:
         text = _dumped(value)
     except ValueError:  # a float that JSON cannot represent
         text = _dumped(_finite(value))
+    if text.isascii() and "\x7f" not in text:
+        return text
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -86,8 +88,8 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
 
-def _dumped(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+# Made once: `json.dumps` would make one for each call.
+_dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def _finite(value: object) -> object:

@@ -10,6 +10,7 @@ from seglog_cli.options import Paths, command, flag, takes_urls
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
+from seglog_cli.valuing import ShownAs, tell_values
 
 
 @command
@@ -18,6 +19,7 @@ def run(
     session: Session,
     paths: Paths,
     wanted: Searched,
+    shown_as: ShownAs,
     records: Annotated[bool, flag("--records -r", "Show records too, not only batch headers.")] = False,
     every_file: Annotated[
         bool, flag("--all -a", "In directories, show indexes, snapshots and checkpoints too.")
@@ -43,6 +45,10 @@ def run(
     --limit counts records, or batches if no records are shown. --isolation read_committed leaves out batches of aborted
     and open transactions, and everything after the first open one, as for a consumer.
 
+    --value-as and --key-as show values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
+    topic _schemas-0 beside the log suffices. A value that does not decode is shown as bytes (value_b64 in JSON), with
+    value_schema and value_error. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+
     --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
     keys and values are then objects.
 
@@ -59,21 +65,24 @@ def run(
     from seglog_cli.views.findings import show_finding
 
     shows_records = records or wanted.key is not None
-    for name, is_given in (("--untrusted", untrusted), ("--bytes", bytes_as != "auto"), ("--decode", decode)):
+    forms = (("--key-as", shown_as.key_as != "auto"), ("--value-as", shown_as.value_as != "auto"))
+    for name, is_given in (("--untrusted", untrusted), ("--bytes", bytes_as != "auto"), ("--decode", decode), *forms):
         if is_given and not shows_records:
             raise UsageError(f"{name} is for records: give --records too")
+    given = paths
     session, paths = tiers.seen(session, paths)
     base64, targets = wants_base64(bytes_as), resolve_paths(session.fs, paths)
     beside = all(target.kind is TargetKind.FILE and is_beside_logs(target.path) for target in targets)
     if beside and (records or wanted != Searched()):
         raise UsageError("--records, and options that choose records, are for logs: none of these files is a log")
     require_decoders(decode, base64, (name for target in targets for name in partition_names(session.fs, target)))
+    values = shown_as.values(session, given, decode=decode, base64=base64)
     options = DumpOptions(
         json=session.as_json,
         records=records,
         untrusted=untrusted,
         base64=base64,
-        decode=decode,
+        values=values,
         every_file=every_file,
         selection=wanted.selection(),
         limit=limit,
@@ -87,4 +96,5 @@ def run(
             damaged = damaged or (item.severity is Severity.ERROR and item.code != UNREADABLE)
         else:
             session.console.write_dump(item)
+    tell_values(session, values)
     return tiers.code(ExitCode.FOUND if damaged else ExitCode.INCOMPLETE if unreadable else ExitCode.DONE)

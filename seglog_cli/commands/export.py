@@ -15,6 +15,7 @@ from seglog_cli.options import argument, command, flag, one_of, option, takes_ur
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
+from seglog_cli.valuing import ShownAs, tell_values
 
 if TYPE_CHECKING:
     from seglog.scan.listing import Target
@@ -31,6 +32,7 @@ def run(
     path: Annotated[Path, argument("PATH", "A partition directory, LOGDIR/TOPIC, or one .log file.")],
     output: Annotated[Path, option("--output -o", "FILE", "The file to write; - is standard output.")],
     wanted: Searched,
+    shown_as: ShownAs,
     format_name: Annotated[
         str | None, option("--format", "jsonl|csv|parquet", "The format of FILE (default: by its extension).")
     ] = None,
@@ -63,6 +65,10 @@ def run(
     With offsets or times only that part of the log is read, as the indexes show it; damage elsewhere is not seen, and
     --until ends after half a MiB of later records.
 
+    --value-as and --key-as write values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
+    topic _schemas-0 beside the log suffices. CSV and Parquet then have columns for the schema and for the reason why a
+    value is not decoded. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+
     --decode writes records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders show them;
     in JSON lines, keys and values are then objects.
 
@@ -93,7 +99,8 @@ def run(
         raise UsageError("--bytes base64 is for text formats: keys and values in Parquet are binary")
     if replace and to_stdout:
         raise UsageError("--replace is for a FILE, and this is standard output")
-    options = ExportOptions(ExportFormat(chosen), wanted.selection(), as_base64, decode, csv_safe, limit)
+    values = shown_as.values(session, [path], decode=decode, base64=as_base64)
+    options = ExportOptions(ExportFormat(chosen), wanted.selection(), as_base64, values, csv_safe, limit)
     looking, (path,) = tiers.seen(session, [path])
     targets = _targets(looking, path)
     damage: list[str] = []
@@ -107,6 +114,7 @@ def run(
         require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
         with nullcontext(_StandardOutput(session)) if to_stdout else FileSink(session.fs, output, replace) as sink:
             count = export(partitions, sink, options, tell)
+    tell_values(session, values)
     if not to_stdout:
         if session.as_json:
             session.console.json({"type": "exported", "file": str(output), "records": count, "damage": len(damage)})

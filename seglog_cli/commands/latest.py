@@ -13,6 +13,7 @@ from seglog_cli.selecting import BytesAs, Isolation, RecordLimit, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
 from seglog_cli.tiering import Tiers
+from seglog_cli.valuing import ShownAs, tell_values
 
 MEMORY_BYTES = 64 << 20
 
@@ -31,6 +32,7 @@ def run(
     limit: RecordLimit = None,
     bytes_as: BytesAs = "auto",
     *,
+    shown_as: ShownAs,
     tiers: Tiers,
 ) -> int:
     """Shows the newest value of a key, or of every key.
@@ -38,6 +40,10 @@ def run(
     With --key, each partition is read from its end backwards to the newest record of the key, which may be a tombstone
     (a null value). Without it, the newest record of every key is shown, in the order of offsets, unless it is a
     tombstone: what a compacted topic holds. If the keys do not fit into the memory, the log is read several times.
+
+    --value-as and --key-as show values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
+    topic _schemas-0 beside the log suffices. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in
+    seglog's clone).
 
     Only committed records count, unless --isolation read_uncommitted is given. Damage ends the command with an error
     that names file, position and offsets.
@@ -51,8 +57,9 @@ def run(
     from seglog.table.newest import newest_of_key, newest_of_keys
 
     base64 = wants_base64(bytes_as)
+    values = shown_as.values(session, paths, base64=base64)
     source = source_of(session, paths, tiers, isolation or "read_committed", on_corrupt)
-    line = partial(render_records, as_json=session.as_json, base64=base64, decoder=None)
+    line = partial(render_records, as_json=session.as_json, base64=base64)
     if key is None:
         found = newest_of_keys(source, MEMORY_BYTES if memory is None else memory)
     else:
@@ -62,10 +69,12 @@ def run(
         if limit is not None:
             records = replace(records, rows=records.rows[: limit - shown])
         shown += len(records)
-        for block in line(records, str(partition)):
+        decoder = None if values is None else values.of_topic(partition.topic)
+        for block in line(records, str(partition), decoder=decoder):
             session.console.write_dump(block)
         if shown == limit:
             break
+    tell_values(session, values)
     if not shown:
         session.console.message("no record has this key" if key is not None else "no record has a key and a value")
     return tiers.code(tell_left_out(session, source))

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, size_option, takes_urls, time_option
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, renamed, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
+from seglog_cli.valuing import ShownAs, tell_values
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -29,6 +31,7 @@ def run(
     session: Session,
     partition: Partition,
     wanted: Searched,
+    shown_as: ShownAs,
     max_bytes: Annotated[
         int | None, size_option("--max-bytes", "Make one fetch of at most this size, as a consumer does.", least=0)
     ] = None,
@@ -53,6 +56,10 @@ def run(
     that was written twice, moved, or comes from elsewhere), each offset is shown once, in the order of the files, and a
     warning names the place.
 
+    --value-as and --key-as show values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
+    topic _schemas-0 beside the log suffices. A value that does not decode is shown as bytes (value_b64 in JSON), with
+    value_schema and value_error. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+
     --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
     keys and values are then objects.
 
@@ -65,7 +72,6 @@ def run(
       seglog read customers-0 --key customer-124
       seglog read --json __consumer_offsets-0 --decode
     """
-    from seglog.look.dump.internal_topics import decoder_of
     from seglog.look.dump.render_records import render_records
     from seglog.operations.read import fetch_records
     from seglog.storage import links
@@ -75,13 +81,17 @@ def run(
     wanted = replace(wanted, from_offset=start, since=since)
     selection = wanted.selection()
     base64 = wants_base64(bytes_as)
+    given = partition
     session, (partition,) = tiers.seen(session, [partition])
+    values = shown_as.values(session, [given], decode=decode, base64=base64)
     require_decoders(decode, base64, [links.name_of(partition)])
     listing = _listing_07(session, partition)
     if listing is not None:
         from seglog.look.dump.files import json_line, text_line
         from seglog.operations.read import read_07
 
+        if values is not None:
+            raise UsageError("messages of Kafka 0.7 are shown as they are: leave out --key-as, --value-as and --decode")
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation", "grep")
         wanted.refuse("messages of Kafka 0.7 have only an offset and a value to choose by", *absent)
         show = json_line if session.as_json else text_line
@@ -91,15 +101,15 @@ def run(
     logging.getLogger("seglog.log.reader").addHandler(logging.NullHandler())  # `_tell_disorders` says more
     with session.open_log(partition) as log:
         name = str(log.topic_partition)
-        line = partial(
-            render_records, as_json=session.as_json, base64=base64, decoder=decoder_of(name) if decode else None
-        )
+        decoder = None if values is None else values.of_topic(log.topic_partition.topic)
+        line = partial(render_records, as_json=session.as_json, base64=base64, decoder=decoder)
         try:
             for records in fetch_records(log, selection, max_bytes=max_bytes, limit=limit):
                 for block in line(records, name):
                     session.console.write_dump(block)
         finally:
             _tell_disorders(session, log)
+            tell_values(session, values)
     return tiers.code(ExitCode.DONE)
 
 

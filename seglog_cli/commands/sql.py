@@ -17,10 +17,12 @@ from seglog_cli.session import Session
 from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
 from seglog_cli.tables import Layout, table
 from seglog_cli.tiering import Tiers
+from seglog_cli.valuing import ShownAs
 
 if TYPE_CHECKING:
     from seglog.operations.log_tables import LogTables
     from seglog.table.answers import Answer
+    from seglog.values.forms import Values
 
 EXTENSIONS = (".parquet", ".csv", ".jsonl")
 _ROWS = 1000  # at once; a terminal shows no more
@@ -47,6 +49,7 @@ def run(
         size_option("--memory", "The memory for rows; more go to a temporary directory (default: 100 MB).", least=1),
     ] = None,
     *,
+    shown_as: ShownAs,
     tiers: Tiers,
 ) -> int:
     """Answers a query over logs in SQL.
@@ -56,6 +59,9 @@ def run(
     position. Keys and values are text, with \\xNN for bytes that are not UTF-8; key_bytes and value_bytes have the
     bytes. In JSON values, value->>'name' takes a field. A name that is no plain word of SQL is written "my-topic", and
     so is "offset", which is a reserved word.
+
+    With --value-as (and --key-as), value is what the schema of each value makes of it, as JSON; value_schema has the
+    schema's id, and value_error says why a value is not decoded.
 
     The other tables are batches, segments, findings (damage), partitions, groups (committed offsets), transactions and
     configs.
@@ -72,12 +78,14 @@ def run(
       seglog sql "select key, max(\\"offset\\") from customers group by key order by 1 limit 5" customers-0
       seglog sql "select topic, partition, \\"offset\\" from records where key = 'customer-124'" --csv .
       seglog sql "select topic, sum(size) from segments group by topic order by 2 desc" .
+      seglog sql "select key, value_error from customers where value is null" customers-0 --value-as json
       seglog sql "select * from payments where timestamp >= '2026-11-21'" payments-0 -o payments.parquet
     """
     from seglog.operations.query import MEMORY_BYTES, answered
 
     form = _form(session, as_csv, output, replace)
-    text, tables = _text_of(query), _opened(session, paths, tiers, isolation, on_corrupt)
+    text, values = _text_of(query), shown_as.values(session, paths)
+    tables = _opened(session, paths, tiers, isolation, on_corrupt, values)
     limit = MEMORY_BYTES if memory is None else memory
     with answered(text, tables, threads=session.begin_threads(), memory_bytes=limit) as answer:
         _show(session, answer, form, output, replace)
@@ -106,14 +114,16 @@ def _text_of(query: str) -> str:
     return sys.stdin.read()
 
 
-def _opened(session: Session, paths: list[Path], tiers: Tiers, isolation: str | None, on_corrupt: str) -> LogTables:
+def _opened(
+    session: Session, paths: list[Path], tiers: Tiers, isolation: str | None, on_corrupt: str, values: Values | None
+) -> LogTables:
     """Returns the tables of the paths. What tells of more than records sees tiers as partition directories."""
     from seglog.operations.log_tables import LogTables
     from seglog.scan.listing import resolve_paths
 
     source = source_of(session, paths, tiers, isolation or "read_uncommitted", on_corrupt)
     looking, shown = tiers.seen(session, paths)
-    return LogTables(source, looking.workspace(), resolve_paths(looking.fs, shown))
+    return LogTables(source, looking.workspace(), resolve_paths(looking.fs, shown), values)
 
 
 # --- answers --------------------------------------------------------------------------------------------------

@@ -17,10 +17,12 @@ from seglog.operations.workspace import Workspace
 from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_directories
 from seglog.scan.view import PartitionView
 from seglog.storage.lock import partition_path
-from seglog.table.columns import text_outputs
+from seglog.table.columns import Output, text_outputs
 from seglog.table.dataset import Table
 from seglog.table.relations import VIEWS, Relation, relation_of_rows, view_relation
 from seglog.table.source import Source
+from seglog.table.valued import valued_outputs
+from seglog.values.forms import Values
 from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
 
 RECORDS = "records"
@@ -31,11 +33,14 @@ _SHOWN_NEAR = 3
 
 @dataclass(frozen=True)
 class LogTables:
-    """The tables of some logs. `work` and `targets` show tiers as partition directories; `source` reads records."""
+    """The tables of some logs. `work` and `targets` show tiers as partition directories; `source` reads records, whose
+    keys and values `values` decodes.
+    """
 
     source: Source
     work: Workspace
     targets: Sequence[Target]
+    values: Values | None = None
 
     def named(self, name: str) -> Table | Relation:
         """Returns the table with this name: one of seglog's own, else a topic; upper and lower case differ only if two
@@ -43,7 +48,7 @@ class LogTables:
         """
         folded = name.lower()
         if folded == RECORDS:
-            return Table(self.source, text_outputs())
+            return Table(self.source, self._columns())
         if folded in VIEWS:
             return view_relation(self.source, folded)
         if folded in _OF_ROWS:
@@ -53,13 +58,16 @@ class LogTables:
         found = [topic for topic in topics if topic == name] or [topic for topic in topics if topic.lower() == folded]
         if len(found) == 1:
             logs = [log for log in self.source.logs if log.topic_partition.topic == found[0]]
-            return Table(replace(self.source, logs=logs), text_outputs())
+            return Table(replace(self.source, logs=logs), self._columns())
         if found:
             several = " and ".join(found)
             raise ConfigError(f"{several} are one name in SQL: use {RECORDS} with topic = '{found[0]}'")
         near = difflib.get_close_matches(name, [*topics, *TABLES], _SHOWN_NEAR)
         hint = f"; did you mean {' or '.join(near)}?" if near else f": there are {', '.join(TABLES)}"
         raise ConfigError(f"there is no topic or table '{name}'{hint}")
+
+    def _columns(self) -> tuple[Output, ...]:
+        return text_outputs() if self.values is None else valued_outputs(text_outputs(), self.values)
 
     def topics_within(self, text: str) -> list[str]:
         """Returns the topics whose names are in a text, longest first."""

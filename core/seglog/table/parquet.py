@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from seglog.format.columns import Records
 from seglog.model import TopicPartition
 from seglog.table.columns import ColumnBuilder, outputs_of
+from seglog.table.valued import valued_outputs
+from seglog.values.forms import Values
 
 ROW_GROUP_BYTES = 32 << 20
 
@@ -27,12 +29,13 @@ _DIFFERENCES = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACK
 
 
 class ParquetWriter:
-    """Writes one Parquet file to `sink`, sequentially; never reads from it."""
+    """Writes one Parquet file to `sink`, sequentially; never reads from it. `values` decodes keys and values."""
 
-    def __init__(self, sink: Any) -> None:
+    def __init__(self, sink: Any, values: Values | None = None) -> None:
         self._output = _Output(sink)
         self._out = pa.PythonFile(self._output, mode="w")
-        self._columns = outputs_of(_COLUMNS)
+        columns = outputs_of(_COLUMNS)
+        self._columns = columns if values is None else valued_outputs(columns, values)
         self._schema = pa.schema([column.field for column in self._columns])
         self._writer = pq.ParquetWriter(
             self._out,

@@ -21,19 +21,20 @@ import numpy as np
 from seglog import layout
 from seglog.escaping import json_text
 from seglog.format.columns import Records
-from seglog.format.filenames import parse_file_name
+from seglog.format.filenames import parse_file_name, parse_partition_directory
 from seglog.kernels import render
 from seglog.look.dump.files import dump_file, is_log, rendered_rows, text_line
-from seglog.look.dump.internal_topics import decoded, decoder_of, with_objects
 from seglog.look.dump.large_records import large_line
 from seglog.look.dump.render_records import record_prefix
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.dump.selection import EVERYTHING, Chosen, Selection
+from seglog.look.dump.shown_values import with_values
 from seglog.ordered_pool import Account
 from seglog.scan.listing import Target
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.values.forms import Values
 from seglog.verification.damage import record_findings, with_damage
 from seglog.verification.findings import Finding
 from seglog.verification.messages_07 import Messages07, is_07
@@ -46,16 +47,16 @@ class DumpOptions:
     """The options of `dump`.
 
     `json` selects JSON lines instead of text. `records` adds records to batches, `untrusted` also those of batches with
-    a wrong checksum. `base64` renders all keys and values in base64; `decode` decodes those of Kafka's internal topics
-    (`internal_topics`). `every_file` includes the indexes, snapshots and checkpoints of directories. `limit` bounds the
-    records shown, or the batches without `records`. `jobs` is the number of threads.
+    a wrong checksum. `base64` renders all keys and values in base64; `values` decodes them. `every_file` includes the
+    indexes, snapshots and checkpoints of directories. `limit` bounds the records shown, or the batches without
+    `records`. `jobs` is the number of threads.
     """
 
     json: bool = False
     records: bool = False
     untrusted: bool = False
     base64: bool = False
-    decode: bool = False
+    values: Values | None = None
     every_file: bool = False
     selection: Selection = EVERYTHING
     limit: int | None = None
@@ -127,7 +128,9 @@ class _LogDump(LogRenderer):
             prefix = f'{names[:-1]},"position":'.encode()
         self._prefix = np.frombuffer(prefix, dtype=np.uint8)
         self._record_prefix = record_prefix(partition, options.json)
-        self._decoder = decoder_of(partition) if options.decode and self.records else None
+        directory = parse_partition_directory(partition)
+        topic = partition if directory is None else directory.topic_partition.topic
+        self._decoder = options.values.of_topic(topic) if options.values is not None and self.records else None
 
     def blocks(self) -> Iterator[Rendered]:
         """Yields the file's lines; uses threads unless the file is small or `limit` is set."""
@@ -166,7 +169,10 @@ class _LogDump(LogRenderer):
             rows = chosen.rows if self.records else chosen.rows[:0]
             flags = self._flags(chosen.batches_shown, trusted)
             shown = replace(records, rows=rows)
-            yield from self._lines(shown if self._decoder is None else decoded(shown, self._decoder), named, flags)
+            lines = partial(self._lines, batches=named, flags=flags)
+            yield from with_values(
+                shown, self._decoder, as_json=self.options.json, base64=self.options.base64, lines=lines
+            )
             yield from record_findings(records, trusted, self.path)
 
     def _decoded(self, piece: WalkedEntries, batches: np.ndarray, account: Account | None) -> Iterator[Records]:
@@ -202,8 +208,7 @@ class _LogDump(LogRenderer):
     def _lines(self, records: Records, batches: np.ndarray, flags: np.ndarray) -> Iterator[Block]:
         line = (self._style, self.options.base64, self._prefix, self._record_prefix)
         arguments = (*line, records.arena, batches, flags, records.rows)
-        lines = self.lines(len(batches), partial(render.render, *arguments), partial(large_line, *arguments))
-        return lines if self._decoder is None or not self.options.json else with_objects(lines)
+        return self.lines(len(batches), partial(render.render, *arguments), partial(large_line, *arguments))
 
 
 def _with_inner_offsets(records: Records) -> np.ndarray:

@@ -10,9 +10,10 @@ import numpy as np
 from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.kernels import render
-from seglog.look.dump.internal_topics import Decoder, decoded, with_objects
 from seglog.look.dump.large_records import large_line
 from seglog.look.dump.rendering import blocks
+from seglog.look.dump.shown_values import with_values
+from seglog.values.forms import TopicDecoder
 
 _BLOCK_BYTES = 1 << 20
 _NO_PREFIX = np.zeros(0, dtype=np.uint8)
@@ -27,14 +28,11 @@ def record_prefix(partition: str, as_json: bool) -> np.ndarray:
 
 
 def render_records(
-    records: Records, partition: str, *, as_json: bool, base64: bool = False, decoder: Decoder | None = None
+    records: Records, partition: str, *, as_json: bool, base64: bool = False, decoder: TopicDecoder | None = None
 ) -> Iterator[memoryview]:
     """Yields blocks with one line per record of `partition`: the lines of `dump --records` without the batches."""
-    if decoder is None:
-        yield from _lines(records, partition, as_json, base64)
-        return
-    lines = _lines(decoded(records, decoder), partition, as_json, base64)
-    yield from with_objects(lines) if as_json else lines
+    lines = partial(_lines, partition=partition, as_json=as_json, base64=base64)
+    return with_values(records, decoder, as_json=as_json, base64=base64, lines=lines)
 
 
 def _lines(records: Records, partition: str, as_json: bool, base64: bool) -> Iterator[memoryview]:

@@ -29,13 +29,13 @@ from seglog import layout
 from seglog.errors import UnsupportedError
 from seglog.format.columns import Records
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
-from seglog.look.dump.internal_topics import DECODERS, Decoder, decoded
 from seglog.look.dump.render_records import render_records
 from seglog.look.dump.selection import EVERYTHING, Selection
 from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.repairs.undo.beside import NewFile
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
+from seglog.values.forms import Decoded, TopicDecoder, Values
 from seglog.verification.damage import disorder_finding, record_findings, with_damage
 from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source
@@ -57,15 +57,15 @@ class ExportFormat(Enum):
 class ExportOptions:
     """The options of `export`.
 
-    `base64` writes all keys, values and header values of text formats in base64. `decode` decodes the keys and values
-    of Kafka's internal topics (`dump.internal_topics`). `csv_safe` puts an apostrophe before CSV cells that
+    `base64` writes all keys, values and header values of text formats in base64. `values` decodes keys and values, as
+    JSON text in CSV. `csv_safe` puts an apostrophe before CSV cells that
     spreadsheets would run as formulas. `limit` bounds the records written.
     """
 
     format: ExportFormat
     selection: Selection = EVERYTHING
     base64: bool = False
-    decode: bool = False
+    values: Values | None = None
     csv_safe: bool = False
     limit: int | None = None
 
@@ -79,7 +79,7 @@ class Sink(Protocol):
 class RecordWriter(Protocol):
     """Writes the records of one chunk after the other."""
 
-    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None: ...
+    def take(self, key: TopicPartition, records: Records, decoder: TopicDecoder | None) -> None: ...
 
 
 class FileSink(AbstractContextManager["FileSink"]):
@@ -127,7 +127,7 @@ def export(
     with _writing(sink, options) as writer:
         for key, logs in partitions:
             reader = _Reader(options.selection, on_damage)
-            decoder = DECODERS.get(key.topic) if options.decode else None
+            decoder = None if options.values is None else options.values.of_topic(key.topic)
             for records in (records for source in logs for records in reader.records(source)):
                 if options.limit is not None and count + len(records) > options.limit:
                     records = replace(records, rows=records.rows[: options.limit - count])
@@ -146,7 +146,7 @@ def _writing(sink: Sink, options: ExportOptions) -> Iterator[RecordWriter]:
         return
     from seglog.table.parquet import ParquetWriter
 
-    writer = ParquetWriter(sink)
+    writer = ParquetWriter(sink, options.values)
     try:
         yield _Parquet(writer.take)
         writer.close()
@@ -212,7 +212,7 @@ class _JsonLines:
     def __init__(self, sink: Sink, as_base64: bool) -> None:
         self._sink, self._base64 = sink, as_base64
 
-    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
+    def take(self, key: TopicPartition, records: Records, decoder: TopicDecoder | None) -> None:
         for block in render_records(records, str(key), as_json=True, base64=self._base64, decoder=decoder):
             self._sink.write(block)
 
@@ -220,25 +220,42 @@ class _JsonLines:
 class _Csv:
     def __init__(self, sink: Sink, options: ExportOptions) -> None:
         self._sink, self._base64, self._safe = sink, options.base64, options.csv_safe
-        sink.write((",".join(CSV_COLUMNS) + "\r\n").encode())
+        self._told = () if options.values is None else options.values.forms.told
+        added = [f"{side}_{what}" for side in self._told for what in ("schema", "error")]
+        sink.write((",".join([*CSV_COLUMNS, *added]) + "\r\n").encode())
 
-    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
+    def take(self, key: TopicPartition, records: Records, decoder: TopicDecoder | None) -> None:
         head = f"{self._cell(_utf8(key.topic))},{key.partition}"
-        records = records if decoder is None else decoded(records, decoder)
+        decoded = [] if decoder is None else decoder.of_records(records)
         lines = []
         for i in range(len(records)):
             row = records.rows[i]
             offset, timestamp = int(row["offset"]), int(row["timestamp"])
             time = "" if timestamp == NO_TIMESTAMP else str(timestamp)
-            fields = ",".join(self._field(data, offset) for data in (records.key(i), records.value(i)))
+            shown = {} if decoder is None else dict(zip(decoder.sides, decoded[i][1], strict=True))
+            fields = f"{self._cell_of(records.key(i), shown.get('key'), offset)},"
+            fields += self._cell_of(records.value(i), shown.get("value"), offset)
             headers = self._headers(records, i) if row["header_count"] else ""
-            lines.append(f"{head},{offset},{time},{fields},{headers}\r\n")
+            told = "".join(self._told_of(shown.get(side)) for side in self._told)
+            lines.append(f"{head},{offset},{time},{fields},{headers}{told}\r\n")
         self._sink.write("".join(lines).encode())
 
     def _headers(self, records: Records, i: int) -> str:
         # A header's key cannot be base64, so one that is not UTF-8 is written escaped.
         pairs = [[_utf8(header.key), _json_value(header.value, self._base64)] for header in records.headers(i)]
         return self._cell(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
+
+    def _cell_of(self, data: bytes | None, shown: Decoded | None, offset: int) -> str:
+        if shown is None or data is None:
+            return self._field(data, offset)
+        return self._cell(base64.b64encode(data).decode() if shown.json is None else shown.text)
+
+    def _told_of(self, shown: Decoded | None) -> str:
+        """Returns the cells of a schema and an error."""
+        if shown is None:
+            return ",,"
+        number = "" if shown.schema is None else str(shown.schema)
+        return f",{number},{self._cell(shown.error) if shown.error else ''}"
 
     def _field(self, data: bytes | None, offset: int) -> str:
         if data is None:
@@ -259,8 +276,8 @@ class _Parquet:
     def __init__(self, write: Callable[[TopicPartition, Records], None]) -> None:
         self._write = write
 
-    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
-        self._write(key, records if decoder is None else decoded(records, decoder))
+    def take(self, key: TopicPartition, records: Records, _decoder: TopicDecoder | None) -> None:
+        self._write(key, records)  # its columns decode
 
 
 def _utf8(text: str) -> str:

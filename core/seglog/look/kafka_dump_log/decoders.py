@@ -1,7 +1,7 @@
 """Chooses the decoder for kafka-dump-log's options; decodes text, numbers and control records as that tool does.
 
 Kafka: DumpLogSegmentsOptions.messageParser, StringDecoder, DefaultDecoder, IntegerDecoder, LongDecoder.
-`dump.internal_topics` decodes the records of Kafka's internal topics.
+`values.internal_topics` decodes the records of Kafka's internal topics.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from seglog.errors import UnsupportedError
 from seglog.format import coordinator
 from seglog.format.control import ControlRecordError, parse_control_record
 from seglog.format.wire import java_text
-from seglog.look.dump.internal_topics import DECODERS, Decoder
 from seglog.model import ControlType
+from seglog.values.internal_topics import DECODERS, Decoder
 
 PartDecoder = Literal["string", "default", "integer", "long"]
 

@@ -30,7 +30,6 @@ from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, p
 from seglog.kernels import render, render_dump_log
 from seglog.layout import CONTROL_MASK, INT32_MAX
 from seglog.look.dump.files import dump_file, is_log
-from seglog.look.dump.internal_topics import Decoder
 from seglog.look.dump.large_records import large_dump_log_line
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.kafka_dump_log.decoders import PartDecoders, control_text
@@ -39,6 +38,7 @@ from seglog.look.kafka_dump_log.reports import Report, Reports
 from seglog.ordered_pool import Account
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
+from seglog.values.internal_topics import Decoder
 from seglog.verification.damage import record_findings, with_damage
 from seglog.verification.file_rows import is_known
 from seglog.verification.findings import Finding

@@ -1,0 +1,136 @@
+"""Decodes Avro with fastavro (extra `schemas`) to JSON: the one module that knows this library.
+
+Its reader in C decodes; that in Python only recursive schemas, as it ends with an error where the one in C ends the
+process. A value must be consumed to its end. Both give values that JSON has: bytes as Avro's own JSON encoding writes
+them (a character for each byte), decimals as text, and dates and times in ISO 8601.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+import fastavro
+from fastavro import _read, _read_py
+
+from seglog.escaping import json_value
+from seglog.values.avro_schema import MOST_NODES, PREFIX, safe_schema
+from seglog.values.schemas import NotDecodedError, Schema
+
+_MOST_DECIMAL_BYTES = 512  # writing a number takes the square of its size
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[bytes, int], str]:
+    """Returns a function that decodes a value, from a position in bytes on, to a JSON text.
+
+    It raises NotDecodedError for a value that is not one of the schema; so does this for a schema that is not decoded.
+    """
+    safe = safe_schema(schema, references)
+    try:
+        parsed = fastavro.parse_schema(safe.definition)
+    except Exception as error:
+        raise NotDecodedError(f"fastavro refuses it: {_reason(error)}") from error
+    read = _read_py.schemaless_reader if safe.recursive else _read.schemaless_reader
+    cost = safe.cost
+    most_bytes = max(MOST_NODES - cost.fixed, 0) // cost.per_byte if cost.per_byte else None
+
+    def decode(data: bytes, start: int) -> str:
+        size = len(data) - start
+        if most_bytes is not None and size > most_bytes:
+            raise NotDecodedError(f"{size} bytes of its schema may expand to more than {MOST_NODES} parts")
+        file = BytesIO(data)
+        file.seek(start)
+        try:
+            value = read(file, parsed, None)
+            left = size + start - file.tell()
+            if left:
+                raise NotDecodedError(f"{left} bytes follow the value")
+            return json_value(value)
+        except NotDecodedError:
+            raise
+        except Exception as error:
+            raise NotDecodedError(f"it is no value of its schema: {_reason(error)}") from error
+
+    return decode
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "it ends early"
+    if isinstance(error, RecursionError):
+        return "it nests too deeply"
+    text = str(error).partition("\n")[0][:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+# --- logical types --------------------------------------------------------------------------------------------
+
+
+def _characters(data: bytes, *_schemas: Any) -> str:
+    return data.decode("iso-8859-1")
+
+
+def _decimal(data: bytes, schema: Mapping[str, Any], *_reader: Any) -> str:
+    if len(data) > _MOST_DECIMAL_BYTES:
+        raise ValueError(f"a decimal number of {len(data)} bytes")
+    digits, scale = int.from_bytes(data, "big", signed=True), schema["seglog_scale"]
+    if not scale:
+        return str(digits)
+    text = str(abs(digits)).rjust(scale + 1, "0")
+    return f"{'-' if digits < 0 else ''}{text[:-scale]}.{text[-scale:]}"
+
+
+def _symbol(number: int, schema: Mapping[str, Any], *_reader: Any) -> str:
+    symbols: list[str] = schema["seglog_symbols"]
+    if not 0 <= number < len(symbols):
+        raise ValueError(f"its symbol {number} is none of {len(symbols)}")
+    return symbols[number]
+
+
+def _date(days: int, *_schemas: Any) -> str:
+    return datetime.date.fromordinal(days + _EPOCH_DAY).isoformat()
+
+
+def _time(a_second: int) -> Callable[..., str]:
+    digits = len(str(a_second)) - 1
+
+    def shown(value: int, *_schemas: Any) -> str:
+        if not 0 <= value < 86400 * a_second:
+            raise ValueError(f"{value} is no time of a day")
+        seconds, fraction = divmod(value, a_second)
+        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:0{digits}}"
+
+    return shown
+
+
+def _timestamp(a_second: int, zone: str) -> Callable[..., str]:
+    digits = len(str(a_second)) - 1
+
+    def shown(value: int, *_schemas: Any) -> str:
+        seconds, fraction = divmod(value, a_second)
+        moment = _EPOCH + datetime.timedelta(seconds=seconds)
+        return f"{moment.isoformat()}.{fraction:0{digits}}{zone}"
+
+    return shown
+
+
+_UNITS = {"millis": 1000, "micros": 1_000_000, "nanos": 1_000_000_000}
+# fastavro's tables have a reader for each type and logical type; these names are nobody else's.
+_READERS: dict[str, Callable[..., str]] = {
+    f"bytes-{PREFIX}bytes": _characters,
+    f"fixed-{PREFIX}fixed": _characters,
+    f"bytes-{PREFIX}decimal": _decimal,
+    f"fixed-{PREFIX}decimal": _decimal,
+    f"int-{PREFIX}enum": _symbol,
+    f"int-{PREFIX}date": _date,
+    f"int-{PREFIX}time-millis": _time(_UNITS["millis"]),
+    f"long-{PREFIX}time-micros": _time(_UNITS["micros"]),
+    **{f"long-{PREFIX}timestamp-{unit}": _timestamp(size, "Z") for unit, size in _UNITS.items()},
+    **{f"long-{PREFIX}local-timestamp-{unit}": _timestamp(size, "") for unit, size in _UNITS.items()},
+}
+for _table in (_read.LOGICAL_READERS, _read_py.LOGICAL_READERS):
+    _table.update(_READERS)

@@ -1,0 +1,146 @@
+"""Decodes Protobuf with Google's library (extra `schemas`) to JSON: the one module that knows it.
+
+Protobuf takes bytes of another type without a word: what it does not know becomes unknown fields. A value that leaves
+such fields is decoded, but JSON would hide them, so it counts as not decoded.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
+
+from seglog.escaping import json_value
+from seglog.values.frames import Frame, message_path
+from seglog.values.protoc import compiled
+from seglog.values.schemas import NotDecodedError, Schema
+
+MOST_NODES = 4_000_000  # that a value expands to, with the fields that are not in it
+NAME_BYTES = 16  # of a name that count as a node: each value repeats it
+
+_MAIN = "seglog_main.proto"
+_PROVIDED = "google/protobuf/"
+
+
+def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[Frame], str]:
+    """Returns a function that decodes the payload of a frame to a JSON text.
+
+    It raises NotDecodedError for a value that is not one of the schema; so does this for a schema that is not decoded.
+    """
+    pool, main = _pool_of(schema, references)
+    readers: dict[tuple[int, ...] | str, Callable[[bytes], str]] = {}
+
+    def decode(frame: Frame) -> str:
+        path, start = message_path(frame) if frame.is_named else ((0,), frame.start)
+        name = schema.message or path
+        if name not in readers:
+            readers[name] = _reader_of_message(_named(pool, name) if isinstance(name, str) else _at(main, name))
+        return readers[name](frame.data[start:])
+
+    return decode
+
+
+def _pool_of(schema: Schema, references: Mapping[str, Schema]) -> tuple[descriptor_pool.DescriptorPool, Any]:
+    serialized = _serialized(schema.text)
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        if serialized is None:
+            texts = {name: one.text for name, one in references.items() if not name.startswith(_PROVIDED)}
+            serialized_set = compiled(_MAIN, {**texts, _MAIN: schema.text})
+            files = list(descriptor_pb2.FileDescriptorSet.FromString(serialized_set).file)
+        else:
+            files = [serialized]
+        for file in files:
+            pool.Add(file)
+        return pool, pool.FindFileByName(files[-1].name)
+    except (DecodeError, TypeError, KeyError, ValueError) as error:
+        if isinstance(error, NotDecodedError):
+            raise
+        raise NotDecodedError(f"its descriptors are refused: {_line(error)}") from error
+
+
+def _serialized(text: str) -> Any:
+    """Returns the descriptor that some registries keep in base64 in place of a text."""
+    if "{" in text or ";" in text:
+        return None
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _named(pool: Any, name: str) -> Descriptor:
+    try:
+        return pool.FindMessageTypeByName(name)
+    except KeyError:
+        raise NotDecodedError(f"the schema has no message {name}") from None
+
+
+def _at(file: Any, path: tuple[int, ...]) -> Descriptor:
+    # In the order of the file; by name they are sorted.
+    level: list[Any] = list(file.message_types_by_name.values())
+    found: Any = None
+    for index in path:
+        if not 0 <= index < len(level):
+            raise NotDecodedError(f"the schema has no message at the path {list(path)}")
+        found = level[index]
+        level = list(found.nested_types)
+    return found
+
+
+def _reader_of_message(message: Descriptor) -> Callable[[bytes], str]:
+    kind = message_factory.GetMessageClass(message)
+    reached = list(_reached(message))
+    # A field takes two bytes at least (packed numbers one), a message within shows fields that it does not have, too.
+    of_fields = max((_cost(field) for each in reached for field in each.fields), default=1)
+    absent = max(sum(_cost(field) for field in each.fields if not field.has_presence) for each in reached) // 2
+
+    def decode(data: bytes) -> str:
+        if len(data) * of_fields > MOST_NODES:
+            raise NotDecodedError(f"{len(data)} bytes of its schema may expand to more than {MOST_NODES} parts")
+        try:
+            value = kind.FromString(data)
+            size = value.ByteSize()
+            found = json_format.MessageToDict(
+                value,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=len(data) * (of_fields + absent) <= MOST_NODES,
+            )
+            value.DiscardUnknownFields()
+            if value.ByteSize() != size:
+                raise NotDecodedError(f"{size - value.ByteSize()} bytes are fields that {message.full_name} has not")
+            return json_value(found)
+        except NotDecodedError:
+            raise
+        except Exception as error:
+            raise NotDecodedError(f"it is no {message.full_name}: {_line(error)}") from error
+
+    return decode
+
+
+def _cost(field: FieldDescriptor) -> int:
+    symbols = () if field.enum_type is None else field.enum_type.values_by_name
+    return 1 + (len(field.name) + max(map(len, symbols), default=0)) // NAME_BYTES
+
+
+def _reached(message: Descriptor) -> Iterator[Descriptor]:
+    seen, waiting = {message.full_name}, [message]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for field in one.fields:
+            if field.type in (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP):
+                kind = field.message_type
+                if kind.full_name not in seen:
+                    seen.add(kind.full_name)
+                    waiting.append(kind)
+
+
+def _line(error: BaseException) -> str:
+    text = str(error).partition("\n")[0][:200]
+    return text or type(error).__name__

@@ -1,0 +1,138 @@
+"""Schemas as a registry keeps them, and where they are asked for.
+
+A `SchemaSource` answers by the numbers that frames carry, and by subject. `closure` collects the schemas that one
+refers to, so that a format gets all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+TYPES = (AVRO, PROTOBUF, JSON)
+EXTENSIONS = {AVRO: ".avsc", PROTOBUF: ".proto", JSON: ".json"}
+
+MOST_SCHEMA_BYTES = 1 << 20
+MOST_REFERENCES = 1000  # that one schema needs, also through others
+
+SchemaId = int | UUID
+
+
+class NotDecodedError(ValueError):
+    """Why a value, or any value of a schema, is not decoded; a sentence without a full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A schema's mention of another: the name that its text uses, and the subject and version that are meant."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema: its type (AVRO, PROTOBUF, JSON), its text, and what the text refers to.
+
+    `id`, `subject` and `version` are None or empty where nothing tells them. A `deleted` one still decodes.
+    """
+
+    type: str
+    text: str
+    id: SchemaId | None = None
+    subject: str = ""
+    version: int | None = None
+    references: tuple[Reference, ...] = ()
+    deleted: bool = False
+    message: str = ""  # of Protobuf: the message to use if no frame names one
+
+    @property
+    def label(self) -> str:
+        """How a summary names it."""
+        name = f"schema {self.id}" if self.id is not None else "the schema"
+        version = "" if self.version is None else f" version {self.version}"
+        return f"{name} ({self.subject}{version})" if self.subject else name
+
+
+class SchemaSource(Protocol):
+    """Where schemas come from. All methods raise NotDecodedError if they do not have one."""
+
+    def by_id(self, number: SchemaId) -> Schema: ...
+
+    def latest(self, subject: str) -> Schema: ...
+
+    def version(self, subject: str, version: int) -> Schema: ...
+
+
+@dataclass
+class KnownSchemas:
+    """A source in memory. `where` names it in sentences."""
+
+    where: str
+    ids: dict[SchemaId, Schema] = field(default_factory=dict)
+    subjects: dict[str, dict[int, Schema]] = field(default_factory=dict)
+
+    def add(self, schema: Schema) -> None:
+        """Adds a schema under its id and its version, if it has them."""
+        if schema.id is not None:
+            known = self.ids.get(schema.id)
+            if known is None or known.deleted:
+                self.ids[schema.id] = schema
+        if schema.subject:
+            versions = self.subjects.setdefault(schema.subject, {})
+            versions[schema.version if schema.version is not None else max(versions, default=0) + 1] = schema
+
+    def by_id(self, number: SchemaId) -> Schema:
+        """Returns the schema with this id or GUID."""
+        try:
+            return self.ids[number]
+        except KeyError:
+            raise NotDecodedError(f"schema id {number} is not in {self.where}") from None
+
+    def latest(self, subject: str) -> Schema:
+        """Returns the newest version of a subject; a deleted one only if there is no other."""
+        versions = self.subjects.get(subject)
+        if not versions:
+            raise NotDecodedError(f"subject {subject} is not in {self.where}")
+        return max(versions.items(), key=lambda item: (not item[1].deleted, item[0]))[1]
+
+    def version(self, subject: str, version: int) -> Schema:
+        """Returns a version of a subject."""
+        try:
+            return self.subjects[subject][version]
+        except KeyError:
+            raise NotDecodedError(f"version {version} of subject {subject} is not in {self.where}") from None
+
+
+def closure(schema: Schema, source: SchemaSource) -> Mapping[str, Schema]:
+    """Returns the schemas that `schema` refers to, also through others, by the names that the texts use; the ones that
+    others need come first.
+
+    Raises NotDecodedError if one is missing, if they refer to each other in a circle, or if there are too many.
+    """
+    found: dict[str, Schema] = {}
+    places: dict[str, tuple[str, int]] = {}
+
+    def visit(one: Schema, above: tuple[tuple[str, int], ...]) -> None:
+        for reference in one.references:
+            place = reference.subject, reference.version
+            if place in above:
+                raise NotDecodedError(f"{reference.subject} version {reference.version} refers to itself")
+            known = places.get(reference.name)
+            if known is not None and known != place:
+                raise NotDecodedError(f"{reference.name} is two schemas: {known} and {place}")
+            if known is not None:
+                continue
+            if len(places) == MOST_REFERENCES or len(above) == MOST_REFERENCES // 10:
+                raise NotDecodedError(f"it refers to more than {MOST_REFERENCES} schemas, or too deeply")
+            places[reference.name] = place
+            meant = source.version(*place)
+            visit(meant, (*above, place))
+            found[reference.name] = meant
+
+    visit(schema, ())
+    return found

@@ -1,0 +1,86 @@
+"""Finds schemas: where the options say, or in the `_schemas-0` that lies beside the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from seglog.errors import ConfigError
+from seglog.storage.filesystem import FileSystem
+from seglog.values.forms import BY_SCHEMA, FORMS, Forms
+from seglog.values.registry import Registry
+from seglog.values.schema_files import schema_of_file, schemas_in_directory, schemas_in_list
+from seglog.values.schemas import Schema, SchemaSource
+from seglog.values.schemas_topic import TOPIC, read_schemas
+
+_PARTITION = f"{TOPIC}-0"
+
+
+def forms_of(
+    fs: FileSystem,
+    key: str,
+    value: str,
+    *,
+    schemas: str | None = None,
+    schema: str | None = None,
+    beside: Iterable[Path] = (),
+) -> Forms:
+    """Returns the forms of keys and values, with the schemas that they need.
+
+    `schemas` is where schemas are, `schema` is FILE or FILE:MESSAGE; without both, the `_schemas-0` in one of the
+    directories `beside` is used. Raises ConfigError if there is none, or if they are not needed.
+    """
+    for name, form in (("key", key), ("value", value)):
+        if form not in FORMS:
+            raise ConfigError(f"the {name} has no form '{form}' (there are {', '.join(FORMS)})")
+    wanted = [form for form in (key, value) if form in BY_SCHEMA]
+    if not wanted:
+        if schemas is not None or schema is not None:
+            raise ConfigError(f"schemas are for the forms {', '.join(BY_SCHEMA)}: ask for one of them")
+        return Forms(key, value)
+    given = None if schema is None else _given(fs, schema)
+    source = None if schemas is None else source_at(fs, schemas)
+    if source is None:
+        source = _beside(fs, beside)
+    if source is None and given is None:
+        raise ConfigError(f"{wanted[0]} needs schemas: there is no {_PARTITION} beside the logs, so say where they are")
+    return Forms(key, value, source, given)
+
+
+def source_at(fs: FileSystem, where: str) -> SchemaSource:
+    """Returns the schemas at a registry's URL, in a log of `_schemas`, in a log directory that has one, in a directory
+    of files, or in a list of `seglog schemas --json`. Raises ConfigError if there are none.
+    """
+    if where.startswith(("http://", "https://")):
+        return Registry(where)
+    path = Path(where)
+    status = fs.status(path)
+    if status is None:
+        raise ConfigError("there are no schemas", path)
+    if not status.is_directory:
+        return read_schemas(fs, path).known if path.suffix == ".log" else schemas_in_list(fs, path)
+    log = schemas_log(fs, path)
+    return schemas_in_directory(fs, path) if log is None else read_schemas(fs, log).known
+
+
+def schemas_log(fs: FileSystem, path: Path) -> Path | None:
+    """Returns the partition of schemas that a directory is or holds; None if it is neither."""
+    if any(name.endswith(".log") for name in fs.list(path)):
+        return path
+    found = fs.status(path / _PARTITION)
+    return path / _PARTITION if found is not None and found.is_directory else None
+
+
+def _beside(fs: FileSystem, directories: Iterable[Path]) -> SchemaSource | None:
+    for directory in dict.fromkeys(directories):
+        status = fs.status(directory / _PARTITION)
+        if status is not None and status.is_directory:
+            return read_schemas(fs, directory / _PARTITION).known
+    return None
+
+
+def _given(fs: FileSystem, text: str) -> Schema:
+    name, colon, message = text.rpartition(":")
+    if colon and name and fs.status(Path(text)) is None:
+        return schema_of_file(fs, Path(name), message)
+    return schema_of_file(fs, Path(text))

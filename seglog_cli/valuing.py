@@ -1,0 +1,71 @@
+"""The options that say what keys and values mean, for `read`, `dump`, `export`, `latest` and `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from seglog_cli.failures import UsageError
+from seglog_cli.options import OptionGroup, option
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.values.forms import Values
+
+_FORMS = "auto|string|hex|base64|int|long|json|kafka|avro|protobuf|json-schema|registry"
+_PLAIN = "auto"
+
+
+@dataclass(frozen=True)
+class ShownAs(OptionGroup):
+    """The forms of keys and values, and the schemas for them."""
+
+    key_as: Annotated[str, option("--key-as", _FORMS, "What keys are; registry goes by the frame of each.")] = _PLAIN
+    value_as: Annotated[str, option("--value-as", _FORMS, "What values are; registry goes by the frame of each.")] = (
+        _PLAIN
+    )
+    schemas: Annotated[
+        str | None,
+        option("--schemas", "WHERE", "A schema registry's log, URL, or directory of files (default: _schemas-0)."),
+    ] = None
+    schema: Annotated[
+        str | None, option("--schema", "FILE[:MESSAGE]", "The schema of keys or values without a frame.")
+    ] = None
+
+    def values(
+        self, session: Session, paths: Iterable[Path], *, decode: bool = False, base64: bool = False
+    ) -> Values | None:
+        """Returns what decodes the records at these paths; None if they are shown as they are. `decode` and `base64`
+        are the options --decode and --bytes base64. Raises UsageError, ConfigError.
+        """
+        from seglog.values.forms import KAFKA, Values
+        from seglog.values.sources import forms_of
+
+        asked = self.key_as != _PLAIN or self.value_as != _PLAIN
+        if asked and (decode or base64):
+            older = "--decode" if decode else "--bytes base64"
+            raise UsageError(f"{older} and --key-as or --value-as are forms of keys and values: give one of them")
+        key, value = (KAFKA, KAFKA) if decode else (self.key_as, self.value_as)
+        beside = [place for path in paths for place in _around(path)]
+        forms = forms_of(session.fs, key, value, schemas=self.schemas, schema=self.schema, beside=beside)
+        return None if forms.are_plain else Values(forms)
+
+
+def _around(path: Path) -> list[Path]:
+    """Returns the directories that may be the log directory of a path: of a log directory, a partition or a file."""
+    full = path.absolute()
+    return [full, *list(full.parents)[:2]]
+
+
+def tell_values(session: Session, values: Values | None) -> None:
+    """Says how many keys and values each schema decoded, and warns of those that were not decoded."""
+    if values is None:
+        return
+    from seglog.units import count_text
+
+    for (side, label), count in values.tally.decoded.most_common():
+        session.console.message(f"{label}: {count_text(count, side)}")
+    for (side, reason), count in values.tally.failed.most_common():
+        session.console.warning(f"{count_text(count, side)} not decoded: {reason}")

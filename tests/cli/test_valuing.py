@@ -1,0 +1,151 @@
+"""`--key-as`, `--value-as`, `--schemas` and `--schema`: in every command that shows records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import seglog
+from seglog.values.forms import FORMS
+from seglog_cli.valuing import _FORMS
+from tests.support.command_line import ended, json_lines, run
+from tests.support.schema_registry import ORDER, avro, shop, write_log
+
+SHOWN: list[dict[str, Any]] = [
+    {"value": {"id": 7, "city": "Köln", "note": None}, "value_schema": 1},
+    {"value": {"number": 5}, "value_schema": 2},
+    {"value": {"amount": 1.1}, "value_schema": 3},
+    {"value_b64": "AAAAABR4", "value_schema": 20, "value_error": "schema id 20 is not in "},
+    {"value_b64": "AAAAAAF4", "value_schema": 1, "value_error": "it is no value of its schema: it ends early"},
+    {"value": None},
+    {"value": {"id": 8, "city": "Bern", "note": "bare"}, "value_schema": 1},
+]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return shop(tmp_path / "logs")
+
+
+def told(line: dict[str, Any], logs: Path) -> dict[str, Any]:
+    """What a line tells of its value."""
+    found = {name: value for name, value in line.items() if name.startswith("value")}
+    if "value_error" in found:
+        found["value_error"] = found["value_error"].replace(str(logs / "_schemas-0"), "")
+    return found
+
+
+def test_the_options_name_the_forms() -> None:
+    assert tuple(_FORMS.split("|")) == FORMS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("read", "--json"), ("dump", "--json", "-r"), ("export", "-o", "-", "--format", "jsonl"), ("latest", "--json")],
+)
+def test_values_are_decoded_by_the_schemas_beside_the_log(logs: Path, words: tuple[str, ...]) -> None:
+    done = run(*words, logs / "orders-0", "--value-as", "registry")
+    assert done.exit_code == 0
+    lines = [line for line in json_lines(done) if line.get("type", "record") == "record"]
+    wanted = [one for one in SHOWN if words[0] != "latest" or one != {"value": None}]
+    assert [told(line, logs) for line in lines] == wanted
+    assert [line["key"] for line in lines][:5] == [f"k{i}" for i in range(5)]
+    assert {line["headers"][0]["value"] for line in lines} == {" key=null value=null headers=["}
+    assert "schema 1 (orders-value version 1): 2 values" in done.stderr
+    assert "1 value not decoded: it is no value of its schema" in done.stderr
+
+
+def test_lines_of_text_have_the_same(logs: Path) -> None:
+    lines = run("read", logs / "orders-0", "--value-as", "registry").stdout.splitlines()
+    assert ' key="k0" value={"id":7,"city":"Köln","note":null} value_schema=1 headers=[{key=' in lines[0]
+    assert ' value_b64="AAAAABR4" value_schema=20 value_error="schema id 20 is not in ' in lines[3]
+    assert " value=null headers=[{" in lines[5]
+    plain = run("read", logs / "orders-0").stdout.splitlines()
+    as_text = run("read", logs / "orders-0", "--key-as", "string").stdout.splitlines()
+    assert [line.lower() for line in as_text] == [line.lower() for line in plain]  # the kernel writes \u000E
+
+
+def test_csv_has_columns_for_schema_and_reason(logs: Path) -> None:
+    done = run("export", logs / "orders-0", "-o", "-", "--format", "csv", "--value-as", "registry", "--key-as", "hex")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["key"] for row in rows[:2]] == ["6b30", "6b31"]
+    assert [row["value_schema"] for row in rows] == ["1", "2", "3", "20", "1", "", "1"]
+    assert json.loads(rows[6]["value"])["city"] == "Bern" and rows[6]["value_error"] == ""
+    assert rows[4]["value"] == "AAAAAAF4" and "ends early" in rows[4]["value_error"]
+
+
+def test_parquet_and_sql_have_texts_schemas_reasons_and_bytes(logs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "orders.parquet"
+    assert run("export", logs / "orders-0", "-o", out, "--value-as", "registry").exit_code == 0
+    table = pq.read_table(out)
+    assert json.loads(table["value"][0].as_py())["city"] == "Köln"
+    assert table["value_schema"].to_pylist() == ["1", "2", "3", "20", "1", None, "1"]
+    assert table["value_bytes"].to_pylist() == [None, None, None, b"\0\0\0\0\x14x", b"\0\0\0\0\1x", None, None]
+    query = "select value->>'city' as city, value_schema, value_error, octet_length(value_bytes) as size from orders"
+    done = run("sql", "--json", query, logs, "--value-as", "registry")
+    rows = json_lines(done)
+    assert [row["city"] for row in rows] == ["Köln", None, None, None, None, None, "Bern"]
+    assert "schema id 20" in rows[3]["value_error"] and rows[3]["size"] == 6
+    filtered = run(
+        "sql", "--json", f"{query} where value->>'city' = 'Bern' and value_error is null", logs, "--value-as", "avro"
+    )
+    assert len(json_lines(filtered)) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "shown"),
+    [
+        ("int", [b"\0\0\1\2", b"\xff\xff\xff\xff"], [258, -1]),
+        ("long", [b"\xff" * 8], [-1]),
+        ("hex", [b"\0\xff"], ["00ff"]),
+        ("string", ["ä\n".encode()], ["ä\n"]),
+        ("json", [b'{"a": 12345678901234567890.10}', b"[1]"], [{"a": 12345678901234567890.10}, [1]]),
+    ],
+)
+def test_plain_forms_need_no_schemas(tmp_path: Path, form: str, values: list[bytes], shown: list[object]) -> None:
+    log = write_log(tmp_path / "t-0", [seglog.Record(value, key=value) for value in [*values, b"\xff"]])
+    lines = json_lines(run("read", "--json", log, "--key-as", form, "--value-as", form))
+    assert [line["value"] for line in lines[: len(shown)]] == [line["key"] for line in lines[: len(shown)]] == shown
+    if form != "hex":
+        assert lines[-1]["value_b64"] == lines[-1]["key_b64"] == "/w==" and lines[-1]["key_error"]
+    only = json_lines(run("read", "--json", log, "--key-as", "base64"))
+    assert all("key_b64" in line and "key_error" not in line for line in only)
+    assert [line.get("value", line.get("value_b64")) for line in only] == [
+        line.get("value", line.get("value_b64")) for line in json_lines(run("read", "--json", log))
+    ]
+
+
+def test_a_schema_in_a_file_is_for_values_without_a_frame(tmp_path: Path) -> None:
+    bare = avro(ORDER, {"id": 0, "city": "Ulm", "note": None})  # begins as a frame does
+    log = write_log(tmp_path / "t-0", [seglog.Record(bare), seglog.Record(b"\0\0\0\0\1" + bare)])
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
+    (tmp_path / "item.proto").write_text('syntax = "proto3"; message A { int32 a = 1; } message B { int32 b = 1; }')
+    lines = json_lines(run("read", "--json", log, "--value-as", "avro", "--schema", tmp_path / "order.avsc"))
+    assert [line["value"]["city"] for line in lines] == ["Ulm", "Ulm"]
+    log = write_log(tmp_path / "p-0", [seglog.Record(b"\x08\1")])
+    for name, value in (("item.proto:B", {"b": 1}), ("item.proto", {"a": 1})):
+        (line,) = json_lines(run("read", "--json", log, "--value-as", "protobuf", "--schema", tmp_path / name))
+        assert line["value"] == value
+    (line,) = json_lines(run("read", "--json", log, "--value-as", "avro", "--schema", tmp_path / "item.proto"))
+    assert "is of the type PROTOBUF, not AVRO" in line["value_error"]
+
+
+def test_wrong_usage_says_what_is_missing(logs: Path, tmp_path: Path) -> None:
+    log = write_log(tmp_path / "alone" / "t-0", [seglog.Record(b"x")])
+    for words, said in (
+        (("read", log, "--value-as", "avro"), "there is no _schemas-0 beside the logs"),
+        (("read", log, "--value-as", "yaml"), "has no form 'yaml'"),
+        (("read", log, "--schemas", logs), "schemas are for the forms"),
+        (("read", log, "--value-as", "avro", "--schema", tmp_path / "x.txt"), "a schema's file ends in"),
+        (("read", log, "--value-as", "hex", "--bytes", "base64"), "give one of them"),
+        (("read", log, "--value-as", "hex", "--decode"), "give one of them"),
+        (("dump", log, "--value-as", "hex"), "--records"),
+    ):
+        done = ended(*words)
+        assert done.code == 2 and said in done.stderr.decode(), (words, done)

@@ -1,0 +1,281 @@
+"""Avro: equal to fastavro's own values, and contained where schema or value is hostile."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import random
+import string
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+
+from seglog.values import avro
+from seglog.values.schemas import NotDecodedError, Reference, Schema
+from tests.support.schema_registry import avro as written
+
+
+def decoded(schema: Any, data: bytes, references: dict[str, Schema] | None = None) -> Any:
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    return json.loads(avro.reader_of(Schema("AVRO", text), references or {})(data, 0))
+
+
+def record(*fields: Any, name: str = "R") -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [{"name": f"f{i}", "type": kind} for i, kind in enumerate(fields)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "shown"),
+    [
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, Decimal("-2.56"), "-2.56"),
+        (
+            {"type": "fixed", "name": "D", "size": 4, "logicalType": "decimal", "precision": 9, "scale": 3},
+            Decimal("0.005"),
+            "0.005",
+        ),
+        ({"type": "int", "logicalType": "date"}, datetime.date(1969, 12, 31), "1969-12-31"),
+        ({"type": "int", "logicalType": "time-millis"}, datetime.time(23, 59, 59, 7000), "23:59:59.007"),
+        ({"type": "long", "logicalType": "time-micros"}, datetime.time(0, 0, 1, 7), "00:00:01.000007"),
+        (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            datetime.datetime(1969, 12, 31, 23, 59, 59, 999000, datetime.UTC),
+            "1969-12-31T23:59:59.999Z",
+        ),
+        ({"type": "long", "logicalType": "timestamp-nanos"}, 1_000_000_001, "1970-01-01T00:00:01.000000001Z"),
+        (
+            {"type": "long", "logicalType": "local-timestamp-micros"},
+            datetime.datetime(2026, 11, 26, 1, 2, 3, 4),
+            "2026-11-26T01:02:03.000004",
+        ),
+        ("bytes", b"\0\xff", "\0ÿ"),
+        ({"type": "fixed", "name": "F", "size": 2}, b"\x80a", "\x80a"),
+        ({"type": "string", "logicalType": "uuid"}, "0", "0"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
+        ({"type": "map", "values": ["null", "double"]}, {"a": None, "b": math.inf}, {"a": None, "b": None}),
+    ],
+)
+def test_values_have_a_form_in_json(schema: Any, value: Any, shown: Any) -> None:
+    plain = schema if value != "0" else "string"
+    assert decoded(schema, written(plain, value)) == shown
+
+
+def test_types_of_other_schemas_are_found_by_reference() -> None:
+    address = Schema(
+        "AVRO", '{"type":"record","name":"Address","namespace":"a","fields":[{"name":"zip","type":"int"}]}'
+    )
+    person = {**record("a.Address", {"type": "array", "items": "a.Address"}), "namespace": "b"}
+    assert decoded(person, b"\x0a\x04\x02\x04\x00", {"a.Address": address}) == {
+        "f0": {"zip": 5},
+        "f1": [{"zip": 1}, {"zip": 2}],
+    }
+    assert Reference("a.Address", "address", 1).name == "a.Address"
+    with pytest.raises(NotDecodedError, match=r"a\.Address is not defined"):
+        decoded(person, b"")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "array", "items": "null"}, "takes no bytes"),
+        ({"type": "array", "items": record()}, "takes no bytes"),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "takes no bytes"),
+        ({"type": "array", "items": record("null", record("null", name="S"))}, "takes no bytes"),
+        ("{", "no JSON"),
+        ("[" * 100_000, "JSON|deep"),
+        ('{"type":' * 70 + '"int"' + "}" * 70, "deep"),
+        (json.dumps("x" * (1 << 20)), "more than"),
+        ({"type": "nonsense"}, "not defined"),
+        ({"type": "record", "name": "R"}, "no fields"),
+        (["int", ["string"]], "union"),
+        ({"type": "enum", "name": "E", "symbols": []}, "no symbols"),
+        ({"type": "fixed", "name": "F", "size": -1}, "no size"),
+        ({"type": "array"}, "no type"),
+    ],
+)
+def test_what_is_wrong_or_not_safe_is_refused(schema: Any, said: str) -> None:
+    with pytest.raises(NotDecodedError, match=said):
+        decoded(schema, b"")
+
+
+def test_a_schema_that_doubles_at_each_level_is_refused() -> None:
+    schema: Any = record(name="R0")
+    for level in range(1, 40):
+        schema = record(schema, f"R{level - 1}", name=f"R{level}")
+    with pytest.raises(NotDecodedError, match="parts"):
+        decoded(schema, b"")
+
+
+def test_long_names_that_each_value_repeats_count() -> None:
+    item = {"type": "record", "name": "I", "fields": [{"name": "n" * 100_000, "type": "int"}]}
+    with pytest.raises(NotDecodedError, match="may expand"):
+        decoded({"type": "array", "items": item}, b"\x02" * 2000)
+
+
+RECURSIVE = {
+    "type": "record",
+    "name": "N",
+    "fields": [{"name": "next", "type": ["null", "N"]}, {"name": "v", "type": "int"}],
+}
+
+
+def test_recursion_in_a_value_ends_with_a_reason() -> None:
+    assert decoded(RECURSIVE, b"\x02\x00\x04\x06") == {"next": {"next": None, "v": 2}, "v": 3}
+    with pytest.raises(NotDecodedError, match="too deeply"):
+        decoded(RECURSIVE, b"\x02" * 200_000)
+    with pytest.raises(NotDecodedError, match="too deeply"):
+        decoded(record("R"), b"")
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "said"),
+    [
+        ("int", b"\x02\x02", "1 bytes follow"),
+        ("string", b"\x06ab", "early"),
+        ("string", b"\x02\xff", "Unicode"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x01", "symbol -1"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x04", "symbol 2"),
+        (["null", "int"], b"\x08", "IndexError"),
+        ({"type": "array", "items": "int"}, b"\x80\x80\x80\x80\x10\x02", "early"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, b"\xff" * 9 + b"\x01", "Overflow"),
+        ({"type": "int", "logicalType": "time-millis"}, b"\x01", "no time"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, b"\xd0\x0f" + b"\x01" * 1000, "1000 bytes"),
+    ],
+)
+def test_a_value_that_does_not_fit_says_why(schema: Any, data: bytes, said: str) -> None:
+    with pytest.raises(NotDecodedError, match=said):
+        decoded(schema, data)
+
+
+# --- compared with fastavro ---------------------------------------------------------------------------------
+
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_LOGICAL = (
+    {"type": "int", "logicalType": "date"},
+    {"type": "long", "logicalType": "timestamp-millis"},
+    {"type": "long", "logicalType": "timestamp-micros"},
+    {"type": "int", "logicalType": "time-millis"},
+    {"type": "long", "logicalType": "time-micros"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 4},
+)
+
+
+class Maker:
+    """Makes schemas and values of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.names = random.Random(seed), 0
+
+    def schema(self, depth: int = 4) -> Any:
+        choice = self.random.randrange(9 if depth else 3)
+        if choice < 2:
+            return self.random.choice(_PRIMITIVES)
+        if choice == 2:
+            return self.random.choice(_LOGICAL)
+        if choice == 3:
+            return {"type": "array", "items": "string" if self.random.random() < 0.5 else self.record(depth - 1)}
+        if choice == 4:
+            return {"type": "map", "values": self.schema(depth - 1)}
+        if choice == 5:
+            return ["null", *{json.dumps(kind): kind for kind in [self.record(depth - 1), "string"]}.values()]
+        if choice == 6:
+            self.names += 1
+            return {"type": "enum", "name": f"E{self.names}", "symbols": ["A", "B", "C"]}
+        if choice == 7:
+            self.names += 1
+            return {"type": "fixed", "name": f"F{self.names}", "size": self.random.randrange(1, 5)}
+        return self.record(depth - 1)
+
+    def record(self, depth: int) -> Any:
+        self.names += 1
+        name = f"R{self.names}"
+        fields = [{"name": f"f{i}", "type": self.schema(depth)} for i in range(self.random.randrange(1, 6))]
+        return {"type": "record", "name": name, "fields": [*fields, {"name": "last", "type": "int"}]}
+
+    def value(self, schema: Any) -> Any:
+        draw = self.random
+        if isinstance(schema, list):
+            return self.value(draw.choice(schema))
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if not isinstance(schema, str) and "logicalType" in schema:
+            return self.logical(schema["logicalType"])
+        if kind == "record":
+            return {field["name"]: self.value(field["type"]) for field in schema["fields"]}
+        if kind == "array":
+            return [self.value(schema["items"]) for _ in range(draw.randrange(4))]
+        if kind == "map":
+            return {self.text(): self.value(schema["values"]) for _ in range(draw.randrange(4))}
+        if kind == "enum":
+            return draw.choice(schema["symbols"])
+        if kind == "fixed":
+            return draw.randbytes(schema["size"])
+        return {
+            "null": None,
+            "boolean": draw.random() < 0.5,
+            "int": draw.randrange(-(1 << 31), 1 << 31),
+            "long": draw.randrange(-(1 << 63), 1 << 63),
+            "float": draw.randrange(1000) / 8,
+            "double": draw.uniform(-1e300, 1e300),
+            "bytes": draw.randbytes(draw.randrange(9)),
+            "string": self.text(),
+        }[kind]
+
+    def text(self) -> str:
+        return "".join(self.random.choices(string.printable + "äλ\u2028😀", k=self.random.randrange(9)))
+
+    def logical(self, name: str) -> Any:
+        draw = self.random
+        moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(
+            milliseconds=draw.randrange(-(10**13), 10**14)
+        )
+        return {
+            "date": moment.date(),
+            "timestamp-millis": moment,
+            "timestamp-micros": moment,
+            "time-millis": moment.time(),
+            "time-micros": moment.time(),
+            "decimal": Decimal(draw.randrange(-(10**11), 10**11)).scaleb(-4),
+        }[name]
+
+
+def plain(value: Any, shown: Any) -> Any:
+    """What fastavro gives, in the form that is shown; `shown` is only asked for its kind."""
+    if isinstance(value, dict):
+        return {name: plain(each, shown[name]) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each, other) for each, other in zip(value, shown, strict=True)]
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, Decimal):
+        assert Decimal(shown) == value
+        return shown
+    if isinstance(value, datetime.datetime):
+        assert datetime.datetime.fromisoformat(shown) == value
+        return shown
+    if isinstance(value, datetime.time):
+        assert datetime.time.fromisoformat(shown) == value
+        return shown
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+@pytest.mark.parametrize("effort", [(40, 30), pytest.param((100, 300), marks=pytest.mark.slow)])
+def test_values_of_random_schemas_are_those_of_fastavro(effort: tuple[int, int]) -> None:
+    schemas, values = effort
+    for seed in range(schemas):
+        maker = Maker(seed)
+        schema = maker.record(3)
+        parsed = fastavro.parse_schema(schema)
+        read = avro.reader_of(Schema("AVRO", json.dumps(schema)), {})
+        for _ in range(values):
+            out = BytesIO()
+            fastavro.schemaless_writer(out, parsed, maker.value(schema))
+            theirs = fastavro.schemaless_reader(BytesIO(out.getvalue()), parsed, None)
+            ours = json.loads(read(out.getvalue(), 0))
+            assert ours == plain(theirs, ours), (seed, schema)
