@@ -48,15 +48,8 @@ class ShownAs(OptionGroup):
             older = "--decode" if decode else "--bytes base64"
             raise UsageError(f"{older} and --key-as or --value-as are forms of keys and values: give one of them")
         key, value = (KAFKA, KAFKA) if decode else (self.key_as, self.value_as)
-        beside = [place for path in paths for place in _around(path)]
-        forms = forms_of(session.fs, key, value, schemas=self.schemas, schema=self.schema, beside=beside)
+        forms = forms_of(session.fs, key, value, schemas=self.schemas, schema=self.schema, beside=paths)
         return None if forms.are_plain else Values(forms)
-
-
-def _around(path: Path) -> list[Path]:
-    """Returns the directories that may be the log directory of a path: of a log directory, a partition or a file."""
-    full = path.absolute()
-    return [full, *list(full.parents)[:2]]
 
 
 def tell_values(session: Session, values: Values | None) -> None:

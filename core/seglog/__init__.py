@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from seglog.api.surveying import metadata as metadata
     from seglog.api.surveying import metadata_differences as metadata_differences
     from seglog.api.surveying import report as report
+    from seglog.api.surveying import schemas as schemas
     from seglog.api.surveying import settings as settings
     from seglog.api.surveying import tier_contents as tier_contents
     from seglog.api.surveying import transactions as transactions
@@ -145,6 +146,8 @@ if TYPE_CHECKING:
     from seglog.rescue.transplant.apply import TransplantOutcome as TransplantOutcome
     from seglog.rescue.transplant.plan import TransplantPlan as TransplantPlan
     from seglog.tiers.survey import Surveyed as Surveyed
+    from seglog.values.schemas import Reference as Reference
+    from seglog.values.schemas import Schema as Schema
     from seglog.verification.findings import Finding as Finding
     from seglog.verification.transactions import Transaction as Transaction
     from seglog.verification.verify import Verification as Verification
@@ -203,6 +206,7 @@ _MODULES = {
         "metadata",
         "metadata_differences",
         "report",
+        "schemas",
         "settings",
         "tier_contents",
         "transactions",
@@ -311,6 +315,10 @@ _MODULES = {
     "seglog.rescue.transplant.apply": ("TransplantOutcome",),
     "seglog.rescue.transplant.plan": ("TransplantPlan",),
     "seglog.tiers.survey": ("Surveyed",),
+    "seglog.values.schemas": (
+        "Reference",
+        "Schema",
+    ),
     "seglog.verification.findings": ("Finding",),
     "seglog.verification.transactions": ("Transaction",),
     "seglog.verification.verify": (
@@ -378,6 +386,7 @@ __all__ = [
     "Records",
     "RecoveryReport",
     "RedactionReport",
+    "Reference",
     "RefusedError",
     "Repaired",
     "Report",
@@ -388,6 +397,7 @@ __all__ = [
     "RetentionFailure",
     "RunRecord",
     "SalvageReport",
+    "Schema",
     "SeglogError",
     "SegmentOffsetOverflowError",
     "Skipped",
@@ -439,6 +449,7 @@ __all__ = [
     "restore",
     "retain",
     "salvage",
+    "schemas",
     "settings",
     "stats",
     "tier_contents",

@@ -22,6 +22,7 @@ from tests.support.lost_clusters import broker_directory, topic_records
 from tests.support.metadata_records import write_metadata_log
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.readme_tour import commands, followed, installed_clone
+from tests.support.schema_registry import shop
 from tests.support.target_directories import partitions_in, target_directory
 from tests.support.tiers import (
     PLAIN,
@@ -86,8 +87,14 @@ def stage(logs: Path, tmp_path: Path) -> dict[str, str]:
     target.mkdir()
     (logs / "records.jsonl").write_text('{"key":"k","value":"v"}\n')
     (logs / "lines.txt").write_text("a\nb\n")
+    shop(logs / "registry")
     assert run("append", "--create", target / "orders-0", logs / "lines.txt").exit_code == 0
-    return {"/var/lib/kafka/data": str(logs), "/tmp/logs": str(target), "/disk1/kafka": str(logs)}
+    return {
+        "/var/lib/kafka/data": str(logs),
+        "/tmp/logs": str(target),
+        "/disk1/kafka": str(logs),
+        "/tmp/seglog-schemas": str(tmp_path / "schemas"),
+    }
 
 
 def stage_copies(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
@@ -225,6 +232,8 @@ def test_the_night_tables_commands_work(command: str, tmp_path: Path, monkeypatc
     segment = f"{partition}/00000000000000000350.log"
     places = {"LOGDIR": ".", "PARTITION": partition, "PATH": partition, "FILE": segment, "IMAGE": segment, "N": "400"}
     places |= {"NEW": "../NEW", "NEW/TOPIC-N": "../NEW/orders-0", "DIR": "../DIR"}
+    if "schemas" in words or "registry" in words:
+        shop(logs)
     if verb == "undo":
         places["RUN"] = stage_run(logs, tmp_path)[EXAMPLE_RUN]
     elif verb in ("verify", "repair"):

@@ -35,6 +35,7 @@ from seglog.operations.workspace import (
     warn,
     workspace_of,
 )
+from seglog.remote.routing import parse_location
 from seglog.rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, SalvageReport
 from seglog.rescue.salvage.salvage import salvage as salvage_logs
 from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
@@ -43,6 +44,8 @@ from seglog.rescue.transplant.target import require_brokers_own
 from seglog.scan.listing import resolve_paths
 from seglog.storage import links
 from seglog.storage.lock import DirectoryLock
+from seglog.values.forms import KAFKA, Values
+from seglog.values.sources import forms_of
 
 ExportedFormat = Literal["jsonl", "csv", "parquet"]
 
@@ -212,6 +215,10 @@ def export(
     limit: int | None = None,
     base64: bool = False,
     decode: bool = False,
+    key_as: str = "auto",
+    value_as: str = "auto",
+    schemas: Location | None = None,
+    schema: Location | None = None,
     csv_safe: bool = False,
     replace: bool = False,
     **common: Unpack[ReadArguments],
@@ -220,8 +227,9 @@ def export(
 
     `format` is "jsonl", "csv" or "parquet" (default: by the extension of `output`). Records are chosen as by `diff`.
     `base64` writes keys and values of text formats in base64; `decode` decodes those of Kafka's internal topics;
-    `csv_safe` defuses formulas. Damage is skipped, with a warning to the logger `seglog`. The file appears when it is
-    complete. Raises RefusedError if it exists and `replace` is not set, NotALogError, OSError, UnsupportedError.
+    `key_as`, `value_as`, `schemas` and `schema` decode as for `open_table`; `csv_safe` defuses formulas. Damage is
+    skipped, with a warning to the logger `seglog`. The file appears when it is complete. Raises RefusedError if it
+    exists and `replace` is not set, NotALogError, OSError, UnsupportedError, ConfigError for missing schemas.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -238,6 +246,15 @@ def export(
         raise ValueError(f"give format, jsonl, csv or parquet: {target} has no extension that names it")
     chosen = one_of("format", kinds.get(target.suffix) if format is None else format, tuple(ExportedFormat.__args__))  # type: ignore[attr-defined]
     work, (shown,) = looked_at(common, [path])
+    key_form, value_form = (KAFKA, KAFKA) if flag("decode", decode) else (key_as, value_as)
+    forms = forms_of(
+        work.fs,
+        instance("key_as", key_form, str, "text"),
+        instance("value_as", value_form, str, "text"),
+        schemas=None if schemas is None else str(schemas),
+        schema=None if schema is None else str(schema),
+        beside=[parse_location(path)],
+    )
     selection = Selection(
         optional_integer("from_offset", from_offset, 0),
         optional_integer("to_offset", to_offset, 0),
@@ -251,7 +268,7 @@ def export(
         ExportFormat(chosen),
         selection,
         flag("base64", base64),
-        flag("decode", decode),
+        None if forms.are_plain else Values(forms),
         flag("csv_safe", csv_safe),
         optional_integer("limit", limit, 0),
     )

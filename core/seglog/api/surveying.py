@@ -16,6 +16,7 @@ from seglog.look.report.figures import Report
 from seglog.operations.groups import GroupsReport, read_groups
 from seglog.operations.report import ReportRequest
 from seglog.operations.report import report as gathered
+from seglog.operations.schemas import registry_contents
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
@@ -38,6 +39,7 @@ from seglog.scan.view import PartitionView
 from seglog.storage.lock import partition_path
 from seglog.tiers.segments import Remark
 from seglog.tiers.survey import Surveyed, survey
+from seglog.values.schemas import Schema
 from seglog.verification.transactions import (
     DEFAULT_MAX_TIMEOUT_MS,
     Transaction,
@@ -129,6 +131,30 @@ def metadata(path: Location, *, at_offset: int | None = None, **common: Unpack[R
     last = optional_integer("at_offset", at_offset, 0)
     work, (shown,) = looked_at(common, [path])
     return read_metadata_image(work.fs, shown, end=None if last is None else last + 1)
+
+
+@public
+def schemas(path: Location, **common: Unpack[ReadArguments]) -> list[Schema]:
+    """Returns what a schema registry knew, from its log: subjects, versions, ids, references and texts, by id.
+
+    `path` is `_schemas-0`, the log directory that holds it, or one of its `.log` files. Versions that were deleted are
+    there too, and marked; what is damaged is left out, with a warning to the logger `seglog`. Raises NotALogError,
+    OSError.
+
+    >>> import tempfile, seglog
+    >>> key = b'{"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1}'
+    >>> value = b'{"subject":"orders-value","version":1,"id":7,"schema":"int","deleted":false}'
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/_schemas-0", create=True) as log:
+    ...         info = log.append([seglog.Record(value, key=key, timestamp=1000)])
+    ...     [(schema.id, schema.subject, schema.type, schema.text) for schema in seglog.schemas(directory)]
+    [(7, 'orders-value', 'AVRO', 'int')]
+    """
+    work, (shown,) = looked_at(common, [path])
+    contents = registry_contents(work.fs, shown)
+    for problem in contents.problems:
+        warn(problem)
+    return contents.schemas
 
 
 @public

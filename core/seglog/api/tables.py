@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.api.opening import open_log
-from seglog.arguments import one_of
+from seglog.arguments import instance, one_of
 from seglog.configuration.keys import LogConfig
 from seglog.model import Compression, Isolation, member
 from seglog.remote.routing import machine_files, parse_location
@@ -27,6 +27,10 @@ def open_table(
     local: Location | None = None,
     tier_keys: Mapping[str, Location] | None = None,
     remote_metadata: Sequence[Location] | None = None,
+    key_as: str = "auto",
+    value_as: str = "auto",
+    schemas: Location | None = None,
+    schema: Location | None = None,
     fs: FileSystem | None = None,
 ) -> Table:
     """Opens partitions as one table. DuckDB, Polars and pyarrow push columns and filters into it; nothing is read yet.
@@ -40,7 +44,13 @@ def open_table(
     raises CorruptRecordError with file, position and offsets; with `on_corrupt` "skip" it goes on, and the table's
     `left_out` says what is missing. `local`, `tier_keys` and `remote_metadata` are for paths in tiered storage.
 
-    Raises NotALogError for a path without a log, ConfigError for an unknown column.
+    `value_as` "registry" decodes values by the schemas that they name: `value` is then JSON text, or null where one is
+    not decoded, and value_schema, value_error and value_bytes tell of it; `key_as` does the same for keys. Other forms
+    are string, hex, base64, int, long, json, kafka, avro, protobuf, json-schema. `schemas` is a registry's log, URL or
+    directory of files (default: the `_schemas-0` beside the logs), `schema` the FILE or FILE:MESSAGE for values without
+    a frame (extra `schemas`).
+
+    Raises NotALogError for a path without a log, ConfigError for an unknown column or missing schemas.
 
     >>> import pyarrow as pa, pyarrow.compute as pc, tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -56,11 +66,23 @@ def open_table(
     from seglog.table.columns import outputs_of
     from seglog.table.dataset import Table
     from seglog.table.opening import open_source
+    from seglog.table.valued import valued_outputs
+    from seglog.values.forms import Values
+    from seglog.values.sources import forms_of
 
     if not paths:
         raise ValueError("open_table: name at least one path")
+    files = machine_files() if fs is None else fs
+    forms = forms_of(
+        files,
+        instance("key_as", key_as, str, "text"),
+        instance("value_as", value_as, str, "text"),
+        schemas=None if schemas is None else str(schemas),
+        schema=None if schema is None else str(schema),
+        beside=[parse_location(path) for path in paths],
+    )
     source = open_source(
-        machine_files() if fs is None else fs,
+        files,
         [parse_location(path) for path in paths],
         isolation=member(Isolation, isolation, "isolation"),
         on_corrupt="skip" if one_of("on_corrupt", on_corrupt, ("fail", "skip")) == "skip" else "fail",
@@ -68,7 +90,8 @@ def open_table(
         tier_keys={name: parse_location(file) for name, file in (tier_keys or {}).items()},
         remote_metadata=[parse_location(path) for path in remote_metadata or ()],
     )
-    return Table(source, outputs_of(columns))
+    outputs = outputs_of(columns)
+    return Table(source, outputs if forms.are_plain else valued_outputs(outputs, Values(forms)))
 
 
 def append_table(

@@ -195,7 +195,7 @@ class TopicDecoder:
         nothing = (None,) * len(self.sides)
         found = []
         for record, is_marker in zip(records, is_control, strict=True):
-            wanted = record.key, record.value, record.offset
+            wanted = record.key, record.value, record.offset or 0
             row = nothing if is_marker else self._of_record(wanted, record.headers)
             found.append((wanted, row))
             for side, one in zip(self.sides, row, strict=True):
@@ -210,7 +210,7 @@ class TopicDecoder:
         found: list[Decoded | None] = []
         texts: tuple[str | None, str | None] | None = None
         for side in self.sides:
-            data, form = record[0 if side == "key" else 1], self._forms[side]
+            data, form = record[0] if side == "key" else record[1], self._forms[side]
             if data is None:
                 found.append(None)
             elif form == KAFKA and self._internal is not None:

@@ -163,6 +163,11 @@ def reference_of(fields: Any) -> Reference:
     return Reference(*names, _number(fields.get("version"), "version"))
 
 
+def settings_fields(kind: str, setting: str) -> dict[str, str]:
+    """Returns the REST API's body for a setting of CONFIG or MODE."""
+    return {"compatibility" if kind == "CONFIG" else "mode": setting}
+
+
 def _guid(value: Mapping[str, Any]) -> UUID | None:
     """Returns a schema's GUID: newer registries write it; it is the MD5 that older ones wrote, in base64."""
     try:

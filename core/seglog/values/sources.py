@@ -27,8 +27,8 @@ def forms_of(
 ) -> Forms:
     """Returns the forms of keys and values, with the schemas that they need.
 
-    `schemas` is where schemas are, `schema` is FILE or FILE:MESSAGE; without both, the `_schemas-0` in one of the
-    directories `beside` is used. Raises ConfigError if there is none, or if they are not needed.
+    `schemas` is where schemas are, `schema` is FILE or FILE:MESSAGE; without both, the `_schemas-0` is used that lies
+    beside one of the logs at `beside`. Raises ConfigError if there is none, or if they are not needed.
     """
     for name, form in (("key", key), ("value", value)):
         if form not in FORMS:
@@ -71,8 +71,10 @@ def schemas_log(fs: FileSystem, path: Path) -> Path | None:
     return path / _PARTITION if found is not None and found.is_directory else None
 
 
-def _beside(fs: FileSystem, directories: Iterable[Path]) -> SchemaSource | None:
-    for directory in dict.fromkeys(directories):
+def _beside(fs: FileSystem, paths: Iterable[Path]) -> SchemaSource | None:
+    """Returns the schemas in the log directory of one of the paths, which are log directories, partitions or files."""
+    near = (place for path in paths for place in (path.absolute(), *list(path.absolute().parents)[:2]))
+    for directory in dict.fromkeys(near):
         status = fs.status(directory / _PARTITION)
         if status is not None and status.is_directory:
             return read_schemas(fs, directory / _PARTITION).known
