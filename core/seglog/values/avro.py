@@ -39,16 +39,14 @@ def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[byt
     most_bytes = max(MOST_NODES - cost.fixed, 0) // cost.per_byte if cost.per_byte else None
 
     def decode(data: bytes, start: int) -> str:
-        size = len(data) - start
-        if most_bytes is not None and size > most_bytes:
-            raise NotDecodedError(f"{size} bytes of its schema may expand to more than {MOST_NODES} parts")
-        file = BytesIO(data)
-        file.seek(start)
+        file = BytesIO(data[start:])
+        if most_bytes is not None and len(data) - start > most_bytes:
+            raise NotDecodedError(f"{len(data) - start} bytes of its schema may expand to more than {MOST_NODES} parts")
         try:
             value = read(file, parsed, None)
-            left = size + start - file.tell()
+            left = file.read()
             if left:
-                raise NotDecodedError(f"{left} bytes follow the value")
+                raise NotDecodedError(f"{len(left)} bytes follow the value")
             return json_value(value)
         except NotDecodedError:
             raise

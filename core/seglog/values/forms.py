@@ -10,7 +10,7 @@ import base64
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -190,43 +190,52 @@ class TopicDecoder:
         batches = records.batches
         control = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
         is_control = control[records.rows["batch"]].tolist()
-        counts: Counter[tuple[Side, str]] = Counter()
-        failed: Counter[tuple[Side, str]] = Counter()
-        nothing = (None,) * len(self.sides)
-        found = []
-        for record, is_marker in zip(records, is_control, strict=True):
-            wanted = record.key, record.value, record.offset or 0
-            row = nothing if is_marker else self._of_record(wanted, record.headers)
-            found.append((wanted, row))
-            for side, one in zip(self.sides, row, strict=True):
-                if one is not None and one.error:
-                    failed[side, one.error] += 1
-                elif one is not None and side in self._schemas:
-                    counts[side, self._schemas[side].label(one.schema)] += 1
-        self._tally.add(counts, failed)
-        return found
-
-    def _of_record(self, record: Wanted, headers: Iterable[Header]) -> Results:
-        found: list[Decoded | None] = []
-        texts: tuple[str | None, str | None] | None = None
+        written = list(records)
+        wanted = [(record.key, record.value, record.offset or 0) for record in written]
+        columns = []
         for side in self.sides:
-            data, form = record[0] if side == "key" else record[1], self._forms[side]
-            if data is None:
-                found.append(None)
-            elif form == KAFKA and self._internal is not None:
-                texts = self._internal(*record) if texts is None else texts
-                found.append(_of_text(texts[0 if side == "key" else 1]))
-            else:
-                found.append(self._of_side(side, form, data, headers))
-        return tuple(found)
+            decode = self._decoder_of(side)
+            place = 0 if side == "key" else 1
+            column = [
+                None if row[place] is None or is_marker else decode(row, record.headers)
+                for row, record, is_marker in zip(wanted, written, is_control, strict=True)
+            ]
+            self._count(side, column)
+            columns.append(column)
+        return list(zip(wanted, zip(*columns, strict=True), strict=True))
 
-    def _of_side(self, side: Side, form: str, data: bytes, headers: Iterable[Header]) -> Decoded:
+    def _count(self, side: Side, column: Sequence[Decoded | None]) -> None:
+        numbers: Counter[SchemaId | None] = Counter()
+        failed: Counter[tuple[Side, str]] = Counter()
+        for one in column:
+            if one is None:
+                continue
+            if one.error:
+                failed[side, one.error] += 1
+            else:
+                numbers[one.schema] += 1
+        by_schema = self._schemas.get(side)
+        labels = numbers.items() if by_schema is not None else ()
+        self._tally.add({(side, by_schema.label(each)): count for each, count in labels}, failed)  # type: ignore[union-attr]
+
+    def _decoder_of(self, side: Side) -> Callable[[Wanted, Sequence[Header]], Decoded | None]:
+        """Returns what decodes a side of a record, which is not null."""
+        place, form = (0, self._forms[side]) if side == "key" else (1, self._forms[side])
         if side in self._schemas:
-            return self._schemas[side].decoded(data, headers)
-        try:
-            return Decoded(_PLAIN[form](data))
-        except NotDecodedError as error:
-            return Decoded(None, None, str(error))
+            decode = self._schemas[side].decoded
+            return lambda row, headers: decode(row[place], headers)  # type: ignore[arg-type]
+        internal = self._internal
+        if form == KAFKA and internal is not None:
+            return lambda row, _headers: _of_text(internal(*row)[place])
+        plain = _PLAIN[form]
+        return lambda row, _headers: _of_bytes(plain, row[place])  # type: ignore[arg-type]
+
+
+def _of_bytes(decode: Callable[[bytes], str], data: bytes) -> Decoded:
+    try:
+        return Decoded(decode(data))
+    except NotDecodedError as error:
+        return Decoded(None, None, str(error))
 
 
 def _of_text(text: str | None) -> Decoded | None:
@@ -259,7 +268,7 @@ class _BySchema:
         """Returns the name of a schema by which values were decoded."""
         return self._labels.get(number, "the schema")
 
-    def decoded(self, data: bytes, headers: Iterable[Header]) -> Decoded:
+    def decoded(self, data: bytes, headers: Sequence[Header]) -> Decoded:
         """Decodes one key or value; its result has the reason if it does not decode."""
         frame: Frame | None = None
         try:

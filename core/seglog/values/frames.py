@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from seglog.model import Header
@@ -31,8 +30,7 @@ _CONFLUENT, _GUID, _GLUE = 0, 1, 3
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """What a frame says: the schema, and where the rest is.
 
     `data` has the payload from `start` on. `header`: what follows the id in a header, which is the path of Protobuf's

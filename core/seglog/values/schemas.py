@@ -18,11 +18,16 @@ EXTENSIONS = {AVRO: ".avsc", PROTOBUF: ".proto", JSON: ".json"}
 MOST_SCHEMA_BYTES = 1 << 20
 MOST_REFERENCES = 1000  # that one schema needs, also through others
 
+_MOST_REASON = 300  # characters: names in a schema may be long
+
 SchemaId = int | UUID
 
 
 class NotDecodedError(ValueError):
-    """Why a value, or any value of a schema, is not decoded; a sentence without a full stop."""
+    """Why a value, or any value of a schema, is not decoded; a sentence without a full stop, cut if it is long."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason if len(reason) <= _MOST_REASON else f"{reason[: _MOST_REASON - 1]}…")
 
 
 @dataclass(frozen=True, slots=True)

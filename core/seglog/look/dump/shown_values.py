@@ -78,17 +78,24 @@ def _texts(
 ) -> Iterator[bytes]:
     """Yields what is written of the sides of each record."""
     endings = {side: "_b64" if decoder.form(side) == "base64" else "" for side in sides}
-    for (key, value, _), results in decoder.of_records(records):
-        shown = dict(zip(decoder.sides, results, strict=True))
-        parts = (
-            _words(side, key if side == "key" else value, shown.get(side), endings[side], as_json, as_base64)
-            for side in sides
+    rows = decoder.of_records(records)
+    columns = []
+    for side in sides:
+        place, ending = (0, endings[side]) if side == "key" else (1, endings[side])
+        number = decoder.sides.index(side) if side in decoder.sides else None
+        columns.append(
+            [
+                _words(side, wanted[place], None if number is None else results[number], ending, as_json, as_base64)  # type: ignore[arg-type]
+                for wanted, results in rows
+            ]
         )
-        yield "".join(parts).encode()
+    return ("".join(parts).encode() for parts in zip(*columns, strict=True))
 
 
 def _words(side: Side, data: bytes | None, shown: Decoded | None, ending: str, as_json: bool, as_base64: bool) -> str:
     separator, equals = (',"', '":') if as_json else (" ", "=")
+    if shown is not None and shown.json is not None and shown.schema.__class__ is int:  # nearly all, at best
+        return f"{separator}{side}{equals}{shown.json}{separator}{side}_schema{equals}{shown.schema}"
     if data is None:
         return f"{separator}{side}{equals}null"
     if shown is None:

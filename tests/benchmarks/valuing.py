@@ -1,0 +1,149 @@
+"""What decoding values costs: `python -m tests.benchmarks.valuing [--records 200000]`.
+
+Makes a log of framed Avro values (seven fields, about 45 bytes) and one of Protobuf, and prints, in values a CPU second
+of this process (user and system; best of three) and as ratios within one run:
+
+- fastavro and Google's library alone, to Python's values; with `json.dumps` after them;
+- JSON lines and a table's columns, decoded; JSON lines that are not decoded, for comparison.
+
+It also decodes values of a hundred random schemas and compares each with fastavro's (`--compared` of each schema).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+
+import seglog
+from seglog.look.dump.render_records import render_records
+from seglog.storage.local import LocalFileSystem
+from seglog.values.forms import Values
+from seglog.values.protoc import compiled
+from seglog.values.sources import forms_of
+from tests.support.schema_registry import avro, framed, registered, write_log
+from tests.unit.values.test_avro import Maker, compared
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": name, "type": kind}
+        for name, kind in (
+            ("id", "long"),
+            ("name", "string"),
+            ("price", "double"),
+            ("paid", "boolean"),
+            ("note", ["null", "string"]),
+            ("count", "int"),
+            ("city", "string"),
+        )
+    ],
+}
+MESSAGE = """syntax = "proto3"; message Order { int64 id = 1; string name = 2; double price = 3; bool paid = 4;
+  string note = 5; int32 count = 6; string city = 7; }
+"""
+
+
+def rate(count: int, work: Callable[[], Any]) -> float:
+    """Values a CPU second, best of three."""
+    best = float("inf")
+    for _ in range(3):
+        begun = time.process_time()
+        work()
+        best = min(best, time.process_time() - begun)
+    return count / best
+
+
+def tell(name: str, found: float, against: float = 0.0, goal: float = 0.0) -> None:
+    """Prints a rate, its share of another, and the goal."""
+    share = f"  {found / against:5.2f} of the library alone" if against else ""
+    aim = f"  (goal {goal / 1e6:.2f} M)" if goal else ""
+    sys.stdout.write(f"{name:44} {found / 1e6:7.3f} M/CPU s{share}{aim}\n")
+
+
+def measured(directory: Path, topic: str, alone: float, count: int) -> None:
+    """Tells the rates of one topic."""
+    path = directory / f"{topic}-0"
+    for form in ("auto", "registry"):
+        values = Values(forms_of(LocalFileSystem(), "auto", form, beside=[directory]))
+        with seglog.open_log(path) as log:
+            parts = list(log.columns())
+
+        def lines(parts: list[Any] = parts, values: Values = values) -> None:
+            decoder = values.of_topic(topic)
+            for part in parts:
+                for _ in render_records(part, f"{topic}-0", as_json=True, decoder=decoder):
+                    pass
+
+        is_decoded = form == "registry"
+        goal = 150_000 if is_decoded and topic == "avro" else 0
+        tell(f"{topic}, JSON lines, {form}", rate(count, lines), alone if is_decoded else 0, goal)
+    table = seglog.open_table(path, columns=["value"], value_as="registry")
+    tell(f"{topic}, a table's columns", rate(count, table.to_table), alone, 3_000_000)
+
+
+def main() -> None:
+    """Runs with the options of the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--compared", type=int, default=10_000)
+    options = parser.parse_args()
+    count, draw = options.records, random.Random(1)
+    rows = [
+        {
+            "id": i * 1000,
+            "name": f"customer-{i % 1000}",
+            "price": draw.random() * 100,
+            "paid": i % 2 == 0,
+            "note": None if i % 3 else "a note",
+            "count": i % 100,
+            "city": draw.choice(("Oslo", "Bern", "Amsterdam")),
+        }
+        for i in range(count)
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        write_log(
+            directory / "_schemas-0",
+            [registered("avro-value", 1, 1, ORDER), registered("proto-value", 1, 2, MESSAGE, "PROTOBUF")],
+        )
+        payloads = [avro(ORDER, row) for row in rows]
+        write_log(directory / "avro-0", [seglog.Record(framed(1, one), timestamp=1) for one in payloads])
+        parsed = fastavro.parse_schema(ORDER)
+        alone = rate(count, lambda: [fastavro.schemaless_reader(BytesIO(one), parsed, None) for one in payloads])
+        tell("fastavro alone", alone)
+        both = rate(
+            count, lambda: [json.dumps(fastavro.schemaless_reader(BytesIO(one), parsed, None)) for one in payloads]
+        )
+        tell("fastavro and json.dumps", both, alone)
+        measured(directory, "avro", alone, count)
+
+        pool = descriptor_pool.DescriptorPool()
+        for file in descriptor_pb2.FileDescriptorSet.FromString(compiled("o.proto", {"o.proto": MESSAGE})).file:
+            pool.Add(file)
+        kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
+        messages = [json_format.ParseDict(row, kind()).SerializeToString() for row in rows]
+        write_log(directory / "proto-0", [seglog.Record(framed(2, b"\0" + one), timestamp=1) for one in messages])
+        alone = rate(count, lambda: [kind.FromString(one) for one in messages])
+        tell("Google's library alone", alone)
+        dicts = rate(count, lambda: [json_format.MessageToDict(kind.FromString(one)) for one in messages])
+        tell("Google's library and MessageToDict", dicts, alone)
+        measured(directory, "proto", alone, count)
+    for seed in range(100):
+        compared(Maker(seed), options.compared)
+    sys.stdout.write(f"100 schemas, {options.compared} values each: all equal to fastavro's\n")
+
+
+if __name__ == "__main__":
+    main()
