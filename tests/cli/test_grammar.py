@@ -202,7 +202,7 @@ _MEANINGS = {
     "--limit N": 3,
     "-a, --all": 3,
     "--quick": 2,
-    "-o, --output DIR": 6,
+    "-o, --output DIR": 7,
     "-o, --output FOLDER": 2,
     "--once": 2,
     "--verify": 2,
