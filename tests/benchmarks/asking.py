@@ -78,6 +78,7 @@ def show(what: str, seconds: float, compared: float | None = None, goal: str = "
 def made(directory: Path, count: int, codec: str) -> Path:
     """Makes a log of that many records, a millisecond apart, in segments of 100 MB."""
     config = LogConfig.from_mapping({"segment.bytes": 100_000_000})
+    directory.mkdir()
     with open_directory(directory, config) as logs:
         log = logs.log(TopicPartition("orders", 0), create=True)
         first = 0
