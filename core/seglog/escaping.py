@@ -74,6 +74,11 @@ def json_value(value: object) -> str:
         text = _dumped(value)
     except ValueError:  # a float that JSON cannot represent
         text = _dumped(_finite(value))
+    return safe_json(text)
+
+
+def safe_json(text: str) -> str:
+    """Returns JSON with the characters of its texts escaped that are not safe to show."""
     if text.isascii() and "\x7f" not in text:
         return text
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,24 @@ def test_plain_forms_need_no_schemas(tmp_path: Path, form: str, values: list[byt
     assert [line.get("value", line.get("value_b64")) for line in only] == [
         line.get("value", line.get("value_b64")) for line in json_lines(run("read", "--json", log))
     ]
+
+
+def test_what_is_not_safe_to_show_or_no_text_is_escaped_everywhere(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "t-0", [seglog.Record(text) for text in (b'"\xc2\x9b\xe2\x80\xae"', b'"\\ud800x"')])
+    done = run("read", log, "--value-as", "json")
+    assert '"\\u009b\\u202e"' in done.stdout and '"\\ud800x"' in done.stdout
+    cells = csv.DictReader(io.StringIO(run("export", log, "-o", "-", "--format", "csv", "--value-as", "json").stdout))
+    assert [row["value"] for row in cells][1] == "\\ud800x"
+    rows = json_lines(run("sql", "--json", "select value from t", log, "--value-as", "json"))
+    assert rows[1]["value"] == "\\ud800x"
+    strange = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    shop(strange)
+    for words in (
+        ("read", "--json", strange / "orders-0"),
+        ("sql", "--json", "select value_error from orders", strange),
+    ):
+        lines = json_lines(run(*words, "--value-as", "registry"))
+        assert "is not in" in lines[3]["value_error"]
 
 
 def test_a_schema_in_a_file_is_for_values_without_a_frame(tmp_path: Path) -> None:

@@ -42,8 +42,7 @@ class _Decoding:
 
     def __init__(self, values: Values) -> None:
         self._values = values
-        self._part: Part | None = None
-        self._shown: dict[Side, _Shown] = {}
+        self._last: tuple[Part, dict[Side, _Shown]] | None = None  # scans in several threads replace it as a whole
 
     def texts(self, side: Side, part: Part) -> pa.Array:
         """Makes the column of texts."""
@@ -79,15 +78,17 @@ class _Decoding:
         return pa.array([None if one is None else tell(one) for one in shown[1]], pa.string())
 
     def _of(self, part: Part) -> dict[Side, _Shown]:
-        if self._part is not part:
-            decoder = self._values.of_topic(part.place.topic)
-            self._part, self._shown = part, {}
-            if decoder is not None:
-                rows = decoder.of_records(part.records)
-                for i, side in enumerate(decoder.sides):
-                    data = [wanted[0] if side == "key" else wanted[1] for wanted, _ in rows]
-                    self._shown[side] = data, [results[i] for _, results in rows]
-        return self._shown
+        last = self._last
+        if last is not None and last[0] is part:
+            return last[1]
+        decoder, shown = self._values.of_topic(part.place.topic), dict[Side, _Shown]()
+        if decoder is not None:
+            rows = decoder.of_records(part.records)
+            for i, side in enumerate(decoder.sides):
+                data = [wanted[0] if side == "key" else wanted[1] for wanted, _ in rows]
+                shown[side] = data, [results[i] for _, results in rows]
+        self._last = part, shown
+        return shown
 
 
 def _text(shown: Decoded) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from seglog import layout
-from seglog.escaping import json_value
+from seglog.escaping import json_value, safe_json
 from seglog.format.columns import Records
 from seglog.model import Header
 from seglog.values import schemas as kinds
@@ -46,9 +46,11 @@ class Decoded(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The JSON text; of a string its characters."""
+        """The JSON text; of a string its characters, with escapes for surrogates, which are none."""
         text = self.json or ""
-        return str(json.loads(text)) if text.startswith('"') else text
+        if not text.startswith('"'):
+            return text
+        return str(json.loads(text)).encode("utf-8", "backslashreplace").decode()
 
 
 # --- forms without schemas ------------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ def json_document(data: bytes) -> str:
         raise
     except (ValueError, RecursionError) as error:
         raise NotDecodedError(f"it is no JSON: {error}") from error
-    return text.strip().replace("\n", " ").replace("\r", " ")  # only between tokens: strings have them escaped
+    return safe_json(text.strip().replace("\n", " ").replace("\r", " "))  # between tokens: strings have them escaped
 
 
 _PLAIN: dict[str, Callable[[bytes], str]] = {

@@ -40,7 +40,7 @@ def schemas_in_directory(fs: FileSystem, directory: Path) -> KnownSchemas:
     """Returns the schemas in a directory and those below it. Raises ConfigError, OSError."""
     if fs.status(directory / LIST) is not None:
         return schemas_in_list(fs, directory / LIST)
-    known = KnownSchemas(str(directory))
+    known = KnownSchemas(escaped(str(directory)))
     for path in _files(fs, directory):
         name = path.stem
         schema = schema_of_file(fs, path)
@@ -63,7 +63,7 @@ def schemas_in_directory(fs: FileSystem, directory: Path) -> KnownSchemas:
 
 def schemas_in_list(fs: FileSystem, path: Path) -> KnownSchemas:
     """Returns the schemas that JSON lines name, with their texts (`schema`) or files (`file`). Raises ConfigError."""
-    known = KnownSchemas(str(path))
+    known = KnownSchemas(escaped(str(path)))
     for number, line in enumerate(_text(fs, path, _MOST_LIST_BYTES).splitlines(), 1):
         try:
             fields: Any = json.loads(line) if line.strip() else None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from seglog.escaping import escaped
 from seglog.model import Record
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
@@ -59,7 +60,7 @@ class _Reading:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._versions: dict[tuple[str, int], tuple[Schema, UUID | None]] = {}
-        self._found = SchemasTopic(KnownSchemas(str(path)))
+        self._found = SchemasTopic(KnownSchemas(escaped(str(path))))
 
     def take(self, steps: Iterator[WalkedEntries | Gap] | LogWalk) -> None:
         """Reads the records of good batches, in order."""

@@ -89,7 +89,7 @@ def _texts(
                 for wanted, results in rows
             ]
         )
-    return ("".join(parts).encode() for parts in zip(*columns, strict=True))
+    return ("".join(parts).encode("utf-8", "backslashreplace") for parts in zip(*columns, strict=True))
 
 
 def _words(side: Side, data: bytes | None, shown: Decoded | None, ending: str, as_json: bool, as_base64: bool) -> str:
