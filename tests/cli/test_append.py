@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import clean_logs, environment, json_lines, run
+from tests.support.command_line import COMMAND, clean_logs, environment, json_lines, run
 
 
 def records(partition: Path) -> list[dict[str, object]]:
@@ -139,7 +139,7 @@ def test_options_that_cannot_be_are_wrong_usage_and_create_nothing(arguments: li
 
 
 def test_a_slow_writers_records_are_flushed_while_it_pauses(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "seglog_cli", "append", "--create", str(tmp_path / "t-0"), "--flush-ms", "50"]
+    command = [*COMMAND, "append", "--create", str(tmp_path / "t-0"), "--flush-ms", "50"]
     with subprocess.Popen(
         [*command, "--batch-records", "100"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
     ) as child:
@@ -153,7 +153,7 @@ def test_a_slow_writers_records_are_flushed_while_it_pauses(tmp_path: Path) -> N
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     log = tmp_path / "t-0"
-    command = [sys.executable, "-m", "seglog_cli", "append", "--create", str(log), "--flush-messages", "3", "--json"]
+    command = [*COMMAND, "append", "--create", str(log), "--flush-messages", "3", "--json"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as child:
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(b"".join(b"value %d\n" % i for i in range(30)))

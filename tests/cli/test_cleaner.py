@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import pytest
 
 from seglog.model import Record, TopicPartition
 from seglog.storage.lock import DirectoryLock, holder_of
-from tests.support.command_line import ROOT, clean_logs, environment, json_lines, process, run
+from tests.support.command_line import COMMAND, ROOT, clean_logs, environment, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, keys_of, opened
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
@@ -25,7 +24,7 @@ POLICY = ("--set", "cleanup.policy=compact")
 
 @contextmanager
 def service(path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "seglog_cli", "cleaner", *POLICY, *arguments, str(path)]
+    command = [*COMMAND, "cleaner", *POLICY, *arguments, str(path)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from seglog_cli import completing
-from tests.support.command_line import environment, process
+from tests.support.command_line import COMMAND, environment, process
 from tests.support.terminals import typed
 
 
@@ -18,7 +18,7 @@ def offered(line: str, directory: Path) -> list[str]:
     """Returns the offers of bash for the last word of a line; a trailing blank begins a new word."""
     count = len(line.split()) - (not line.endswith(" "))
     variables = environment(COMP_WORDS=line, COMP_CWORD=str(count), _SEGLOG_COMPLETE="complete_bash")
-    command = [sys.executable, "-m", "seglog_cli"]
+    command = list(COMMAND)
     done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=directory, check=True)
     return done.stdout.split()
 
@@ -72,7 +72,7 @@ def test_zsh_is_answered_at_the_first_tab_of_a_session(tmp_path: Path) -> None:
         pytest.skip("zsh is not installed here: its script was only read")
     (tmp_path / "_seglog").write_text(script)
     command = tmp_path / "seglog"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seglog_cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     command.chmod(0o755)
     first_tab = (
         f"compdef() {{ : }}; _arguments() {{ print -r -- $1 }}; path+=({tmp_path}); fpath=({tmp_path} $fpath);"
@@ -86,7 +86,7 @@ def wrapped(directory: Path) -> Path:
     """Makes a directory for PATH in which `seglog` is this tree's command line."""
     directory.mkdir(parents=True, exist_ok=True)
     command = directory / "seglog"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seglog_cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     command.chmod(0o755)
     return directory
 
@@ -148,7 +148,7 @@ def test_fish_shows_whole_sentences(line: str, said: str, logs: Path, tmp_path: 
 @pytest.mark.parametrize(("line", "code"), [("seglog append --codec z", 0), ("seglog dump kafka/orders-0/0", 1)])
 def test_fish_learns_from_the_exit_code_alone_whether_there_are_values(line: str, code: int, logs: Path) -> None:
     variables = environment(_SEGLOG_COMPLETE="complete_fish", _TYPER_COMPLETE_FISH_ACTION="is-args")
-    command = [sys.executable, "-m", "seglog_cli"]
+    command = list(COMMAND)
     asked = {**variables, "_TYPER_COMPLETE_ARGS": line}
     done = subprocess.run(command, capture_output=True, text=True, env=asked, cwd=logs, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")

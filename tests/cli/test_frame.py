@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from seglog_cli.help import describe
 from seglog_cli.help_text import render
 from seglog_cli.manual import descriptions
 from seglog_cli.options import CommonOptions
-from tests.support.command_line import clean_logs, environment, process, run
+from tests.support.command_line import COMMAND, clean_logs, environment, process, run
 from tests.support.terminals import on_terminal
 
 
@@ -91,7 +92,7 @@ def test_wrong_usage_exits_with_2_and_points_to_the_help(arguments: list[str]) -
 
 def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     logs = clean_logs(tmp_path)
-    command = f'"{sys.executable}" -m seglog_cli dump --records "{logs}" | head -1'
+    command = f'{shlex.join(COMMAND)} dump --records "{logs}" | head -1'
     done = subprocess.run(command, shell=True, capture_output=True, env=environment(), check=False)
     assert done.stderr == b""
     assert len(done.stdout.splitlines()) == 1
@@ -101,7 +102,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
 def test_a_signal_ends_with_its_code_and_what_was_read_is_appended(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "seglog_cli", "append", "--create", str(tmp_path / "t-0"), "--flush-messages", "1"]
+    command = [*COMMAND, "append", "--create", str(tmp_path / "t-0"), "--flush-messages", "1"]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

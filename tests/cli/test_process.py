@@ -21,7 +21,7 @@ import pytest
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
 from tests.support import command_line, effort
-from tests.support.command_line import ROOT, clean_logs, environment, json_lines, run
+from tests.support.command_line import COMMAND, ROOT, clean_logs, environment, json_lines, run
 
 INTERRUPTING = ROOT / "tests" / "support" / "interrupting"
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -97,7 +97,7 @@ def test_a_reader_that_goes_early_ends_every_listing_quietly(logs: Path) -> None
 def test_help_for_a_reader_that_is_gone_ends_quietly(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "seglog_cli", *arguments]
+    command = [*COMMAND, *arguments]
     with os.fdopen(writing, "wb") as pipe:
         done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, env=environment(), check=False)
     assert (done.returncode, done.stderr) == (141, b"")
@@ -106,7 +106,7 @@ def test_help_for_a_reader_that_is_gone_ends_quietly(arguments: list[str]) -> No
 def test_a_pipe_that_is_full_and_does_not_block_is_waited_for(logs: Path) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    command = [sys.executable, "-m", "seglog_cli", "dump", "-r", "customers-0"]
+    command = [*COMMAND, "dump", "-r", "customers-0"]
     with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, cwd=logs, env=environment()) as child:
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
@@ -123,7 +123,7 @@ def on_a_terminal(
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
-    command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
+    command = [*COMMAND, *map(str, arguments)]
     variables = environment(TERM="xterm", SEGLOG_JIT="0")
     variables.pop("NO_COLOR")
     child = subprocess.Popen(
@@ -192,7 +192,7 @@ def interrupted(
     """Runs a seglog process that gets a signal at a chosen call."""
     variables = environment(SEGLOG_TEST_SIGNAL=moments, SEGLOG_JIT="0")
     variables["PYTHONPATH"] = os.pathsep.join([str(INTERRUPTING), variables["PYTHONPATH"]])
-    command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
+    command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(command, input=input_bytes, capture_output=True, env=variables, check=False, timeout=120)
 
 
@@ -261,7 +261,7 @@ def test_with_json_a_signal_before_the_command_is_an_exit_error_too(logs: Path) 
 
 
 def test_a_signal_that_was_switched_off_stays_off(logs: Path) -> None:
-    command = [sys.executable, "-m", "seglog_cli", "append", str(logs / "both-0"), "--flush-messages", "1"]
+    command = [*COMMAND, "append", str(logs / "both-0"), "--flush-messages", "1"]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from seglog.storage.local import LocalFileSystem
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
-from tests.support.command_line import ROOT, clean_logs, environment, run, shell
+from tests.support.command_line import COMMAND, ROOT, clean_logs, environment, run, shell
 from tests.support.fixtures import CLEAN, fixture_copy
 from tests.support.log_files import write_segment
 from tests.support.lost_clusters import broker_directory, topic_records
@@ -268,9 +267,7 @@ def test_the_examples_of_serve_serve_until_they_are_stopped(example: str, tmp_pa
     for written, real in sorted(places.items(), key=lambda place: -len(place[0])):
         command = command.replace(written, real)
     arguments = [*shlex.split(command)[1:], "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "seglog_cli", *arguments], stderr=subprocess.PIPE, text=True, env=environment()
-    ) as server:
+    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment()) as server:
         assert server.stderr is not None
         said = server.stderr.readline()
         server.send_signal(signal.SIGTERM)

@@ -11,7 +11,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import clean_logs, environment, json_lines, run
+from tests.support.command_line import COMMAND, clean_logs, environment, json_lines, run
 
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _PATIENCE = 60.0
@@ -33,7 +32,7 @@ class Terminal:
         self.resize(columns, rows)
         self.before = termios.tcgetattr(theirs)
         self.theirs = theirs
-        command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
+        command = [*COMMAND, *map(str, arguments)]
         given = environment(TERM="xterm-256color")
         given.pop("COLUMNS", None)
         given.pop("LINES", None)

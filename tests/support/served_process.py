@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from seglog.serve.endpoint import Address
-from tests.support.command_line import ROOT
+from tests.support.command_line import COMMAND, ROOT
 
 LIMIT_SECONDS = 60
 
@@ -20,7 +19,7 @@ LIMIT_SECONDS = 60
 @contextmanager
 def served(*arguments: str | Path, cwd: Path = ROOT) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
     """The process, and what it says when it is ready; it is stopped when the `with` ends."""
-    command = [sys.executable, "-m", "seglog_cli", "serve", "--json", "--listen", "127.0.0.1:0", *map(str, arguments)]
+    command = [*COMMAND, "serve", "--json", "--listen", "127.0.0.1:0", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=environment)
     assert process.stdout is not None and process.stderr is not None
