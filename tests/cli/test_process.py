@@ -21,7 +21,7 @@ import pytest
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
 from tests.support import command_line, effort
-from tests.support.command_line import COMMAND, ROOT, clean_logs, environment, json_lines, run
+from tests.support.command_line import COMMAND, ROOT, clean_logs, environment, json_lines, needs_this_process, run
 
 INTERRUPTING = ROOT / "tests" / "support" / "interrupting"
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -190,6 +190,7 @@ def interrupted(
     moments: str, arguments: Sequence[str | Path], input_bytes: bytes = b"v1\nv2\n"
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a seglog process that gets a signal at a chosen call."""
+    needs_this_process()
     variables = environment(SEGLOG_TEST_SIGNAL=moments, SEGLOG_JIT="0")
     variables["PYTHONPATH"] = os.pathsep.join([str(INTERRUPTING), variables["PYTHONPATH"]])
     command = [*COMMAND, *map(str, arguments)]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner, Result
 
 import seglog_cli.app
@@ -26,6 +27,12 @@ from tests.support.fixtures import fixture_copy
 ROOT = Path(__file__).resolve().parents[2]
 ANOTHER = os.environ.get("SEGLOG_COMMAND")
 COMMAND = [ANOTHER] if ANOTHER else [sys.executable, "-m", "seglog_cli"]
+
+
+def needs_this_process() -> None:
+    """Skips a test that reaches into seglog's process, if that is another seglog's."""
+    if ANOTHER is not None:
+        pytest.skip("it reaches into the process of this tree's seglog, and SEGLOG_COMMAND names another")
 
 
 def run(*arguments: str | Path, input_text: str | bytes | None = None) -> Result:
