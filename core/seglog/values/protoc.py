@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from functools import cache
@@ -74,7 +75,7 @@ def _program() -> str:
     for file in files:
         if file.name == "protoc":
             return str(Path(str(file.locate())).resolve())
-    found = shutil.which("protoc")
+    found = shutil.which("protoc", path=Path(sys.executable).parent) or shutil.which("protoc")  # a bundle has it there
     if found is None:
         raise UnsupportedError(f"Protobuf's schemas need protoc, of the extra schemas: {extras.advice('schemas')}")
     return found
