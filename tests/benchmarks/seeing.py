@@ -5,7 +5,7 @@
 Without a path, log directories of 1,000 and 10,000 partitions are made of hard links (`many_partitions`). Figures are
 CPU seconds of the process (best of three): the report beside `ls` and one reading of all time indexes; the page's size,
 also for 100,000 partitions; the first frame of `top`, and its share of a core at two seconds. With Chromium, the time
-until the page's script ran, less that of an empty page.
+until the page's script has run, by the browser's own clock.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -36,6 +37,10 @@ View._detail = ended
 from seglog_cli.process import main
 main(["top", {logs!r}])
 """
+_CLOCK = """<script>addEventListener("load", () => {
+  const times = performance.getEntriesByType("navigation")[0];
+  document.documentElement.dataset.ready = times.domContentLoadedEventEnd;
+});</script>"""
 _INDEXES = """
 import sys
 from pathlib import Path
@@ -68,7 +73,7 @@ def first_frame(logs: Path, scratch: Path) -> float:
     """CPU seconds of a process until `top` has drawn its first frame."""
     found = []
     for _ in range(3):
-        file = scratch / "first"
+        file = scratch / "frame"
         ours, theirs = pty.openpty()
         command = [sys.executable, "-c", _FIRST.format(file=str(file), logs=str(logs))]
         child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=terminal())
@@ -114,20 +119,24 @@ def terminal() -> dict[str, str]:
 
 
 def ready(html: Path, scratch: Path) -> float | None:
-    """Seconds that a browser takes for a page more than for an empty one; None without Chromium."""
+    """Seconds until a browser has the page and has run its script; None without Chromium.
+
+    The browser's own clock tells, read by a script that a copy of the page gets in place of its content policy.
+    """
     browser = shutil.which("chromium")
     if browser is None:
         return None
-    empty = scratch / "empty.html"
-    empty.write_text("<!DOCTYPE html><title>empty</title>")
+    copy = scratch / "copy.html"
+    copy.write_text(re.sub("<meta http-equiv=[^>]*>", "", html.read_text()) + _CLOCK)
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     options += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={scratch / 'b'}"]
     found = []
-    for target in (empty, html, empty, html, empty, html):
-        begun = time.monotonic()
-        subprocess.run([browser, *options, "--dump-dom", target.as_uri()], capture_output=True, check=False)
-        found.append(time.monotonic() - begun)
-    return min(found[1::2]) - min(found[::2])
+    for _ in range(3):
+        command = [browser, *options, "--dump-dom", copy.as_uri()]
+        shown = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+        (time_ms,) = re.findall(r'data-ready="([0-9.]+)"', shown)
+        found.append(float(time_ms) / 1000)
+    return min(found)
 
 
 def measure(logs: Path, scratch: Path) -> None:
@@ -141,7 +150,7 @@ def measure(logs: Path, scratch: Path) -> None:
     say(f"  report {made:.2f} s, ls {ls:.2f} + time indexes {indexes:.2f}: {made / (ls + indexes):.2f} x (goal 1.5)")
     say(f"  page {html.stat().st_size / 1e6:.2f} MB (goal for 10,000 partitions: 1)")
     shown = ready(html, scratch)
-    say("  no Chromium" if shown is None else f"  shown in {shown:.2f} s more than an empty page (goal 0.5)")
+    say("  no Chromium" if shown is None else f"  ready after {shown:.2f} s (goal 0.5)")
     say(f"  top: first frame after {first_frame(logs, scratch):.2f} CPU s (goal for 1,000: 0.3)")
     say(f"  top: {100 * share_of_a_core(logs):.1f} % of a core at 2 s (goals: 3 for 1,000, 15 for 10,000)")
     if len(report.partitions) >= 10_000:
