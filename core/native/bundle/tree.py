@@ -19,7 +19,6 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
 from pathlib import Path
 
 from native.building import BuildError
@@ -31,7 +30,7 @@ from seglog import extras
 
 ROOT = HERE.parents[2]
 # The extras that the second archive has; pyproject.toml names them.
-EXTRAS = ("arrow", "remote", "schemas", "serve", "sql", "tiers")
+EXTRAS = ("arrow", "remote", "serve", "sql", "tiers")
 SITE = Path("python") / "lib" / NAME / "site-packages"
 OLDEST_GLIBC = {"base": (2, 17), "extras": (2, 28)}
 # Libraries that every Linux with glibc has which can run a Java broker; the wheels' own standard allows the same.
@@ -56,13 +55,8 @@ _STANDARD_LIBRARY_MORE = {"lib-dynload", "pydoc.py", "_pyrepl"}
 # Modules whose import shows that each tree is whole; for the base also every command.
 _IMPORTED = {
     "base": ("numpy", "yaml", "rich.table", "typer", "cramjam", "crc32c", "backports.zstd", "seglog.kernels"),
-    "extras": (
-        *("pyarrow.dataset", "pyarrow.parquet", "duckdb", "obstore.store", "kio.schema", "cryptography", "ssl"),
-        *("fastavro", "google.protobuf.message"),
-    ),
+    "extras": ("pyarrow.dataset", "pyarrow.parquet", "duckdb", "obstore.store", "kio.schema", "cryptography", "ssl"),
 }
-# Where the data of a wheel goes: manual pages to the top; programs, and what they read (protoc), beside Python.
-_DATA = {"data/share": "share", "data/include": "python/include", "scripts": "python/bin"}
 # Directories and files of packages that only their developers use.
 _PACKAGES_OUT = {"tests", "test", "testing", "__pycache__", "include", "f2py", "_pyinstaller", "examples", "RECORD"}
 _SUFFIXES_OUT = (".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".a", ".lib", ".f90", ".cpp", ".hpp", "py.typed")
@@ -92,12 +86,12 @@ def standard_library(python: Path, root: Path, base: bool) -> None:
 
 
 def packages(wheels: Iterable[Path], root: Path) -> None:
-    """Unpacks wheels to site-packages, and their manual pages and programs to where a bundle has them."""
+    """Unpacks wheels to site-packages, and their shared data (manual pages) to the top of the tree."""
     for wheel in sorted(wheels):
         with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
-            for data, place in product(Path(folder).glob("*.data"), _DATA):
-                _copy(data / place, root / _DATA[place], lambda _: True)
+            for data in Path(folder).glob("*.data/data"):
+                _copy(data, root, lambda _: True)
             _copy(Path(folder), root / SITE, is_kept)
 
 
@@ -191,4 +185,5 @@ def _copy(source: Path, place: Path, wanted: Callable[[Path], bool]) -> None:
 def _copy_file(source: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, place)
-    place.chmod(0o755 if place.parent.name == "bin" else 0o644)
+    program = elf.is_elf(source) and bool(elf.needs(source).interpreter)
+    place.chmod(0o755 if program else 0o644)

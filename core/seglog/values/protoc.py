@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from functools import cache
@@ -75,7 +74,7 @@ def _program() -> str:
     for file in files:
         if file.name == "protoc":
             return str(Path(str(file.locate())).resolve())
-    found = shutil.which("protoc", path=Path(sys.executable).parent) or shutil.which("protoc")  # a bundle has it there
+    found = shutil.which("protoc")
     if found is None:
         raise UnsupportedError(f"Protobuf's schemas need protoc, of the extra schemas: {extras.advice('schemas')}")
     return found

@@ -87,7 +87,7 @@ def test_the_loader_asks_for_the_same_versions_of_glibc_as_the_builder_read(base
     for path in programs:
         needs = elf.needs(path)
         if not needs.libraries:
-            assert path.name in ("seglog", "protoc", "_native.abi3.so")  # static programs; kernels call nothing
+            assert path.name in ("seglog", "_native.abi3.so")  # a static program; kernels call nothing
             continue
         text = subprocess.run(["ldd", "-v", path], check=True, capture_output=True, text=True).stdout
         own = text.partition(f"\t{path}:\n")[2].split("\n\t/")[0]
@@ -142,13 +142,6 @@ def test_the_extras_work_unpacked_over_it(whole: Path, jail: Jail) -> None:
     assert full.run("export", "logs/customers-0", "-o", "/tmp/x.parquet").returncode == 0
     refused = full.run("verify", "s3://b/x")
     assert "unpack" not in refused.stderr and "Traceback" not in refused.stderr
-
-
-def test_protoc_and_the_files_that_come_with_it_are_beside_python(whole: Path) -> None:
-    text = 'import "google/protobuf/any.proto"; message A { google.protobuf.Any any = 1; }'
-    code = f"from seglog.values import protoc; print(len(protoc.compiled('a', {{'a': {text!r}}})))"
-    command = [whole / "python" / "bin" / tree.NAME, "-IBc", code]
-    assert int(subprocess.run(command, env={}, capture_output=True, check=True).stdout) > len(text)
 
 
 def test_it_serves(whole: Path, jail: Jail) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -89,22 +88,6 @@ def test_python_goes_without_its_tests_and_with_the_place_of_its_modules(tmp_pat
     more = {path.name for path in (tmp_path / "more/python" / library).rglob("*.*")}
     assert more == {"pydoc.py", "_ssl.so"}
     assert (root / "licenses/zlib.txt").exists() and "Apache License" in (root / "LICENSE").read_text()
-
-
-def test_a_wheels_programs_and_what_they_read_go_beside_python(tmp_path: Path) -> None:
-    names = {
-        "a-1.data/scripts/protoc": "python/bin/protoc",
-        "a-1.data/data/include/any.proto": "python/include/any.proto",
-        "a-1.data/data/share/man/man1/a.1": "share/man/man1/a.1",
-        "a/_c.so": f"{tree.SITE}/a/_c.so",
-    }
-    with zipfile.ZipFile(tmp_path / "a-1-py3-none-any.whl", "w") as wheel:
-        for name in names:
-            wheel.writestr(name, name)
-    tree.packages(tmp_path.glob("*.whl"), tmp_path / "root")
-    laid = {str(path.relative_to(tmp_path / "root")): path for path in (tmp_path / "root").rglob("*") if path.is_file()}
-    assert {name: path.read_text() for name, path in laid.items()} == {place: name for name, place in names.items()}
-    assert [name for name, path in laid.items() if path.stat().st_mode & 0o111] == ["python/bin/protoc"]
 
 
 def test_two_packages_with_the_same_file_are_an_error(tmp_path: Path) -> None:
