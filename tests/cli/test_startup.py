@@ -13,7 +13,7 @@ import typer
 from seglog.kernels._mode import MODE
 from seglog_cli.app import COMMANDS, build
 from seglog_cli.help import split_docstring
-from tests.support.command_line import ROOT, clean_logs, environment, process
+from tests.support.command_line import ROOT, clean_logs, environment, needs_this_process, process
 from tests.support.naive import NaiveRecord, batch_v2
 
 BATCH = batch_v2(0, [NaiveRecord(0, 0, b"k", b"v")])
@@ -134,6 +134,7 @@ def test_looking_writes_nothing_anywhere(tmp_path: Path) -> None:
 
 
 def test_the_version_with_v_says_how_kernels_run() -> None:
+    needs_this_process()
     shown = process("--version", "-v").stdout.decode().splitlines()
     assert shown[0] == "seglog 0.1.0"
     assert shown[1] == f"kernels: {MODE.name} ({MODE.detail})"
