@@ -40,6 +40,8 @@ class ShownAs(OptionGroup):
         """Returns what decodes the records at these paths; None if they are shown as they are. `decode` and `base64`
         are the options --decode and --bytes base64. Raises UsageError, ConfigError.
         """
+        if self == ShownAs() and not decode:
+            return None
         from seglog.values.forms import KAFKA, Values
         from seglog.values.sources import forms_of
 

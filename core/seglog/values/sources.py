@@ -8,7 +8,6 @@ from pathlib import Path
 from seglog.errors import ConfigError
 from seglog.storage.filesystem import FileSystem
 from seglog.values.forms import BY_SCHEMA, FORMS, Forms
-from seglog.values.registry import Registry
 from seglog.values.schema_files import schema_of_file, schemas_in_directory, schemas_in_list
 from seglog.values.schemas import Schema, SchemaSource
 from seglog.values.schemas_topic import TOPIC, read_schemas
@@ -52,6 +51,8 @@ def source_at(fs: FileSystem, where: str) -> SchemaSource:
     of files, or in a list of `seglog schemas --json`. Raises ConfigError if there are none.
     """
     if where.startswith(("http://", "https://")):
+        from seglog.values.registry import Registry  # with Python's HTTP client
+
         return Registry(where)
     path = Path(where)
     status = fs.status(path)
