@@ -222,3 +222,27 @@ def _aborted_reads(directory: Path) -> list[list[tuple[int, int]]]:
             ]
             for offset in range(log.log_end_offset)
         ]
+
+
+def test_before_a_segment_without_an_index_kafka_notes_producers_more_often_and_nothing_else_differs(
+    kafka: KafkaHarness, generated: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Kafka recovers such a segment twice: when it loads it, and after all are loaded (core/DIFFERENCES.md)."""
+    ours, theirs = tmp_path / "ours" / "t-0", tmp_path / "theirs" / "t-0"
+    shutil.copytree(generated("idempotent"), ours)
+    bases = [int(path.stem) for path in logs_of(ours)]
+    (ours / f"{bases[4]:020d}.index").unlink()
+    for snapshot in ours.glob("*.snapshot"):
+        if int(snapshot.stem) <= bases[4]:
+            snapshot.unlink()
+    shutil.copytree(ours, theirs)
+    options = LoadOptions(clean_shutdown=False, index_interval_bytes=INTERVAL, recovery_point=bases[4])
+    loaded = load_log(FS, ours, FixedClock(NOW_MS), options)
+    loaded.producers.take_snapshot()
+    loaded.segments.close(writable=True)
+    segments = {"segment_bytes": OPTIONS["segment_bytes"], "index_interval_bytes": INTERVAL}
+    kafka.recover(theirs, now_ms=NOW_MS, recovery_point=bases[4], **segments)
+    more = {f"{base:020d}.snapshot" for base in bases[2:4]}
+    found = contents(theirs)
+    assert more <= found.keys()
+    assert contents(ours) == {name: data for name, data in found.items() if name not in more}

@@ -374,7 +374,18 @@ NO_FILES = {
         f"{PARTITION}/{750:020d}.timeindex",
         f"{PARTITION}/{790:020d}.snapshot",
     ),
-    "a dangling link": (".lock", "recovery-point-offset-checkpoint"),
+    "a dangling link": (
+        ".lock",
+        "recovery-point-offset-checkpoint",
+        f"{PARTITION}/partition.metadata",
+        f"{PARTITION}/leader-epoch-checkpoint",
+        f"{PARTITION}/{500:020d}.log",
+        f"{PARTITION}/{750:020d}.log",
+        f"{PARTITION}/{500:020d}.index",
+        f"{PARTITION}/{750:020d}.timeindex",
+        f"{PARTITION}/{790:020d}.snapshot",
+        f"{PAID}/{265:020d}.txnindex",
+    ),
 }
 
 
