@@ -240,7 +240,8 @@ def read_course(course: Course) -> None:
             now = Path(match[1])
             path = renamed.get(now, now)
             key = path.with_name(re.sub(r"\.[0-9a-f]{32}-(future|delete|stray)$", "", path.name))
-            sizes = _sizes((each.name, each.stat().st_size) for each in now.iterdir()) if now.exists() else None
+            files = [each for each in now.iterdir() if each.is_file()] if now.exists() else None
+            sizes = None if files is None else _sizes((each.name, each.stat().st_size) for each in files)
             course.logs[path] = Log(int(match[2]), int(match[3]), frozenset(recovered.get(key, ())), sizes)
 
 

@@ -267,9 +267,8 @@ class OverlayFileSystem:
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
         found: dict[str, FileStatus] = {}
         if directory not in self._directories:
-            found = dict(self._below.entries(directory))
-        for name in [name for name in found if directory / name in self._gone]:
-            del found[name]
+            gone = {path.name for path in self._gone if path.parent == directory}
+            found = {name: status for name, status in self._below.entries(directory) if name not in gone}
         for path in (*self._changed, *self._directories):
             status = self.status(path)
             if path.parent == directory and status is not None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.swap import ReplacedLog, settle_leftovers
+from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis
 from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_transactions
 from seglog.rescue.doctor.partition_facts import PartitionFacts
@@ -76,19 +77,43 @@ def examine_small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
 
 
 def _not_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
-    """Yields the directories whose names are those of files that a broker opens."""
+    """Yields the directories, and the links to nothing, whose names are those of files that a broker opens."""
     bases = {segment.base_offset for segment in facts.listing.segments}
     for path in facts.listing.strangers:
         status, name = facts.fs.status(path), parse_file_name(path.name)
         if status is None or not status.is_directory:
             continue
-        is_index = name is not None and name.kind in INDEX_KINDS and name.offset in bases
         is_first = name is not None and name.kind is FileKind.LOG and not bases  # the broker then makes the file
         if path.name == filenames.PARTITION_METADATA:
             command = "restore the file from another replica"
             yield facts.diagnosis("NOT_A_FILE", path, "it is a directory", command=command)
-        elif path.name == filenames.LEADER_EPOCH_CHECKPOINT or is_index or is_first:
+        elif _opens(path, bases) or is_first:
             yield facts.diagnosis("NOT_A_FILE", path, "it is a directory")
+    newest = max((snapshot.offset for snapshot in facts.listing.snapshots), default=-1)
+    for path in _dangling(facts):
+        name = parse_file_name(path.name)
+        kind = None if name is None else name.kind
+        is_newest = kind is FileKind.PRODUCER_SNAPSHOT and name is not None and name.offset > newest
+        if (_opens(path, bases) and kind is not FileKind.TRANSACTION_INDEX) or is_newest:  # that one is optional
+            yield facts.diagnosis("NOT_A_FILE", path, "it is a link to a file that is not there")
+
+
+def _opens(path: Path, bases: Set[int]) -> bool:
+    """True if a broker opens whatever has this name, in a partition with segments at `bases`."""
+    name = parse_file_name(path.name)
+    is_index = name is not None and name.kind in INDEX_KINDS and name.offset in bases
+    return path.name == filenames.LEADER_EPOCH_CHECKPOINT or is_index
+
+
+def _dangling(facts: PartitionFacts) -> Iterator[Path]:
+    """Yields the links to nothing, which no listing has. Kafka sees them too where it does not ask for a file."""
+    fs, directory = facts.around.fs, facts.listing.directory
+    if isinstance(directory, RemotePath):
+        return
+    for name in set(fs.list(directory)).difference(facts.fs.list(directory)):
+        status = fs.status(directory / name, follow=False)
+        if status is not None and status.is_link and fs.status(directory / name) is None:
+            yield directory / name
 
 
 def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
@@ -151,7 +176,7 @@ def _leftovers(facts: PartitionFacts) -> Iterator[Diagnosis]:
     damaged = {path for path in leftovers if path.name.endswith(".log.swap") and not is_whole(facts.fs, path)}
     lost: list[ReplacedLog] = []  # live logs that the start replaces with a `.swap` file that holds less
     if any(path.name.endswith(".log.swap") for path in leftovers):
-        lost = settle_leftovers(without_refused(facts), facts.listing.directory).replaced
+        lost = settle_leftovers(OverlayFileSystem(without_refused(facts)), facts.listing.directory).replaced
     for path in leftovers:
         if path in damaged:
             end = kafka_end(facts.fs, _of_swap(facts, path))
@@ -229,14 +254,16 @@ def without_refused(facts: PartitionFacts) -> FileSystem:
     """Returns the files without those that are already reported and would stop the recovery, and with those that a
     broker makes on its way to the recovery.
     """
-    overlay = OverlayFileSystem(facts.fs)
-    for path in _made_ahead(facts):
-        if overlay.status(path) is None:
-            overlay.open(path, "create").close()
+    made = [path for path in _made_ahead(facts) if facts.fs.status(path) is None]
     refused = _refused_names(facts)
     epochs = facts.listing.leader_epoch_checkpoint
     if epochs is not None and _unreadable_epochs(facts.fs, epochs):
         refused.append(epochs)
+    if not made and not refused:
+        return facts.fs
+    overlay = OverlayFileSystem(facts.fs)
+    for path in made:
+        overlay.open(path, "create").close()
     for path in refused:
         overlay.remove(path)
     return overlay
