@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import seglog
 from tests.support.command_line import ended
 from tests.support.log_files import batch, write_segment
 from tests.support.other_users import acting_as_user, given_to, needs_root, open_directory
@@ -62,3 +63,15 @@ def test_repair_mends_the_others_and_names_the_closed_one(logs: Path) -> None:
         assert f"{logs / CLOSED}: Permission denied; nothing is repaired in this partition".encode() in run.stderr
     assert {name: path.read_bytes() for name, path in torn.items()} == whole
     assert b"1 finding left" in done.stdout
+
+
+@needs_root
+def test_the_librarys_repair_warns_of_the_closed_one(logs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torn = logs / PARTITIONS[0] / f"{4:020d}.log"
+    torn.write_bytes(torn.read_bytes() + b"torn")
+    seglog.plan_repair(logs)  # as root: a module imported later may lie where the other user cannot go
+    with acting_as_user():
+        (done,) = seglog.repair(logs)
+    assert f"{logs / CLOSED}: Permission denied" in caplog.text
+    assert [f"{logs / CLOSED}: Permission denied" in sentence for sentence in done.outcome.plan.unopened] == [True]
+    assert done.outcome.run is not None and not done.complete

@@ -11,25 +11,9 @@ import pytest
 
 from tests.support.command_line import environment, json_lines, run
 from tests.support.kafka.broker import Broker
-from tests.support.kafka.jvm import find_java, kafka_classpath
+from tests.support.kafka.tools import GROUPS, java, tool
 
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-LIMIT_SECONDS = 120
-
-
-def java(*arguments: str) -> list[str]:
-    """The command line of a class of Kafka's, or of the harness."""
-    return [str(find_java()), "-Xmx256m", "-Dseglogkafka.echo=2", "-cp", kafka_classpath(), *arguments]
-
-
-def tool(name: str, broker: Broker, *arguments: str) -> str:
-    """What one of Kafka's commands prints."""
-    patience = ("--timeout", str(LIMIT_SECONDS * 1000))  # the tools' own is 5 seconds
-    command = java(name, "--bootstrap-server", broker.bootstrap, *patience, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_SECONDS, check=False)
-    assert done.returncode == 0 and "Error:" not in done.stdout, done.stdout + done.stderr
-    return done.stdout
 
 
 def rows(text: str, columns: int) -> set[tuple[str, ...]]:

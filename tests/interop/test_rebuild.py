@@ -13,6 +13,8 @@ from tests.support.command_line import json_lines, run
 from tests.support.consumers import Place, Row
 from tests.support.dead_clusters import GROUPS, begun, finish, make_topics, produce, producer, read_all
 from tests.support.kafka.broker import NODE_ID, Broker
+from tests.support.kafka.tools import GROUPS as DESCRIBED_BY
+from tests.support.kafka.tools import tool
 
 pytestmark = pytest.mark.kafka
 
@@ -102,6 +104,8 @@ def test_a_cluster_without_any_metadata_starts_on_its_directories_with_records_a
     with Broker(directory) as broker:
         require_all(broker, lost.rows)
         assert next_of_newer_group(broker.bootstrap) == 1
+        described = tool(DESCRIBED_BY, broker, "--describe", "--all-groups")  # one that it cannot describe fails all
+        assert {line.split()[0] for line in described.splitlines() if line.strip()} >= {"newer", *GROUPS}
         produce(producer(broker.bootstrap), "plain", range(60, 80), 0)
         writer = begun(broker.bootstrap, "a")
         produce(writer, "paid", range(10))

@@ -71,8 +71,9 @@ def repair(*paths: Location, **given: Unpack[RepairArguments]) -> list[Repaired]
     Returns one result per log directory. `policy` is "smallest-loss" (remove only the damaged ranges), "excise" (the
     same, but remove batches that are out of order, too) or "truncate" (cut the log at the first damage). `only` limits
     the repair to parts: log, index, snapshot, epochs, checkpoint; one text or a list. Removed data goes to the
-    quarantine first (default: beside the log directory), and `undo(outcome.run)` restores it. Raises LockedError,
-    NotALogError, and RefusedError if the disk lacks room.
+    quarantine first (default: beside the log directory), and `undo(outcome.run)` restores it. A partition with a file
+    that this user may not open is left out with a warning: `outcome.plan.unopened` names it, and `complete` is False.
+    Raises LockedError, NotALogError, and RefusedError if the disk lacks room.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -100,6 +101,7 @@ def repair(*paths: Location, **given: Unpack[RepairArguments]) -> list[Repaired]
         one = repairing.repair_job(work, job)
         if one.outcome.run is not None:
             warn(remember_run(work.fs, work.environment, one.outcome.run.folder))
+        warn(*one.outcome.plan.unopened)
         done.append(one)
     return done
 
