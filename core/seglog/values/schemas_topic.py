@@ -113,6 +113,8 @@ class _Reading:
     def finished(self) -> SchemasTopic:
         """Returns what was read."""
         found = self._found
+        if found.problems:  # whoever misses a schema learns that it may have been there
+            found.known.where += f", where something is damaged ({found.problems[0]})"
         for _, (schema, guid) in sorted(self._versions.items(), key=lambda item: (_order(item[1][0]), item[0])):
             found.schemas.append(schema)
             known = None if schema.id is None else found.known.ids.get(schema.id)

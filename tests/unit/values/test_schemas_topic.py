@@ -99,6 +99,8 @@ def test_damage_hides_only_what_it_hits(tmp_path: Path) -> None:
     assert [one.id for one in found.schemas] == [1, 3]
     assert len(found.problems) == 1
     assert [one.id for one in read_schemas(LocalFileSystem(), segment).schemas] == [1, 3]
+    with pytest.raises(NotDecodedError, match=r"schema id 2 is not in .*, where something is damaged"):
+        found.known.by_id(2)
 
 
 def known(*schemas: Schema) -> KnownSchemas:
