@@ -104,7 +104,7 @@ def recover_path(
             recovery_point=recovery_point,
             dry_run=dry_run,
             progress=tell,
-            on_loss=keeper.on_loss if keep else None,
+            keeper=keeper if keep else None,
             settled=session.settled,
         )
         changed, stopped = False, bool(obstacles)

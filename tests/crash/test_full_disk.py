@@ -30,6 +30,8 @@ from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.small_disk import SmallDisk
 
+pytestmark = pytest.mark.slow  # the power is cut at every change
+
 FS = LocalFileSystem()
 LATER_MS = START_MS + 36_000_000
 BLOCK = 4096
@@ -184,7 +186,7 @@ def test_recovery_that_cannot_keep_what_it_cuts_changes_nothing(origin: Path) ->
     with pytest.raises(
         RefusedError, match="bytes of disk space are needed, and 0 are free; nothing was changed"
     ) as refused:
-        list(recover(disk, clock(), target, lambda _: LogConfig(), RecoveryOptions(on_loss=keeper.on_loss)))
+        list(recover(disk, clock(), target, lambda _: LogConfig(), RecoveryOptions(keeper=keeper)))
     assert state_of(origin) == before
     assert not (origin.parent / ".seglog-quarantine").exists()
     salvaged, unkept = f"`seglog salvage {origin}/t-0 --output DIR`", f"`seglog recover --no-keep {origin}/t-0`"

@@ -27,6 +27,8 @@ from tests.support.compacted_directories import Topics
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import batch, write_segment
 
+pytestmark = pytest.mark.slow  # the power is cut at every change
+
 CLOCK = FixedClock(50_000)
 SEGMENTS = 4
 CHANCES = effort.tries(1)
@@ -93,7 +95,7 @@ def recovering_with_care(fs: FileSystem, logs: Path) -> object:
     settle_pending(fs, logs)
     (target,) = resolve_paths(LocalFileSystem(), [logs])
     keeper = Keeper(fs, CLOCK, lambda _: LogConfig(), "recover")
-    return list(recover(fs, CLOCK, target, lambda _: LogConfig(), RecoveryOptions(on_loss=keeper.on_loss)))
+    return list(recover(fs, CLOCK, target, lambda _: LogConfig(), RecoveryOptions(keeper=keeper)))
 
 
 def test_retention_cut_anywhere_leaves_the_end_of_the_log_without_a_hole(root: Path) -> None:

@@ -195,7 +195,7 @@ def recover(
     work, target, settings = _one(common, local_path("path", path))
     keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path("quarantine", quarantine))
     point = optional_integer("recovery_point", recovery_point, 0)
-    options = RecoveryOptions(point, on_loss=keeper.on_loss if flag("keep", keep) else None)
+    options = RecoveryOptions(point, keeper=keeper if flag("keep", keep) else None)
     done = list(recover_target(work.fs, work.clock, target, settings, options))
     for report in done:
         if report.run is not None:

@@ -35,7 +35,6 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import RefusedError
 from seglog.format import filenames
-from seglog.log.before_images import BeforeImages, restored_at_loss
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
@@ -43,7 +42,6 @@ from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.read_loader import Place, ViewingFileSystem
 from seglog.log.segments import shutdown_evidence
 from seglog.log.staged_settling import settle_if_possible
-from seglog.log.swap import BeforeLoss
 from seglog.model import TopicPartition
 from seglog.remote.routing import machine_files, parse_location
 from seglog.scan.listing import (
@@ -94,7 +92,6 @@ class LogDirectory:
         writable: bool,
         lock: DirectoryLock | None = None,
         producer_expiration_ms: int | None = None,
-        before_loss: BeforeLoss | None = None,
     ) -> None:
         # A file that a broker's user cannot open keeps the broker from starting: new files inherit their owner.
         self._views = None if writable else ViewingFileSystem(fs, path)
@@ -107,7 +104,6 @@ class LogDirectory:
             if isinstance(config_of, DirectorySettings):
                 producer_expiration_ms = config_of.producer_expiration_ms
         self._lock, self._expiration_ms = lock, producer_expiration_ms
-        self._before_loss = before_loss
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
         self._marker = CleanShutdownMarker(self.fs, path)
         self._recovery_points = self._checkpoint(filenames.RECOVERY_POINT_CHECKPOINT)
@@ -117,7 +113,6 @@ class LogDirectory:
         self._log_fs = NoticingFileSystem(self.fs, self._before_change) if writable else self.fs
         self._changed: set[Path] = set()  # partition directories
         self._change_guard = threading.Lock()
-        self._images: dict[Path, BeforeImages] = {}  # of logs that are being opened
         self._logs: dict[Path, Log] = {}
         self._end_at_open: dict[Path, int] = {}
         self._in_tier: set[Path] = set()
@@ -134,11 +129,9 @@ class LogDirectory:
         take_lock: bool = True,
         settle: bool = True,
         producer_expiration_ms: int | None = None,
-        before_loss: BeforeLoss | None = None,
     ) -> Self:
         """Opens the directory, not yet its logs. `config_of` returns a topic's configuration (default: Kafka's
-        defaults); `before_loss` is called before opening a log for writing loses data (`LoadOptions`). `fs` and `clock`
-        default to the machine's.
+        defaults). `fs` and `clock` default to the machine's.
 
         With `writable` it takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false), and
         settles an interrupted append to several partitions if possible (unless `settle` is false). Raises NotALogError,
@@ -166,7 +159,6 @@ class LogDirectory:
                 config_of=config_of,
                 writable=writable,
                 producer_expiration_ms=producer_expiration_ms,
-                before_loss=before_loss,
             )
             if writable and settle and fs.status(path / filenames.APPEND_JOURNAL_FILE, follow=False):
                 settle_if_possible(fs, path, common)
@@ -253,20 +245,22 @@ class LogDirectory:
         if directory in self._logs:
             return self._logs[directory]
         if self.writable:
-            options = replace(self.load_options(directory, progress, recover_from), before_loss=self._before_loss)
-            with restored_at_loss(self.fs, directory, self.clock, options, self._images):
-                return self._kept(self._opened_for_writing(directory, self._log_fs, options))
+            options = self.load_options(directory, progress, recover_from)
+            return self._kept(self._opened_for_writing(directory, self._log_fs, options))
         config = self._config_of(filenames.topic_partition_of(directory).topic)
         options_of = partial(self.load_options, directory, progress)
         place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
         return self._kept(Log.open_for_reading(place, config))
 
     @contextmanager
-    def try_log(self, directory: Path) -> Iterator[Log]:
+    def try_log(
+        self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None
+    ) -> Iterator[Log]:
         """Opens the log as `log_in` would for writing, but with every change in memory; closes it at the end of the
         `with` unless it was kept (`keep`)."""
         trial = TrialFileSystem(self._log_fs)
-        log = self._opened_for_writing(directory, trial, replace(self.load_options(directory), writable=True))
+        options = replace(self.load_options(directory, progress, recover_from), writable=True)
+        log = self._opened_for_writing(directory, trial, options)
         log.recovery.room = trial.room
         try:
             yield log
@@ -275,12 +269,18 @@ class LogDirectory:
                 for segment in log.segments:
                     segment.close_files()
 
-    def keep(self, tried: Log) -> Log:
-        """Returns a tried log as `log_in` does: `tried` itself if opening it changed nothing."""
-        if isinstance(tried.fs, TrialFileSystem) and tried.fs.unchanged:
-            tried.fs.keep()
-            return self._kept(tried)
-        return self.log_in(tried.directory)
+    def keep(self, tried: Log, recover_from: int | None = None) -> Log:
+        """Returns a tried log as `log_in` does. What the trial changed in indexes and other files derived from the
+        batches is written as it is; where it changed a `.log`, the log is opened again, which is safe at every moment.
+        """
+        trial = tried.fs
+        assert isinstance(trial, TrialFileSystem)
+        if any(filenames.FileKind.LOG.value in path.suffixes for path in trial.written):
+            return self.log_in(tried.directory, recover_from=recover_from)
+        for segment in tried.segments:
+            segment.close_files()
+        trial.keep()
+        return self._kept(tried)
 
     def _opened_for_writing(self, directory: Path, fs: FileSystem, options: LoadOptions) -> Log:
         topic = filenames.topic_partition_of(directory).topic
@@ -305,8 +305,6 @@ class LogDirectory:
             if not self._changed:
                 self._marker.remove()
             self._changed.add(path.parent)
-        if path.parent in self._images:
-            self._images[path.parent].save(path)
 
     def load_options(
         self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None

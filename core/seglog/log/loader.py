@@ -32,7 +32,6 @@ from seglog.errors import (
     CorruptIndexError,
     CorruptionError,
     CorruptRecordError,
-    SeglogError,
     SegmentOffsetOverflowError,
 )
 from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
@@ -42,7 +41,6 @@ from seglog.log.recovered_segment import RecoveredSegment
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError
 from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.log.swap import (
-    BeforeLoss,
     ReplacedLog,
     is_overflowed,
     retire_segments,
@@ -67,10 +65,8 @@ _INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION
 class LoadOptions:
     """How to open a log. `recovery_point` and `log_start_offset` come from the log directory's checkpoints.
 
-    `progress` is called before each segment is recovered, with its number (from 1) and their count. `before_loss` is
-    called with a file and a reason before the first byte of data is lost; it may raise, as `stop_at_loss` does, and
-    then nothing is lost. `keeps_holes`: step 2 recovers what a broker recovers there and keeps the later segments, to
-    predict a broker's behaviour.
+    `progress` is called before each segment is recovered, with its number (from 1) and their count. `keeps_holes`:
+    step 2 recovers what a broker recovers there and keeps the later segments, to predict a broker's behaviour.
     """
 
     clean_shutdown: bool
@@ -80,21 +76,7 @@ class LoadOptions:
     index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     progress: RecoveryProgress | None = None
-    before_loss: BeforeLoss | None = None
     keeps_holes: bool = False
-
-
-class LossAhead(SeglogError):
-    """Opening a log would cut off or replace data; nothing is lost yet. `path` is the first file that would lose."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        self.path, self.reason = path, reason
-        super().__init__(f"{path}: opening it would lose data ({reason})")
-
-
-def stop_at_loss(path: Path, reason: str) -> None:
-    """For `LoadOptions.before_loss`: raises LossAhead."""
-    raise LossAhead(path, reason)
 
 
 @dataclass(slots=True)
@@ -229,7 +211,7 @@ class _Loader:
         return self._options.writable and not self._options.clean_shutdown
 
     def load(self) -> LoadedLog:
-        settled = settle_leftovers(self._fs, self._directory, self._options.before_loss)
+        settled = settle_leftovers(self._fs, self._directory)
         self._report.removed_files += settled.removed
         self._report.renamed_files += settled.renamed
         self._report.replaced += settled.replaced
@@ -350,18 +332,12 @@ class _Loader:
         try:
             return self._recover_segment(segment, later)
         except OffsetNotAscendingError as error:
-            self._before_cut(segment, later, error.reason)
+            self._delete_segments(list(later))
             segment.truncate_to(segment.base_offset)
             emptied = RecoveredSegment(segment.base_offset, 0, size, segment.base_offset, 0, error.reason)
             self._report.events.append(f"{error}; the segment is emptied")
             self._report.recovered.append(emptied)
             return emptied
-
-    def _before_cut(self, segment: LogSegment, later: Sequence[LogSegment], reason: str) -> None:
-        """Deletes what lies after the damage before the cut, so that a crash in between leaves no unnoticed hole."""
-        if self._options.before_loss is not None:
-            self._options.before_loss(segment.path, reason)
-        self._delete_segments(list(later))
 
     def _recover_segment(self, segment: LogSegment, later: Sequence[LogSegment] = ()) -> RecoveredSegment:
         # do not list a directory of thousands of segments again for each of them
@@ -375,7 +351,8 @@ class _Loader:
             self._clock.now_ms(),
             reload_from_clean_shutdown=False,
         )
-        before_cut, is_last = partial(self._before_cut, segment, later), segment.base_offset == self._last_base
+        # what lies after the damage goes before the cut, so that a crash in between leaves no unnoticed hole
+        before_cut, is_last = partial(self._delete_segments, list(later)), segment.base_offset == self._last_base
         recovered = segment.recover(producers, self._epochs, before_cut, ends_log=is_last)
         segment.close_files()  # there may be more segments than a process may open files
         producers.take_snapshot()
@@ -417,8 +394,6 @@ class _Loader:
                 )
             return end
         start = self._options.log_start_offset
-        if self._options.before_loss is not None:
-            self._options.before_loss(active.path, f"the log ends at {end}, below its start {start}")
         self._report.events.append(f"{self._directory}: the log ends at {end}, below its start {start}: dropped")
         self._delete_segments(list(self._segments))
         self._epochs.clear_and_flush()

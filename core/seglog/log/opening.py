@@ -18,7 +18,6 @@ from seglog.format.filenames import parse_topic_partition
 from seglog.log.directory import ConfigOf, LogDirectory, require_room_to_recover
 from seglog.log.loader import plan_recovery, refuse_losses
 from seglog.log.log import Log
-from seglog.log.swap import BeforeLoss
 from seglog.scan.listing import list_partition, require_partition, require_room_for_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
@@ -34,7 +33,6 @@ def open_partition(
     config_of: ConfigOf,
     writable: bool,
     create: bool = False,
-    before_loss: BeforeLoss | None = None,
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
 
@@ -48,9 +46,7 @@ def open_partition(
         require_room_for_partition(fs, directory)
     else:
         raise NotALogError(directory, "no such directory")
-    owner = LogDirectory.open(
-        directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable, before_loss=before_loss
-    )
+    owner = LogDirectory.open(directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable)
     try:
         known = parse_topic_partition(directory.name)
         log = owner.log_in(directory) if known is None else owner.log(known, create)
@@ -93,14 +89,11 @@ def incomplete_without(partition: Path, why: str = "") -> Iterator[None]:
         raise IncompleteError(f"{error.filename or partition}: {error.strerror or error}{why}") from error
 
 
-def has_ample_room(directory: LogDirectory, partitions: Sequence[Path], recover_from: int | None = None) -> bool:
-    """True if the disk certainly has room to recover these partitions, so that the exact need does not matter.
-
-    With `recover_from` they are recovered from that offset on, regardless of checkpoints.
-    """
+def has_ample_room(directory: LogDirectory, partitions: Sequence[Path]) -> bool:
+    """True if the disk certainly has room to recover these partitions, so that the exact need does not matter."""
     wanted = _AMPLE_BYTES
     for partition in partitions:
-        options = directory.load_options(partition, recover_from=recover_from)
+        options = directory.load_options(partition)
         segments = list_partition(directory.fs, partition).segments
         if not options.clean_shutdown:
             floor = max((s.base_offset for s in segments if s.base_offset <= options.recovery_point), default=0)

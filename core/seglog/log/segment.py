@@ -286,14 +286,14 @@ class LogSegment:
         self,
         producers: ProducerStateManager,
         epochs: LeaderEpochCache | None = None,
-        before_cut: Callable[[str], None] | None = None,
+        before_cut: Callable[[], None] | None = None,
         *,
         ends_log: bool = False,
     ) -> RecoveredSegment:
         """Rebuilds the indexes from the `.log` and cuts it after its last good batch.
 
-        `before_cut` is called with the reason before the cut; if it raises, the `.log` stays as it was. It is not
-        called for preallocated zeros, which only the segment that `ends_log` can have.
+        `before_cut` is called before the cut, but not for preallocated zeros, which only the segment that `ends_log`
+        can have.
 
         Raises SegmentOffsetOverflowError if a batch does not fit the segment (it must be split), and, like a broker,
         OffsetNotAscendingError if offsets go backwards and InvalidTransactionStateError if a producer's batches
@@ -321,7 +321,7 @@ class LogSegment:
         preallocated = truncated > 0 and ends_log and is_preallocated(self.fs, self.path, valid)
         if truncated:
             if before_cut is not None and not preallocated:
-                before_cut(reason)
+                before_cut()
             self._writable().truncate(valid)
             self.size = valid
         if self._close_time_index() != indexing.ENTRIES_VALID:

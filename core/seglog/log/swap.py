@@ -35,7 +35,7 @@ last one, for recovery to judge.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -53,8 +53,6 @@ from seglog.scan.segment_scan import Chunk, EndReason
 from seglog.storage.files import copy_range
 from seglog.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 from seglog.units import count_text
-
-BeforeLoss = Callable[[Path, str], None]
 
 AT_ONCE = 16  # replacements that take the steps together: the work that a crash can cost
 
@@ -205,10 +203,9 @@ def retire_snapshots(fs: FileSystem, producers: ProducerStateManager, offsets: S
     return deleted
 
 
-def settle_leftovers(fs: FileSystem, directory: Path, before_loss: BeforeLoss | None = None) -> Settled:
-    """Finishes or undoes interrupted replacements, as a starting broker does.
-
-    `before_loss` is called before a live `.log` is replaced by `.swap` files without all of its data.
+def settle_leftovers(fs: FileSystem, directory: Path) -> Settled:
+    """Finishes or undoes interrupted replacements, as a starting broker does. A live `.log` may be replaced by `.swap`
+    files without all of its data (`Settled.replaced`): who must not lose any tries it on an overlay first.
     """
     settled = Settled()
     swaps = _drop_unfinished(fs, directory, settled)
@@ -216,9 +213,6 @@ def settle_leftovers(fs: FileSystem, directory: Path, before_loss: BeforeLoss | 
         return settled
     covered = _covered_offsets(fs, directory, swaps)
     settled.replaced += replaced_logs(fs, directory, swaps, covered)
-    if before_loss is not None:
-        for each in settled.replaced:
-            before_loss(each.path, str(each))
     before = len(settled.removed)
     for name in fs.list(directory):
         offset = _offset_of(name)

@@ -1,22 +1,20 @@
 """Recovers, opens and truncates logs and keeps the data that they lose, so that `undo` can restore it.
 
 Opening a log that was not closed properly recovers it, and recovery cuts it at the first damage (Kafka: LogLoader).
-Here the opening stops before the first byte is lost (`loader.stop_at_loss`), and that partition is recovered as a run
-(`undoable`). Partitions that lose nothing cost nothing extra.
+Here it is opened in memory first (`LogDirectory.try_log`). If no byte of data was lost there, the changes are made on
+disk as they are, and nothing is read again; else that partition is recovered as a run (`undoable`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.log.directory import ConfigOf, LogDirectory
-from seglog.log.loader import LossAhead, RecoveryReport, stop_at_loss
+from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
-from seglog.model import TopicPartition
 from seglog.operations.truncate import Cut, plan_cut
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.repairs.undo.journal import RunRecord
@@ -55,35 +53,27 @@ class Keeper:
         report.run = None if run is None else run.folder
         return report
 
-    @property
-    def on_loss(self) -> Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport]:
-        """The callback for `RecoveryOptions`."""
-        return lambda owner, topic_partition, start: self.recover(
-            owner.path / str(topic_partition), start, not owner.clean_shutdown
-        )
-
     def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
         """Opens a partition for writing (`open_partition`); returns the recovery's report as well."""
         partition, report = partition_path(partition), None
         settle_unfinished(self.fs, partition.parent, self.settled)
-        try:
-            owner, log = self._opened_for_writing(partition, create)
-        except LossAhead:
-            with self._locked(partition):
+        if self.fs.status(partition) is not None:
+            require_partition(self.fs, partition)
+            owner = self._locked(partition)
+            try:
+                with owner.try_log(partition) as tried:
+                    if not tried.recovery.truncated_bytes:
+                        log = owner.keep(tried)
+                        return owner, log, log.recovery
                 report = self.recover(partition)
-            owner, log = self._opened_for_writing(partition, create)
-        return owner, log, report or log.recovery
-
-    def _opened_for_writing(self, partition: Path, create: bool) -> tuple[LogDirectory, Log]:
-        return open_partition(
-            partition,
-            fs=self.fs,
-            clock=self.clock,
-            config_of=self.config_of,
-            writable=True,
-            create=create,
-            before_loss=stop_at_loss,
+            except BaseException:
+                owner.close(clean=owner.clean_shutdown)
+                raise
+            owner.close(clean=owner.clean_shutdown)  # what it read of the checkpoints is no longer so
+        owner, log = open_partition(
+            partition, fs=self.fs, clock=self.clock, config_of=self.config_of, writable=True, create=create
         )
+        return owner, log, report or log.recovery
 
     def _locked(self, partition: Path) -> LogDirectory:
         return LogDirectory.open(

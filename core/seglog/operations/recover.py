@@ -6,12 +6,12 @@ Opening a log recovers it only if it was not closed properly. On request:
    starts after a crash. Bytes below that point were flushed: a broker does not read them.
 2. A plan runs the real recovery on an overlay and touches nothing.
 3. Rebuilding indexes is a recovery that must not lose a byte: it is planned first.
-4. Before data is lost, `on_loss` takes over the recovery and keeps the data where `undo` finds it (`undo.undoable`).
+4. With a keeper, a log that would lose data is recovered as a run that `undo` takes back (`undo.undoable`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,10 @@ from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
 from seglog.log.checkpoints import partition_obstacles
 from seglog.log.directory import ConfigOf, LogDirectory, require_room_to_recover
-from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_at_loss
-from seglog.log.opening import has_ample_room, incomplete_without
+from seglog.log.loader import RecoveryProgress, RecoveryReport
+from seglog.log.opening import incomplete_without
 from seglog.model import TopicPartition
+from seglog.operations.keeping import Keeper
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.scan.listing import Target, TargetKind, is_07, list_partition, refuse_file
 from seglog.storage import links
@@ -36,16 +37,16 @@ class RecoveryOptions:
     """How to recover. `recovery_point` None: the checkpoint's.
 
     `dry_run` only reports what would happen. `lossless` reads from the first segment on, and refuses if a byte would be
-    lost; leftovers (`.deleted`, `.tmp`, `.swap`) are settled as by any opening. `on_loss` recovers a partition that
-    would lose data and is still unchanged; without it the data is lost. `settled` is called with an interrupted run in
-    the log directory, which is finished or undone first.
+    lost; leftovers (`.deleted`, `.tmp`, `.swap`) are settled as by any opening. `keeper` recovers a partition that
+    would lose data; without it the data is lost. `settled` is called with an interrupted run in the log directory,
+    which is finished or undone first.
     """
 
     recovery_point: int | None = None
     dry_run: bool = False
     lossless: bool = False
     progress: RecoveryProgress | None = None
-    on_loss: Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport] | None = None
+    keeper: Keeper | None = None
     settled: Settled = unsettled
 
 
@@ -70,7 +71,6 @@ def recover(
         clock=clock,
         config_of=config_of,
         writable=not options.dry_run,
-        before_loss=None if options.on_loss is None or options.dry_run else stop_at_loss,
     )
     unopened: list[IncompleteError] = []
     with owner:
@@ -132,39 +132,33 @@ def _gone(owner: LogDirectory, topic_partition: TopicPartition) -> tuple[int, in
 
 def _plan(owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions) -> RecoveryReport:
     plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
-    if options.lossless and plan.truncated_bytes:
+    if options.lossless:
+        _refuse_losses(plan)
+    return plan
+
+
+def _refuse_losses(report: RecoveryReport) -> None:
+    if report.truncated_bytes:
         raise RefusedError(
-            f"{plan.directory}: {count_text(plan.truncated_bytes, 'byte')} cannot be indexed because of damage;"
+            f"{report.directory}: {count_text(report.truncated_bytes, 'byte')} cannot be indexed because of damage;"
             " see `seglog verify`, and `seglog repair`"
         )
-    return plan
 
 
 def _carry_out(
     owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
 ) -> RecoveryReport:
     partition = owner.path / str(topic_partition)
-    loses = _known_to_lose(owner, partition, start, options.lossless)
-    if options.lossless:
-        _plan(owner, topic_partition, start, options)  # refuses if a byte would be lost
-    if not loses or options.on_loss is None:
-        try:
-            return owner.log_in(partition, options.progress, recover_from=start).recovery
-        except LossAhead:
-            assert options.on_loss is not None
-    report = options.on_loss(owner, topic_partition, start)
+    with owner.try_log(partition, options.progress, recover_from=start) as tried:
+        report = tried.recovery
+        if options.lossless:
+            _refuse_losses(report)
+        if not report.truncated_bytes:
+            work = "rebuilding its indexes" if options.lossless else "recovering it"
+            require_room_to_recover(owner, report, work=work)
+            return owner.keep(tried, recover_from=start).recovery
+    if options.keeper is None:
+        return owner.log_in(partition, recover_from=start).recovery
+    report = options.keeper.recover(partition, start, not owner.clean_shutdown)
     owner.log_in(partition, recover_from=report.log_end_offset)  # to be closed with the others
     return report
-
-
-def _known_to_lose(owner: LogDirectory, partition: Path, start: int, lossless: bool) -> bool:
-    """True if recovery is known to lose data, which is only checked when disk space is scarce.
-
-    Raises RefusedError if it loses none and there is no room for it; keeping lost data needs more, which `runs` checks.
-    """
-    if has_ample_room(owner, [partition], start):
-        return False
-    plan = owner.plan_recovery_in(partition, recover_from=start)
-    if not plan.truncated_bytes:
-        require_room_to_recover(owner, plan, work="rebuilding its indexes" if lossless else "recovering it")
-    return bool(plan.truncated_bytes)

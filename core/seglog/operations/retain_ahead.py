@@ -29,7 +29,7 @@ from pathlib import Path
 
 from seglog.errors import SeglogError
 from seglog.log.directory import LogDirectory, room_to_close
-from seglog.log.loader import RecoveryReport, refuse_losses, stop_at_loss
+from seglog.log.loader import RecoveryReport, refuse_losses
 from seglog.log.log import Log
 from seglog.log.opening import has_ample_room
 from seglog.log.producer_state import ProducerStateManager
@@ -82,7 +82,7 @@ def retain_ahead(
         if _missing(directory, needed) <= 0:
             return {}
         for log in tried:
-            settle_leftovers(directory.log_files, log.directory, stop_at_loss)
+            settle_leftovers(directory.log_files, log.directory)  # `_tried` let none pass that replaces data
         missing = _missing(directory, needed)
         if missing <= 0:
             return {}

@@ -24,6 +24,7 @@ from seglog.storage.filesystem import (
     PassingFileSystem,
     VirtualFile,
     read_whole,
+    write_atomically,
 )
 from seglog.storage.frozen import VanishedError
 
@@ -209,9 +210,10 @@ class OverlayFileSystem:
         return tuple(sorted(self._gone - self._changed.keys()))
 
     @property
-    def touched(self) -> bool:
-        """True if any file or directory was created, removed, or opened for writing."""
-        return bool(self._changed or self._gone or self._directories)
+    def changes_directories(self) -> bool:
+        """True if any directory was created or removed."""
+        removed = (self._below.status(path, follow=False) for path in self._gone)
+        return bool(self._directories) or any(status is not None and status.is_directory for status in removed)
 
     @property
     def room(self) -> RoomTaken:
@@ -338,6 +340,19 @@ class OverlayFileSystem:
         size = given.size
         self._changed[path] = Contents(replace(status or given, size=size), self._files_below.add(source), size)
 
+    def write(self, path: Path) -> None:
+        """Writes a changed file below, durably: in place if it was opened there, which takes no more room than `room`
+        says; else as a whole (`write_atomically`).
+        """
+        contents, status = self._changed[path], self._below.status(path)
+        if status is None or _identity(status) != _identity(contents.status):
+            write_atomically(self._below, path, self.read_bytes(path))
+            return
+        with self._below.open(path, "r+") as file:
+            file.truncate(contents.kept)
+            file.write_at(contents.kept, contents.tail)
+            file.sync()
+
     def _adopt(self, path: Path) -> Contents:
         """Returns the contents of a file that is about to change."""
         if path not in self._changed:
@@ -378,16 +393,16 @@ def _new_status(access: Access | None, mode: int) -> FileStatus:
 
 
 class TrialFileSystem(PassingFileSystem):
-    """`below` with changes in memory, until `keep` lets every call through."""
+    """`below` with changes in memory, until `keep` makes them and lets every call through."""
 
     def __init__(self, below: FileSystem) -> None:
         self._overlay, self._real = OverlayFileSystem(below), below
         super().__init__(self._overlay)
 
     @property
-    def unchanged(self) -> bool:
-        """True if nothing was changed in memory. A file opened for writing counts as changed."""
-        return not self._overlay.touched
+    def written(self) -> tuple[Path, ...]:
+        """The files that get new contents, or contents of another name."""
+        return tuple(path for path in self._overlay.changed if not self._is_as_below(path))
 
     @property
     def room(self) -> RoomTaken:
@@ -395,10 +410,31 @@ class TrialFileSystem(PassingFileSystem):
         return self._overlay.room
 
     def keep(self) -> None:
-        """Ends the trial: from here on reads and writes go to the file system below.
+        """Makes the changes of contents and names, durably; from here on reads and writes go to the file system below.
+        Raises ValueError for a trial that created or removed directories.
 
-        Raises ValueError if a change would be lost.
+        1. Files that were opened for writing are synced, written or not. One that may not be written is an error before
+           any change.
+        2. Removed files go first: a full disk may need the room.
+        3. Files are written, in the order of names (`OverlayFileSystem.write`).
+
+        Close every file that was opened for writing before.
         """
-        if not self.unchanged:
-            raise ValueError("a trial that changed something cannot be kept")
-        self._below = self._real
+        overlay, real, written = self._overlay, self._real, self.written
+        if overlay.changes_directories:
+            raise ValueError("a trial that created or removed directories cannot be kept")
+        for path in overlay.changed:
+            if real.status(path) is not None:
+                with real.open(path, "r+") as file:
+                    if path not in written:
+                        file.sync()
+        for path in overlay.gone:
+            if real.status(path, follow=False) is not None:
+                real.remove(path)
+        for path in written:
+            overlay.write(path)
+        self._below = real
+
+    def _is_as_below(self, path: Path) -> bool:
+        derived, status = self._overlay.derived(path), self._real.status(path)
+        return status is not None and derived == Derived(path, status.size, status.size)

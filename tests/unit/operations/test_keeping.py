@@ -13,10 +13,7 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError, IncompleteError, OffsetOutOfRangeError, RefusedError
 from seglog.format.builder import BatchOptions, columns_of, encode_all
-from seglog.log import before_images
 from seglog.log.directory import LogDirectory
-from seglog.log.loader import LossAhead, stop_at_loss
-from seglog.log.opening import open_partition
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
@@ -170,7 +167,7 @@ def test_damage_below_the_place_is_refused_and_nothing_changes(logs: Path) -> No
 
 def recovered(logs: Path, *, dry_run: bool = False, keep: bool = True, point: int | None = None):
     target = Target(logs / "t-0", TargetKind.PARTITION)
-    options = RecoveryOptions(dry_run=dry_run, recovery_point=point, on_loss=keeper().on_loss if keep else None)
+    options = RecoveryOptions(dry_run=dry_run, recovery_point=point, keeper=keeper() if keep else None)
     (report,) = recover(FS, CLOCK, target, lambda _: CONFIG, options)
     return report
 
@@ -378,11 +375,6 @@ def test_a_split_before_a_loss_is_taken_back_whole(tmp_path: Path) -> None:
     torn = batch(2**31 + 15, 10)[:-5]
     (partition / f"{0:020d}.log").write_bytes(b"".join(whole) + torn)
     before = facts(partition)
-    with pytest.raises(LossAhead):
-        open_partition(
-            partition, fs=FS, clock=CLOCK, config_of=lambda _: CONFIG, writable=True, before_loss=stop_at_loss
-        )
-    assert facts(partition) == before
     owner, _, report = keeper().open(partition)
     owner.close()
     assert b"".join(path.read_bytes() for path in sorted(partition.glob("*.log"))) == b"".join(whole)
@@ -400,25 +392,8 @@ def test_a_removed_segment_that_waits_for_its_deletion_is_not_copied(
         (logs / ".kafka_cleanshutdown").unlink()
     first = min((logs / "t-0").glob("*.log"))
     first.rename(first.with_name(first.name + ".deleted"))
-    copied: list[str] = []
-    monkeypatch.setattr(before_images, "copy_bytes", lambda _fs, source, *_: copied.append(source.name))
     owner, log, report = keeper().open(logs / "t-0")
     owner.close()
-    assert not copied
     assert not report.truncated_bytes
     assert not list((logs / "t-0").glob("*.deleted"))
     assert log.log_start_offset > 0
-
-
-def test_a_copy_that_a_full_disk_stops_is_removed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (logs / ".kafka_cleanshutdown").unlink()
-
-    def stopped(_fs: object, _source: Path, target: Path, *_: int) -> None:
-        target.write_bytes(b"some")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-
-    before = set((logs / "t-0").iterdir())
-    monkeypatch.setattr(before_images, "copy_bytes", stopped)
-    with pytest.raises(OSError, match="No space left"):
-        keeper().open(logs / "t-0")
-    assert set((logs / "t-0").iterdir()) == before

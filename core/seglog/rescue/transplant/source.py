@@ -22,7 +22,6 @@ from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.log.checkpoints import OffsetCheckpoint
-from seglog.log.loader import LossAhead, stop_at_loss
 from seglog.log.swap import settle_leftovers
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
@@ -115,12 +114,9 @@ def read_source(
     require_batches(fs, directory)
     overlay = OverlayFileSystem(fs)
     found = SourceLog(directory, partition, overlay, facts=log_files(fs, directory))
-    try:
-        settled = settle_leftovers(overlay, directory, stop_at_loss)
-    except LossAhead as error:
-        raise RefusedError(
-            f"{error.path}: a replacement of segments would lose data ({error.reason}); {MENDING}"
-        ) from error
+    settled = settle_leftovers(overlay, directory)
+    for replaced in settled.replaced:
+        raise RefusedError(f"{replaced.path}: a replacement of segments would lose data ({replaced}); {MENDING}")
     found.left_behind += [path.name for path in settled.removed]
     listing = list_partition(overlay, directory)
     if listing.orphans:

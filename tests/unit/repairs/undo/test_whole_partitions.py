@@ -72,7 +72,7 @@ class Directory:
         return repair(FS, self.clock, self.path, [self.path / str(key)]).run
 
     def recover(self, key: TopicPartition) -> RunRecord | None:
-        options = RecoveryOptions(recovery_point=0, on_loss=self._keeper("recover").on_loss)
+        options = RecoveryOptions(recovery_point=0, keeper=self._keeper("recover"))
         target = Target(self.path / str(key), TargetKind.PARTITION)
         (report,) = recover(FS, self.clock, target, lambda _: LogConfig(), options)
         return None if report.run is None else read_journal(FS, report.run)
