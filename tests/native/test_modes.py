@@ -6,14 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from seglog.kernels import _mode
 from seglog.kernels._mode import MODE, NATIVE
 
-CORE = Path(__file__).resolve().parents[2] / "core"
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "core"
 SHOW = "from seglog.kernels import _mode, varint; print(_mode.MODE.name, varint.varint_size(300))"
 NO_NUMBA = "raise ImportError('not here')\n"
 
@@ -91,6 +94,15 @@ def test_without_a_library_numba_compiles_and_without_numba_kernels_are_interpre
     assert interpreted.stderr.count("\n") == 1
     assert "some hundred times slower" in interpreted.stderr
     assert "pip install '.[jit]' in seglog's clone" in interpreted.stderr
+
+
+def test_where_numba_cannot_be_installed_it_is_not_advised() -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
+    (numba,) = [line for line in known if line.startswith("numba")]
+    last = _mode.LAST_PYTHON_OF_NUMBA
+    assert numba.endswith(f"python_version < '{last[0]}.{last[1] + 1}'")
+    assert _mode._remedy((*last, 7)) == "pip install '.[jit]' in seglog's clone helps"
+    assert "no release for Python 4.0: seglog is fast up to Python 3.15" in _mode._remedy((4, 0, 0))
 
 
 def test_a_library_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -27,6 +29,8 @@ NATIVE = "native"
 JIT = "jit"
 INTERPRETED = "interpreted"
 MODES = (NATIVE, JIT, INTERPRETED)
+
+LAST_PYTHON_OF_NUMBA = (3, 15)  # of the one in pyproject.toml
 
 VARIABLE = "SEGLOG_KERNELS"
 OLDER_VARIABLE = "SEGLOG_JIT"
@@ -79,6 +83,14 @@ def _numba() -> str | None:
     return None
 
 
+def _remedy(version: Sequence[int]) -> str:
+    """Says how kernels become fast on this version of Python, without a library of compiled ones."""
+    if tuple(version[:2]) > LAST_PYTHON_OF_NUMBA:
+        python, last = (".".join(map(str, pair[:2])) for pair in (version, LAST_PYTHON_OF_NUMBA))
+        return f"numba, which compiles them, has no release for Python {python}: seglog is fast up to Python {last}"
+    return "pip install '.[jit]' in seglog's clone helps"
+
+
 def _choose() -> Mode:
     wanted = _wanted()
     reason = f"{VARIABLE} or {OLDER_VARIABLE} asks for it"
@@ -97,8 +109,7 @@ def _choose() -> Mode:
         if wanted == JIT:
             _refuse(f"{VARIABLE}={JIT}: {missing}")
         _logger.warning(
-            "kernels run interpreted, some hundred times slower: %s (pip install '.[jit]' in seglog's clone helps)",
-            reason,
+            "kernels run interpreted, some hundred times slower: %s (%s)", reason, _remedy(sys.version_info)
         )
     warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"seglog\.kernels\.")  # integers may wrap
     return Mode(INTERPRETED, reason)

@@ -400,6 +400,11 @@ class TrialFileSystem(PassingFileSystem):
         super().__init__(self._overlay)
 
     @property
+    def unchanged(self) -> bool:
+        """True if no contents and no name were changed in memory."""
+        return not self.written and not self._overlay.gone
+
+    @property
     def written(self) -> tuple[Path, ...]:
         """The files that get new contents, or contents of another name."""
         return tuple(path for path in self._overlay.changed if not self._is_as_below(path))
