@@ -428,10 +428,11 @@ class TrialFileSystem(PassingFileSystem):
         overlay, real, written = self._overlay, self._real, self.written
         if overlay.changes_directories:
             raise ValueError("a trial that created or removed directories cannot be kept")
+        untouched = set(overlay.changed).difference(written)
         for path in overlay.changed:
             if real.status(path) is not None:
                 with real.open(path, "r+") as file:
-                    if path not in written:
+                    if path in untouched:
                         file.sync()
         for path in overlay.gone:
             if real.status(path, follow=False) is not None:
