@@ -12,12 +12,13 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Annotated
 
 import typer
+from typer.completion import completion_init
 
 from seglog_cli.catalogue import COMMANDS as COMMANDS
 from seglog_cli.catalogue import PAGES, SUMMARY
 from seglog_cli.catalogue import VERSION as VERSION
 from seglog_cli.completing import VARIABLE as COMPLETION
-from seglog_cli.completing import answer_zsh_at_once, typed_words
+from seglog_cli.completing import Shell, install_script, script_of, typed_words
 from seglog_cli.failures import UsageError, report_outside
 from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
@@ -37,6 +38,18 @@ def _show_version(context: typer.Context, asked: bool) -> None:
     raise typer.Exit
 
 
+def _show_completion(shell: Shell | None) -> None:
+    if shell is not None:
+        show_text(script_of(shell))
+        raise typer.Exit
+
+
+def _install_completion(shell: Shell | None) -> None:
+    if shell is not None:
+        show_text(f"{shell} completion installed in {install_script(shell)}; it takes effect in new terminals")
+        raise typer.Exit
+
+
 def _alone(asked: bool) -> None:
     if asked:
         raise UsageError("put -v after the command")
@@ -49,6 +62,7 @@ def build(names: Iterable[str] = COMMANDS, *, imported: Container[str] = COMMAND
         cls=PlainGroup,
         help=SUMMARY,
         rich_markup_mode=None,
+        add_completion=False,  # Typer's own options guess the shell; those of `_root` take any shell's name
         pretty_exceptions_enable=False,
         context_settings=CONTEXT,
     )
@@ -85,19 +99,14 @@ def _built_for(given: Sequence[str]) -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line; returns the exit code."""
-    # Without this, Typer detects the shell that runs seglog. With it, the user names the shell, and each shell's script
-    # can be had from any other one.
-    os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     given = list(arguments) or ["--help"]
-    if given[0].endswith("-completion"):
-        answer_zsh_at_once()
     try:
         if given[0] == "help":
             given = _asked_for(given[1:])
         code = _invoked(_built_for(given), [*given])  # a copy, because parsing consumes the list
     except (SystemExit, KeyError, ValueError) as error:
         if isinstance(error, SystemExit) and not error.code:
-            return 0  # a page, or what Typer says of completion, is shown
+            return 0  # a page is shown
         if COMPLETION not in os.environ:
             return report_outside(given, error)
         return _completed(given, error)
@@ -131,6 +140,7 @@ def _invoked(app: typer.Typer, given: list[str]) -> object:
     output is closed. So only completion, which `main` answers, goes through it.
     """
     if COMPLETION in os.environ:
+        completion_init()
         return app(args=given, prog_name="seglog", standalone_mode=False, obj=given)
     command = typer.main.get_command(app)
     try:
@@ -160,6 +170,17 @@ def _root(
         bool,
         typer.Option("--verbose", "-v", help="With --version, also show how kernels run.", callback=_alone),
     ] = False,
+    install_completion: Annotated[
+        Shell | None,
+        typer.Option(help="Install completion for the specified shell.", callback=_install_completion),
+    ] = None,
+    show_completion: Annotated[
+        Shell | None,
+        typer.Option(
+            help="Show completion for the specified shell, to copy it or customize the installation.",
+            callback=_show_completion,
+        ),
+    ] = None,
     show_help: HelpOption = False,
 ) -> None:
     """Declares the options that may come before a command."""

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
 
 VARIABLE = "_SEGLOG_COMPLETE"  # set for Typer by a shell that asks
 PARTS = ("log", "index", "snapshot", "epochs", "checkpoint")
+
+Shell = Literal["bash", "zsh", "fish", "powershell", "pwsh"]
+_ZSH_AT_ONCE = '[[ "$funcstack[1]" == "_seglog" ]] && _seglog_completion'
 
 Offer = Callable[[str], list[str]]
 
 
 def typed_words() -> list[str]:
-    """Returns the words of the command line being completed, which tell the command that is meant."""
+    """Returns the words of the command line being completed, which tell the command that is meant.
+
+    The variables are those that Typer's scripts set, so users' shells have them.
+    """
     return f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}".split()
 
 
@@ -31,16 +39,26 @@ def whole(text: str) -> str:
     return text.replace("'", "\u2019").replace('"', "\u201d")
 
 
-def answer_zsh_at_once() -> None:
-    """Makes the first Tab of a zsh session complete too.
+def script_of(shell: Shell) -> str:
+    """Returns the script with which a shell asks seglog for completions.
 
-    zsh runs the completion script at that first Tab. Typer's script then only registers its function; ours also calls
-    it. Without this, the first Tab of every session offers nothing.
+    zsh runs the script at the first Tab of a session. Typer's then only registers its function; ours also calls it, so
+    that the first Tab offers something too.
     """
-    from typer import _completion_shared as shared
+    from typer.completion import get_completion_script
 
-    answer = '[[ "$funcstack[1]" == "_%(prog_name)s" ]] && %(complete_func)s\n'
-    shared._completion_scripts["zsh"] = shared.COMPLETION_SCRIPT_ZSH + answer
+    script = get_completion_script(prog_name="seglog", complete_var=VARIABLE, shell=shell)
+    return f"{script}\n{_ZSH_AT_ONCE}" if shell == "zsh" else script
+
+
+def install_script(shell: Shell) -> Path:
+    """Installs a shell's script for this user; returns where. Raises OSError."""
+    from typer.completion import install
+
+    _, path = install(shell, "seglog", VARIABLE)
+    if shell == "zsh":
+        path.write_text(script_of(shell) + "\n")
+    return path
 
 
 def offer_of(metavar: str | None, name: str) -> Offer | None:
