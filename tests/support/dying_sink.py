@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from seglog.log import staged_append
+from seglog.spark import staged_append
 from seglog.spark.source import SeglogDataSource, SeglogStreamWriter
 
 

@@ -8,7 +8,7 @@ The work is done in these modules, in the order in which to read them:
 - `producer_state` and `checkpoints.LeaderEpochCache` hold what a log derives from its batches.
 - `reader` reads by offset and goes on from there, `lookup` finds an offset by timestamp.
 - `swap` replaces segments, for cleaning, and retires the oldest, for retention.
-- `directory` opens the logs of a log directory; `staged_append` appends to several of them, all or nothing.
+- `directory` opens the logs of a log directory, and settles an append to several of them that was cut short.
 
 A lock lets one thread at a time change a log; readers never wait for it: they work on `view`, which every change
 replaces as a whole when it is done.

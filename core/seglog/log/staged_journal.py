@@ -1,4 +1,4 @@
-"""The journal of an append to several partitions, for settling it after a crash (see `staged_append`).
+"""The journal of an append to several partitions, for settling it after a crash (see `spark.staged_append`).
 
 Two small files in the log directory, replaced atomically; a broker ignores both. They are obeyed only if this user
 wrote them, and they contain no paths: staged files lie in a directory beside the log directory.
@@ -58,8 +58,8 @@ class StagedFile:
     """Whole batches of one partition in the file `name` of a staging directory; `size` in bytes.
 
     `first_offset` is None if the batches are numbered from 0 and get their offsets when they are appended. `made` is
-    set if the file already is a segment, for a partition that ends where it begins (`staged_objects.made`); its batches
-    are numbered from its base offset.
+    set if the file already is a segment, for a partition that ends where it begins (`spark.staged_objects.made`); its
+    batches are numbered from its base offset.
     """
 
     topic_partition: TopicPartition

@@ -1,4 +1,7 @@
-"""Settling an interrupted append to several partitions (see `staged_append`), with the lock held.
+"""Settling an interrupted append to several partitions (`spark.staged_append`), with the lock held.
+
+It is part of opening a log directory for writing, whoever opens it: what another program appended in half must not be
+followed by other records. So it lies here and not with the sink, which a program may never have imported.
 
 1. If a stream's batch is recorded as appended, only the journal is left to remove.
 2. Compare the log of each partition, from the append's start on, with the staged batches, byte for byte.

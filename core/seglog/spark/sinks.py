@@ -4,7 +4,7 @@ In a log directory, which driver and executors share:
 
 1. A task stages its rows (`seglog.spark.writer`) next to the log directory, because a broker does not start with a
    strange directory inside.
-2. The driver appends everything that the tasks have staged, all or nothing (`log.staged_append`). Batches without
+2. The driver appends everything that the tasks have staged, all or nothing (`spark.staged_append`). Batches without
    offsets of their own are numbered from the log's end.
 
 Below a prefix, with no rename, no lock, and no file system that driver and executors share:
@@ -12,8 +12,8 @@ Below a prefix, with no rename, no lock, and no file system that driver and exec
 1. A task encodes its rows on its executor's own disk, and puts the files below `_seglog/staged/<owner>` under names
    that no other attempt has. It puts a large file as the segment that it will be if no other task has rows of the
    partition.
-2. The driver appends them through the engine and commits by a manifest (`log.staged_objects`). Then it removes what was
-   staged, as far as this user may remove objects.
+2. The driver appends them through the engine and commits by a manifest (`spark.staged_objects`). Then it removes what
+   was staged, as far as this user may remove objects.
 
 Objects of tasks and drivers that die are named by no manifest; `seglog tiers` shows them.
 
@@ -37,12 +37,12 @@ from seglog.errors import CorruptTierError, NotALogError, UnsupportedError
 from seglog.format.log_manifest import STAGED
 from seglog.format.tier_names import COMMITTED
 from seglog.layout import INT64_MAX
-from seglog.log.staged_append import StagedAppend
 from seglog.log.staged_journal import StagedFile, StreamBatch
-from seglog.log.staged_objects import JOINED_BYTES, GrowingPrefix, Growth, ObjectAppend, after_made, beside, made
 from seglog.log.staged_settling import discard_staged
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
+from seglog.spark.staged_append import StagedAppend
+from seglog.spark.staged_objects import JOINED_BYTES, GrowingPrefix, Growth, ObjectAppend, after_made, beside, made
 from seglog.spark.write_options import WriteOptions
 from seglog.spark.writer import stage_rows
 from seglog.storage.adapters import ScratchFileSystem

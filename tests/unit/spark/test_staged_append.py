@@ -12,12 +12,12 @@ import pytest
 
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
-from seglog.log import staged_append
 from seglog.log.directory import LogDirectory
-from seglog.log.staged_append import StagedAppend
 from seglog.log.staged_journal import StreamBatch
 from seglog.log.staged_settling import discard_staged
 from seglog.model import Record, TopicPartition
+from seglog.spark import staged_append
+from seglog.spark.staged_append import StagedAppend
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
