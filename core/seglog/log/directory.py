@@ -7,6 +7,9 @@ Opening a partition for writing:
 3. Before the first change to any file of a log the marker is removed, durably: a crash from there on is an unclean stop
    (Kafka: before the first log is opened). Read-only use changes no file.
 
+`open` takes text too, which may be a URL, and a process that names no file system reads both: so this module knows
+`remote.routing`, which imports nothing remote before a URL comes up.
+
 Closing:
 
 1. Every open log is flushed, and gets its snapshot and trimmed indexes.

@@ -7,6 +7,9 @@ read and send. It remembers its progress, so a non-blocking socket may take any 
     | size (int32)      | error code (int16)    | bytes of the segment             |
     | of what follows   | 0 = none              | `size - 2` of them               |
     +-------------------+-----------------------+----------------------------------+
+
+This is the library's own, for a plain socket of the caller's. `seglog serve` sends without it (`serve.connection`): the
+answers of the versioned protocol have other headers, and its sockets belong to an event loop, which has a `sendfile`.
 """
 
 from __future__ import annotations
