@@ -12,13 +12,12 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Annotated
 
 import typer
-from typer.completion import completion_init
 
 from seglog_cli.catalogue import COMMANDS as COMMANDS
 from seglog_cli.catalogue import PAGES, SUMMARY
 from seglog_cli.catalogue import VERSION as VERSION
 from seglog_cli.completing import VARIABLE as COMPLETION
-from seglog_cli.completing import Shell, install_script, script_of, typed_words
+from seglog_cli.completing import Shell, be_ready_to_answer, install_script, script_of, typed_words
 from seglog_cli.failures import UsageError, report_outside
 from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
@@ -140,7 +139,7 @@ def _invoked(app: typer.Typer, given: list[str]) -> object:
     output is closed. So only completion, which `main` answers, goes through it.
     """
     if COMPLETION in os.environ:
-        completion_init()
+        be_ready_to_answer()
         return app(args=given, prog_name="seglog", standalone_mode=False, obj=given)
     command = typer.main.get_command(app)
     try:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
+# names without an underscore in a module without one, which Typer does not declare as exported
+from typer.completion import completion_init, get_completion_script, install  # type: ignore[attr-defined]
+
 VARIABLE = "_SEGLOG_COMPLETE"  # set for Typer by a shell that asks
 PARTS = ("log", "index", "snapshot", "epochs", "checkpoint")
 
@@ -39,23 +42,25 @@ def whole(text: str) -> str:
     return text.replace("'", "\u2019").replace('"', "\u201d")
 
 
+def be_ready_to_answer() -> None:
+    """Lets Typer know its shells, as its own options for completion would have done."""
+    completion_init()
+
+
 def script_of(shell: Shell) -> str:
     """Returns the script with which a shell asks seglog for completions.
 
     zsh runs the script at the first Tab of a session. Typer's then only registers its function; ours also calls it, so
     that the first Tab offers something too.
     """
-    from typer.completion import get_completion_script
-
-    script = get_completion_script(prog_name="seglog", complete_var=VARIABLE, shell=shell)
+    script: str = get_completion_script(prog_name="seglog", complete_var=VARIABLE, shell=shell)
     return f"{script}\n{_ZSH_AT_ONCE}" if shell == "zsh" else script
 
 
 def install_script(shell: Shell) -> Path:
     """Installs a shell's script for this user; returns where. Raises OSError."""
-    from typer.completion import install
-
-    _, path = install(shell, "seglog", VARIABLE)
+    _, place = install(shell, "seglog", VARIABLE)
+    path = Path(place)
     if shell == "zsh":
         path.write_text(script_of(shell) + "\n")
     return path
