@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -20,14 +21,21 @@ def patched_here_alone() -> Iterator[None]:
     if ANOTHER is None:
         yield
         return
+    setattr_, setitem, delitem = pytest.MonkeyPatch.setattr, pytest.MonkeyPatch.setitem, pytest.MonkeyPatch.delitem
 
-    def refused(_: pytest.MonkeyPatch, target: object, name: Any = None, *rest: object, **more: object) -> None:
+    def attribute(patch: pytest.MonkeyPatch, target: Any, name: Any, *rest: Any, **more: Any) -> None:
         if name not in _ANEW:
             needs_this_process()
+        setattr_(patch, target, name, *rest, **more)
+
+    def item(patch: pytest.MonkeyPatch, mapping: Any, *rest: Any, **more: Any) -> None:
+        if mapping is sys.modules:  # and not the environment, which the other process gets too
+            needs_this_process()
+        (delitem if len(rest) == 1 else setitem)(patch, mapping, *rest, **more)
 
     with (
-        mock.patch.object(pytest.MonkeyPatch, "setattr", refused),
-        mock.patch.object(pytest.MonkeyPatch, "setitem", refused),
-        mock.patch.object(pytest.MonkeyPatch, "delitem", refused),
+        mock.patch.object(pytest.MonkeyPatch, "setattr", attribute),
+        mock.patch.object(pytest.MonkeyPatch, "setitem", item),
+        mock.patch.object(pytest.MonkeyPatch, "delitem", item),
     ):
         yield
