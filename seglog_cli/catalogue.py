@@ -27,7 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Ask what is in it": {
         "sql": "Answers a query over logs in SQL.",
         "latest": "Shows the newest value of a key, or of every key.",
-        "schemas": "Shows a lost registry's schemas; writes what imports them elsewhere.",
+        "schemas": "Shows a lost registry's schemas; writes what a new one takes.",
         "where": "Tells which partition a key goes to, and by which partitioner.",
     },
     "Measure and watch": {

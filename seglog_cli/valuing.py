@@ -22,13 +22,13 @@ _PLAIN = "auto"
 class ShownAs(OptionGroup):
     """The forms of keys and values, and the schemas for them."""
 
-    key_as: Annotated[str, option("--key-as", _FORMS, "What keys are; registry goes by the frame of each.")] = _PLAIN
+    key_as: Annotated[str, option("--key-as", _FORMS, "What keys are.")] = _PLAIN
     value_as: Annotated[str, option("--value-as", _FORMS, "What values are; registry goes by the frame of each.")] = (
         _PLAIN
     )
     schemas: Annotated[
         str | None,
-        option("--schemas", "WHERE", "A schema registry's log, URL, or directory of files (default: _schemas-0)."),
+        option("--schemas", "WHERE", "A registry's log, URL or files (default: _schemas-0)."),
     ] = None
     schema: Annotated[
         str | None, option("--schema", "FILE[:MESSAGE]", "The schema of keys or values without a frame.")

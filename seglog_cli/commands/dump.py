@@ -45,9 +45,8 @@ def run(
     --limit counts records, or batches if no records are shown. --isolation read_committed leaves out batches of aborted
     and open transactions, and everything after the first open one, as for a consumer.
 
-    --value-as and --key-as show values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
-    topic _schemas-0 beside the log suffices. A value that does not decode is shown as bytes (value_b64 in JSON), with
-    value_schema and value_error. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+    --value-as and --key-as show values and keys as numbers, JSON, or by the schemas of a registry (--schemas). What
+    does not decode is shown as bytes (value_b64 in JSON), with value_schema and value_error.
 
     --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
     keys and values are then objects.

@@ -30,7 +30,7 @@ def run(
         bool, flag("--requests", "Write the requests that import them into a new registry, as JSON lines.")
     ] = False,
 ) -> int:
-    """Shows a lost registry's schemas; writes what imports them elsewhere.
+    """Shows a lost registry's schemas; writes what a new one takes.
 
     A schema registry keeps everything in one partition, _schemas-0. From it come all subjects, versions, ids and
     references, also of versions that were deleted, which are still needed for what they wrote. What is damaged is told

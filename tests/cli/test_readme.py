@@ -86,7 +86,6 @@ def stage(logs: Path, tmp_path: Path) -> dict[str, str]:
     target.mkdir()
     (logs / "records.jsonl").write_text('{"key":"k","value":"v"}\n')
     (logs / "lines.txt").write_text("a\nb\n")
-    shop(logs / "registry")
     assert run("append", "--create", target / "orders-0", logs / "lines.txt").exit_code == 0
     return {
         "/var/lib/kafka/data": str(logs),
@@ -197,6 +196,8 @@ def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch
         places |= stage_dead_cluster(tmp_path)
     if EXAMPLE_RUN in example:
         places |= stage_run(logs, tmp_path)
+    if " registry" in example:
+        shop(logs / "registry")
     if "/mnt/tier" in example:
         places |= stage_tier(logs, tmp_path, example)
     if example.startswith("seglog rebuild"):
