@@ -137,7 +137,8 @@ class Reporter:
     """The service's listener. Rounds go to stdout as they end, everything else to stderr."""
 
     def __init__(self, session: Session, log_directory: Path, prometheus: Path | None) -> None:
-        from seglog.operations.workspace import CleaningHistory, state_directory
+        from seglog.operations.workspace import CleaningHistory
+        from seglog.storage.state import state_directory
 
         self.service: CleanerService | None = None
         self._session, self._console, self._prometheus = session, session.console, prometheus

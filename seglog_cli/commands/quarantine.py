@@ -140,9 +140,10 @@ def list_runs(session: Session, path: Path | None, quarantine: Path | None, *, u
 
     Without a path, all runs that are known are shown; those that are `undone` only if asked for.
     """
-    from seglog.operations.undo import concerns, noted_places, places
+    from seglog.operations.undo import concerns
     from seglog.operations.workspace import working_directory
     from seglog.repairs.undo.journal import RunRecord, RunState
+    from seglog.repairs.undo.places import noted_places, places
     from seglog.repairs.undo.quarantine import runs_in, saved_bytes
     from seglog.scan.listing import require_directory
 

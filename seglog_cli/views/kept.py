@@ -21,8 +21,8 @@ def tell_of_kept_records(session: Session, targets: Sequence[Target]) -> None:
     A verification after a repair finds nothing wrong with the files, although records left the log.
     """
     from seglog.escaping import command_line
-    from seglog.operations.undo import kept_records
     from seglog.remote_path import RemotePath
+    from seglog.repairs.undo.places import kept_records
 
     paths = [target.directory for target in targets if not isinstance(target.path, RemotePath)]
     runs = kept_records(session.fs, os.environ, paths)

@@ -56,7 +56,6 @@ from seglog.operations.workspace import (
     check_policy,
     optional_path,
     settings_of,
-    state_directory,
 )
 from seglog.scan.listing import (
     Target,
@@ -71,6 +70,7 @@ from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.room import require_room_to_clean
+from seglog.storage.state import state_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,14 @@ from seglog.log.directory import LogDirectory, require_room_to_recover
 from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
 from seglog.log.read_loader import ViewingFileSystem
-from seglog.operations.undo import concerns, noted_places, places
+from seglog.operations.undo import concerns
 from seglog.redaction.applying import RewrittenFile, apply_found
 from seglog.redaction.finding import FoundRecords, SearchOrder, find_records, require_erasable
 from seglog.redaction.rewriting import Erasure
 from seglog.redaction.searching import CopySearch, Remembered, Searched, Trace
 from seglog.redaction.selection import Selection
 from seglog.repairs.undo.journal import RunRecord
+from seglog.repairs.undo.places import noted_places, places
 from seglog.repairs.undo.quarantine import QUARANTINE, runs_in
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage.filesystem import FileSystem

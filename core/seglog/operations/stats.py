@@ -9,10 +9,11 @@ from pathlib import Path
 from seglog.configuration.settings import DirectorySettings, topic_of
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
-from seglog.operations.workspace import CleaningHistory, Round, state_directory
+from seglog.operations.workspace import CleaningHistory, Round
 from seglog.scan.listing import PartitionListing, Target, TargetKind
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.storage.state import state_directory
 from seglog.units import count_text
 
 

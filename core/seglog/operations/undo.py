@@ -1,23 +1,18 @@
-"""Finds runs by name, settles unfinished ones, and takes runs back (`seglog undo`).
-
-A note below `$XDG_STATE_HOME/seglog/runs` records where a run's folder is, so that its name is enough from anywhere.
-"""
+"""Finds runs by name, settles unfinished ones, and takes runs back (`seglog undo`)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.operations.workspace import state_directory, working_directory
+from seglog.operations.workspace import working_directory
 from seglog.remote.routing import require_name
 from seglog.repairs.undo.apply import settle_pending, undo_run
 from seglog.repairs.undo.journal import RunRecord, RunState, read_journal
-from seglog.repairs.undo.partition_state import records_taken
-from seglog.repairs.undo.quarantine import QUARANTINE, find_run, pending_run, runs_in
-from seglog.storage import links
+from seglog.repairs.undo.places import notes_of, places
+from seglog.repairs.undo.quarantine import find_run, pending_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock, partition_path
 
@@ -71,7 +66,7 @@ def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, qua
     """
     require_name(name)
     known = places(quarantine, working_directory())
-    note = _notes(environment) / Path(name).name
+    note = notes_of(environment) / Path(name).name
     try:
         found = fs.status(note) if quarantine is None else None
         if found is not None and not (found.is_directory or found.is_special):  # a directory: the name is `.`
@@ -85,8 +80,8 @@ def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, qua
 def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> str:
     """Notes where a run's folder is, so that its name is enough. Returns an error message, or "" on success."""
     try:
-        fs.make_directory(_notes(environment), parents=True)
-        with fs.open(_notes(environment) / folder.name, "create") as note:
+        fs.make_directory(notes_of(environment), parents=True)
+        with fs.open(notes_of(environment) / folder.name, "create") as note:
             note.write_at(0, os.fsencode(f"{folder}\n"))
     except OSError as error:
         return f"{error.filename} cannot be written ({error.strerror}); seglog undo needs {folder}"
@@ -95,53 +90,10 @@ def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -
 
 def forget_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:
     """Removes the note of a purged run. A note that cannot be removed stays and does no harm."""
-    note = _notes(environment) / folder.name
+    note = notes_of(environment) / folder.name
     with contextlib.suppress(OSError):
         if fs.status(note, follow=False) is not None:
             fs.remove(note)
-
-
-def places(quarantine: Path | None, *paths: Path) -> list[Path]:
-    """Returns where runs may be: the chosen quarantine, or those of log directories at or around `paths`."""
-    if quarantine is not None:
-        return [links.resolve(quarantine)]
-    found = []
-    for path in paths:
-        full = partition_path(path)
-        around = (full, full.parent, full.parent.parent)
-        found += [full, *(parent / name for parent in around for name in (QUARANTINE, QUARANTINE_WITHIN))]
-    return list(dict.fromkeys(found))
-
-
-def noted_places(fs: FileSystem, environment: Mapping[str, str]) -> list[Path]:
-    """Returns the quarantines of the runs that this user's notes name; none if the notes cannot be read."""
-    folder = _notes(environment)
-    try:
-        names = fs.list(folder) if fs.status(folder) is not None else []
-        noted = [Path(os.fsdecode(fs.read_bytes(folder / name)).removesuffix("\n")).parent for name in sorted(names)]
-    except OSError:
-        return []
-    return list(dict.fromkeys(noted))
-
-
-def kept_records(
-    fs: FileSystem, environment: Mapping[str, str], paths: Sequence[Path]
-) -> list[tuple[RunRecord, dict[str, int]]]:
-    """Returns the runs, oldest first, that took records out of the partitions or log directories at `paths` and still
-    keep them, with the bytes by partition directory. Leaves out quarantines and runs that cannot be read.
-    """
-    wanted = {partition_path(path) for path in paths}
-    found: dict[Path, tuple[RunRecord, dict[str, int]]] = {}
-    for place in dict.fromkeys([*places(None, *paths), *noted_places(fs, environment)]):
-        with contextlib.suppress(OSError):  # another user's quarantine
-            for run in runs_in(fs, place):
-                if not isinstance(run, RunRecord) or run.state is not RunState.FINISHED:
-                    continue
-                whole, taken = run.log_directory in wanted, records_taken(run)
-                mine = {name: size for name, size in taken.items() if whole or run.log_directory / name in wanted}
-                if mine:
-                    found[run.folder] = run, mine
-    return [each for _, each in sorted(found.items())]
 
 
 def concerns(run: RunRecord, path: Path) -> bool:
@@ -150,7 +102,3 @@ def concerns(run: RunRecord, path: Path) -> bool:
     if full in (run.log_directory, *run.log_directory.parents, *run.folder.parents, run.folder):
         return True
     return full.parent == run.log_directory and full.name in run.partitions
-
-
-def _notes(environment: Mapping[str, str]) -> Path:
-    return state_directory(environment) / "runs"

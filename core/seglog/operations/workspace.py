@@ -131,12 +131,6 @@ def check_policy(policy: object, policies: Sequence[str], targets: Sequence[Targ
 # --- what seglog remembers
 
 
-def state_directory(environment: Mapping[str, str]) -> Path:
-    """Returns the directory of seglog's own state: `$XDG_STATE_HOME/seglog`, or the same below `~/.local/state`."""
-    home = environment.get("XDG_STATE_HOME") or str(Path(environment.get("HOME") or "/") / ".local" / "state")
-    return Path(home) / "seglog"
-
-
 class CleaningHistory:
     """Past cleaning rounds of the partitions in `log_directory`, in the file `path`, never in the log directory.
 

@@ -9,7 +9,8 @@ from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions
 from seglog.model import TopicPartition
-from seglog.operations.workspace import MOST_ROUNDS, CleaningHistory, state_directory
+from seglog.operations.workspace import MOST_ROUNDS, CleaningHistory
+from seglog.storage.state import state_directory
 from tests.support.compacted_directories import FS, broker_directory, opened
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
