@@ -126,6 +126,12 @@ def _prose(paragraph: str, columns: int) -> str:
     )
 
 
+def _broken(names: str, columns: int) -> list[str]:
+    """Returns the lines of an option with a choice of many words, broken after a `|`."""
+    lines = textwrap.wrap(names.replace("|", "| "), columns, subsequent_indent="    ", break_on_hyphens=False)
+    return [line.replace("| ", "|") for line in lines]
+
+
 def _terms(terms: Sequence[Term], columns: int, paint: Paint, width: int) -> Iterator[str]:
     width = width or min(_NAMES_WIDTH, max(len(term.names) for term in terms) + 4)
     indent = " " * width
@@ -133,7 +139,7 @@ def _terms(terms: Sequence[Term], columns: int, paint: Paint, width: int) -> Ite
         text = textwrap.wrap(term.text, max(columns - width, 30), break_on_hyphens=False) or [""]
         names = f"  {paint(term.names, 'name')}"
         if len(term.names) > width - 4:
-            yield names
+            yield from (f"  {paint(line, 'name')}" for line in _broken(term.names, columns - 2))
             yield indent + text[0]
         else:
             yield f"{names}{' ' * (width - 2 - len(term.names))}{text[0]}".rstrip()

@@ -317,8 +317,9 @@ class _Directory:
                     self._require_retainable(path)
                     logs.append(self._opened(directory, path, torn))
                 except SeglogError as error:
-                    if self._fs.status(path) is not None or not self._rules.dry_run:
-                        failures.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
+                    gone = isinstance(error, NotALogError) or self._fs.status(path) is None
+                    if not (gone and self._rules.dry_run):  # a broker deletes it meanwhile, or makes it anew
+                        failures.append(RetentionFailure(path, error))
                     if path in early:
                         against, plan = self._topics.resolve(_topic_of(path)).against(DELETE), early[path]
                         retained.append(Retained(self._path, plan, NOT_RECOVERED, 0, against, len(plan.segments)))
@@ -400,8 +401,8 @@ class _Directory:
             return False
         try:
             segments = list_partition(self._fs, path).segments
-        except PermissionError:
-            return False  # reported when the log is opened
+        except (NotALogError, PermissionError):
+            return False  # gone meanwhile, or closed to this user: seen when the log is opened
         return bool(segments) and directory.begins_before(path, segments[0].base_offset)
 
     def _plans(self, directory: LogDirectory, logs: Sequence[Log], wanted: int) -> list[RetentionPlan]:
