@@ -1,4 +1,4 @@
-"""A dry run of retention beside a broker that deletes a partition meanwhile."""
+"""Dry runs beside a broker that deletes a partition meanwhile, or makes it anew."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 import seglog
+from seglog.operations.clean import Skipped
 from seglog.operations.retain import Retained
 from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
 from tests.support.fixtures import fixture_copy
-
-NAME = "orders-none-0"
 
 
 class Deleting(LocalFileSystem):
@@ -44,11 +43,27 @@ class Deleting(LocalFileSystem):
 
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
 @pytest.mark.parametrize("number", range(1, 6))
-def test_a_partition_that_a_broker_deletes_meanwhile_is_left_out(tmp_path: Path, number: int, anew: bool) -> None:
+def test_a_partition_that_a_broker_deletes_meanwhile_is_left_out_by_retain(
+    tmp_path: Path, number: int, anew: bool
+) -> None:
     data = fixture_copy("4.3.0/clean", tmp_path)
-    fs = Deleting(data / NAME, number, anew=anew)
+    fs = Deleting(data / "orders-none-0", number, anew=anew)
     outcomes = seglog.plan_retain(data, fs=fs)
     assert fs.left <= 0
-    assert all(isinstance(outcome, Retained) for outcome in outcomes)
-    named = {str(outcome.plan.topic_partition) for outcome in outcomes if isinstance(outcome, Retained)}
-    assert {"orders-lz4-0", "customers-0"} <= named
+    retained = [outcome for outcome in outcomes if isinstance(outcome, Retained)]
+    assert retained == outcomes
+    assert {"orders-lz4-0", "customers-0"} <= {str(outcome.plan.topic_partition) for outcome in retained}
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+@pytest.mark.parametrize("number", range(1, 4))
+def test_a_partition_that_a_broker_deletes_meanwhile_is_left_out_by_clean(
+    tmp_path: Path, number: int, anew: bool
+) -> None:
+    data = fixture_copy("4.3.0/clean", tmp_path)
+    fs = Deleting(data / "customers-0", number, anew=anew)
+    outcomes = seglog.plan_clean(data, fs=fs)
+    assert fs.left <= 0
+    skipped = [outcome for outcome in outcomes if isinstance(outcome, Skipped)]
+    assert skipped == outcomes
+    assert "customers-1" in {outcome.directory.name for outcome in skipped}
