@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import seglog
+from seglog.remote.filesystem import RemoteFileSystem
 from seglog.table import pruning
 from tests.support import fixtures
 from tests.support.object_server import object_server
@@ -242,7 +243,8 @@ def far_shapes(home: Path) -> Iterator[list[tuple[Path | str, dict[str, Any]]]]:
         for path in sorted(path for path in clean.rglob("*") if path.is_file()):
             server.objects[f"bkt/{path.relative_to(home)}"] = path.read_bytes()
         logs = sorted({key.rsplit("/", 1)[0] for key in server.objects if key.endswith(".log")})
-        found += [(f"s3://{directory}", {}) for directory in logs if "__cluster_metadata" not in directory]
+        stores = {"fs": RemoteFileSystem()}  # the process's own may know an earlier server
+        found += [(f"s3://{directory}", stores) for directory in logs if "__cluster_metadata" not in directory]
         yield found
 
 
