@@ -30,7 +30,6 @@ from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.escaping import command_line
 from seglog.format.filenames import (
     CLUSTER_METADATA_TOPIC,
-    QUARANTINE_WITHIN,
     PartitionState,
     topic_partition_of,
 )
@@ -46,8 +45,8 @@ from seglog.redaction.rewriting import Erasure
 from seglog.redaction.searching import CopySearch, Remembered, Searched, Trace
 from seglog.redaction.selection import Selection
 from seglog.repairs.undo.journal import RunRecord
-from seglog.repairs.undo.places import noted_places, places
-from seglog.repairs.undo.quarantine import QUARANTINE, runs_in
+from seglog.repairs.undo.places import quarantines
+from seglog.repairs.undo.quarantine import runs_in
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
@@ -364,8 +363,7 @@ class _Copies:
     @property
     def runs(self) -> list[RunRecord | Exception]:
         """The runs that changed this log directory, and in place of one an error if it cannot be read."""
-        around = [place for place in places(None, self.log_directory) if place.name in (QUARANTINE, QUARANTINE_WITHIN)]
-        every = dict.fromkeys((*around, *noted_places(self.fs, self.environment)))
+        every = quarantines(self.fs, self.environment, self.log_directory)
         runs = (run for place in every for run in runs_in(self.fs, place))
         return [run for run in runs if isinstance(run, Exception) or run.log_directory == self.log_directory]
 

@@ -49,6 +49,12 @@ def noted_places(fs: FileSystem, environment: Mapping[str, str]) -> list[Path]:
     return list(dict.fromkeys(noted))
 
 
+def quarantines(fs: FileSystem, environment: Mapping[str, str], *paths: Path) -> list[Path]:
+    """Returns the quarantines in which runs over log directories or partitions at `paths` may be."""
+    around = [place for place in places(None, *paths) if place.name in (QUARANTINE, QUARANTINE_WITHIN)]
+    return list(dict.fromkeys([*around, *noted_places(fs, environment)]))
+
+
 def kept_records(
     fs: FileSystem, environment: Mapping[str, str], paths: Sequence[Path]
 ) -> list[tuple[RunRecord, dict[str, int]]]:
@@ -57,8 +63,7 @@ def kept_records(
     """
     wanted = {partition_path(path) for path in paths}
     found: dict[Path, tuple[RunRecord, dict[str, int]]] = {}
-    around = [place for place in places(None, *paths) if place.name in (QUARANTINE, QUARANTINE_WITHIN)]
-    for place in dict.fromkeys([*around, *noted_places(fs, environment)]):
+    for place in quarantines(fs, environment, *paths):
         with contextlib.suppress(OSError):  # another user's quarantine
             for run in runs_in(fs, place):
                 if not isinstance(run, RunRecord) or run.state is not RunState.FINISHED:
