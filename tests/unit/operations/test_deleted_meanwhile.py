@@ -17,6 +17,8 @@ from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
 from tests.support.fixtures import fixture_copy
 
+MEANWHILE = pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+
 
 class Deleting(LocalFileSystem):
     """A partition is gone when it is listed for the `number`-th time, and with `anew` there again after that."""
@@ -41,7 +43,7 @@ class Deleting(LocalFileSystem):
                 shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+@MEANWHILE
 @pytest.mark.parametrize("number", range(1, 6))
 def test_a_partition_that_a_broker_deletes_meanwhile_is_left_out_by_retain(
     tmp_path: Path, number: int, anew: bool
@@ -55,7 +57,7 @@ def test_a_partition_that_a_broker_deletes_meanwhile_is_left_out_by_retain(
     assert {"orders-lz4-0", "customers-0"} <= {str(outcome.plan.topic_partition) for outcome in retained}
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+@MEANWHILE
 @pytest.mark.parametrize("number", range(1, 4))
 def test_a_partition_that_a_broker_deletes_meanwhile_is_left_out_by_clean(
     tmp_path: Path, number: int, anew: bool
