@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Literal, Unpack
 
 from seglog.api.calling import public
+from seglog.api.valuing import values_of
 from seglog.arguments import flag, instance, mapping, one_of, several
 from seglog.look.dump.selection import Selection
 from seglog.look.export.export import ExportFormat, ExportOptions, FileSink
@@ -35,7 +36,6 @@ from seglog.operations.workspace import (
     warn,
     workspace_of,
 )
-from seglog.remote.routing import parse_location
 from seglog.rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, SalvageReport
 from seglog.rescue.salvage.salvage import salvage as salvage_logs
 from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
@@ -44,8 +44,7 @@ from seglog.rescue.transplant.target import require_brokers_own
 from seglog.scan.listing import resolve_paths
 from seglog.storage import links
 from seglog.storage.lock import DirectoryLock
-from seglog.values.forms import KAFKA, Values
-from seglog.values.sources import forms_of
+from seglog.values.forms import KAFKA
 
 ExportedFormat = Literal["jsonl", "csv", "parquet"]
 
@@ -247,14 +246,7 @@ def export(
     chosen = one_of("format", kinds.get(target.suffix) if format is None else format, tuple(ExportedFormat.__args__))  # type: ignore[attr-defined]
     work, (shown,) = looked_at(common, [path])
     key_form, value_form = (KAFKA, KAFKA) if flag("decode", decode) else (key_as, value_as)
-    forms = forms_of(
-        work.fs,
-        instance("key_as", key_form, str, "text"),
-        instance("value_as", value_form, str, "text"),
-        schemas=None if schemas is None else str(schemas),
-        schema=None if schema is None else str(schema),
-        beside=[parse_location(path)],
-    )
+    values = values_of(work.fs, [path], key_as=key_form, value_as=value_form, schemas=schemas, schema=schema)
     selection = Selection(
         optional_integer("from_offset", from_offset, 0),
         optional_integer("to_offset", to_offset, 0),
@@ -268,7 +260,7 @@ def export(
         ExportFormat(chosen),
         selection,
         flag("base64", base64),
-        None if forms.are_plain else Values(forms),
+        values,
         flag("csv_safe", csv_safe),
         optional_integer("limit", limit, 0),
     )

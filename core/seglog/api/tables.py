@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.api.opening import open_log
-from seglog.arguments import instance, one_of
+from seglog.arguments import one_of
 from seglog.configuration.keys import LogConfig
 from seglog.model import Compression, Isolation, member
 from seglog.remote.routing import machine_files, parse_location
@@ -63,24 +63,16 @@ def open_table(
     3
     [{'offset': 0, 'value': b'1'}, {'offset': 2, 'value': b'3'}]
     """
+    from seglog.api.valuing import values_of
     from seglog.table.columns import outputs_of
     from seglog.table.dataset import Table
     from seglog.table.opening import open_source
     from seglog.table.valued import valued_outputs
-    from seglog.values.forms import Values
-    from seglog.values.sources import forms_of
 
     if not paths:
         raise ValueError("open_table: name at least one path")
     files = machine_files() if fs is None else fs
-    forms = forms_of(
-        files,
-        instance("key_as", key_as, str, "text"),
-        instance("value_as", value_as, str, "text"),
-        schemas=None if schemas is None else str(schemas),
-        schema=None if schema is None else str(schema),
-        beside=[parse_location(path) for path in paths],
-    )
+    values = values_of(files, paths, key_as=key_as, value_as=value_as, schemas=schemas, schema=schema)
     source = open_source(
         files,
         [parse_location(path) for path in paths],
@@ -91,7 +83,7 @@ def open_table(
         remote_metadata=[parse_location(path) for path in remote_metadata or ()],
     )
     outputs = outputs_of(columns)
-    return Table(source, outputs if forms.are_plain else valued_outputs(outputs, Values(forms)))
+    return Table(source, outputs if values is None else valued_outputs(outputs, values))
 
 
 def append_table(
