@@ -169,7 +169,7 @@ def values(count: int, draw: random.Random, counts: Counter[str]) -> None:
         if number % 3:
             read, data = draw.choice(readers)
             broken = mutated(data, draw)
-            counted(counts, "Avro value", lambda read=read, broken=broken: read(broken, 0))  # type: ignore[misc]
+            counted(counts, "Avro value", lambda read=read, broken=broken: read(broken))  # type: ignore[misc]
         else:
             broken = b"\0\0\0\0\1" + mutated(b"\0" + draw.choice(PAYLOADS), draw)
             frame = frame_of(broken, (), "value")
@@ -195,7 +195,7 @@ def schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
         else:
             text = mutated_text(draw.choice(texts), draw, others)
         schema, data = Schema("AVRO", text), draw.choice(good)
-        counted(counts, "Avro schema", lambda s=schema, d=data: avro.reader_of(s, {})(d, 0))  # type: ignore[misc]
+        counted(counts, "Avro schema", lambda s=schema, d=data: avro.reader_of(s, {})(d))  # type: ignore[misc]
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from seglog.table.columns import Output, Part, readable_text
 from seglog.values.forms import Decoded, Values
-from seglog.values.frames import Side
+from seglog.values.frames import SIDES, Side
 
 _Shown = tuple[list[bytes | None], list[Decoded | None]]
 
@@ -25,7 +25,7 @@ def valued_outputs(outputs: Sequence[Output], values: Values) -> tuple[Output, .
     columns: list[Output] = []
     names = {output.field.name for output in outputs}
     for output in outputs:
-        side: Side | None = "key" if output.field.name == "key" else "value" if output.field.name == "value" else None
+        side = next((side for side in SIDES if side == output.field.name), None)
         if side is None or values.forms.of(side) == "auto":
             columns.append(output)
             continue

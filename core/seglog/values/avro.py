@@ -16,16 +16,16 @@ import fastavro
 from fastavro import _read, _read_py
 
 from seglog.escaping import json_value
-from seglog.values.avro_schema import MOST_NODES, PREFIX, safe_schema
-from seglog.values.schemas import NotDecodedError, Schema
+from seglog.values.avro_schema import PREFIX, safe_schema
+from seglog.values.schemas import MOST_NODES, NotDecodedError, Schema, contained, first_line
 
 _MOST_DECIMAL_BYTES = 512  # writing a number takes the square of its size
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
-def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[bytes, int], str]:
-    """Returns a function that decodes a value, from a position in bytes on, to a JSON text.
+def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[bytes], str]:
+    """Returns a function that decodes a value to a JSON text.
 
     It raises NotDecodedError for a value that is not one of the schema; so does this for a schema that is not decoded.
     """
@@ -38,22 +38,15 @@ def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[byt
     cost = safe.cost
     most_bytes = max(MOST_NODES - cost.fixed, 0) // cost.per_byte if cost.per_byte else None
 
-    def decode(data: bytes, start: int) -> str:
-        file = BytesIO(data[start:])
-        if most_bytes is not None and len(data) - start > most_bytes:
-            raise NotDecodedError(f"{len(data) - start} bytes of its schema may expand to more than {MOST_NODES} parts")
-        try:
-            value = read(file, parsed, None)
-            left = file.read()
-            if left:
-                raise NotDecodedError(f"{len(left)} bytes follow the value")
-            return json_value(value)
-        except NotDecodedError:
-            raise
-        except Exception as error:
-            raise NotDecodedError(f"it is no value of its schema: {_reason(error)}") from error
+    def decode(data: bytes) -> str:
+        file = BytesIO(data)
+        value = read(file, parsed, None)
+        left = file.read()
+        if left:
+            raise NotDecodedError(f"{len(left)} bytes follow the value")
+        return json_value(value)
 
-    return decode
+    return contained(decode, "value of its schema", most_bytes, _reason)
 
 
 def _reason(error: Exception) -> str:
@@ -61,7 +54,7 @@ def _reason(error: Exception) -> str:
         return "it ends early"
     if isinstance(error, RecursionError):
         return "it nests too deeply"
-    text = str(error).partition("\n")[0][:200]
+    text = first_line(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

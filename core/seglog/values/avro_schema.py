@@ -17,11 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seglog.values.schemas import MOST_SCHEMA_BYTES, NotDecodedError, Schema
+from seglog.values.schemas import MOST_NODES, MOST_SCHEMA_BYTES, NAME_BYTES, NotDecodedError, Schema
 
 MOST_LEVELS = 64
-MOST_NODES = 4_000_000  # that a value expands to; a node takes about 200 bytes in Python, and 20 as text
-NAME_BYTES = 16  # of a name or symbol that count as a node: each value repeats them
 MOST_SCALE = 4096  # of a decimal number
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -46,10 +44,6 @@ class Cost:
     least: int
     fixed: int
     per_byte: int = 0
-
-    def nodes(self, size: int) -> int:
-        """Returns the most nodes of a value of `size` bytes."""
-        return self.fixed + self.per_byte * size
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from seglog.escaping import json_value, safe_json
 from seglog.format.columns import Records
 from seglog.model import Header
 from seglog.values import schemas as kinds
-from seglog.values.frames import Frame, Side, frame_of
+from seglog.values.frames import SIDES, Frame, Side, frame_of
 from seglog.values.internal_topics import DECODERS
 from seglog.values.schemas import NotDecodedError, Schema, SchemaId, SchemaSource, closure
 
@@ -121,8 +121,7 @@ class Forms:
     @property
     def told(self) -> tuple[Side, ...]:
         """The sides of which tables have columns for the schema and for the reason why it is not decoded."""
-        sides: tuple[Side, ...] = ("key", "value")
-        return tuple(side for side in sides if self.of(side) not in (AUTO, KAFKA, "base64", "hex"))
+        return tuple(side for side in SIDES if self.of(side) not in (AUTO, KAFKA, "base64", "hex"))
 
     def of(self, side: Side) -> str:
         """Returns the form of a side."""
@@ -197,7 +196,7 @@ class TopicDecoder:
         columns = []
         for side in self.sides:
             decode = self._decoder_of(side)
-            place = 0 if side == "key" else 1
+            place = SIDES.index(side)
             column = [
                 None if row[place] is None or is_marker else decode(row, record.headers)
                 for row, record, is_marker in zip(wanted, written, is_control, strict=True)
@@ -217,12 +216,12 @@ class TopicDecoder:
             else:
                 numbers[one.schema] += 1
         by_schema = self._schemas.get(side)
-        labels = numbers.items() if by_schema is not None else ()
-        self._tally.add({(side, by_schema.label(each)): count for each, count in labels}, failed)  # type: ignore[union-attr]
+        decoded = {} if by_schema is None else {(side, by_schema.label(each)): n for each, n in numbers.items()}
+        self._tally.add(decoded, failed)
 
     def _decoder_of(self, side: Side) -> Callable[[Wanted, Sequence[Header]], Decoded | None]:
         """Returns what decodes a side of a record, which is not null."""
-        place, form = (0, self._forms[side]) if side == "key" else (1, self._forms[side])
+        place, form = SIDES.index(side), self._forms[side]
         if side in self._schemas:
             decode = self._schemas[side].decoded
             return lambda row, headers: decode(row[place], headers)  # type: ignore[arg-type]
@@ -336,7 +335,7 @@ def _reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:
         from seglog.values import avro
 
         decode = avro.reader_of(schema, references)
-        return lambda frame: decode(frame.data, frame.start)
+        return lambda frame: decode(frame.data[frame.start :])
     if schema.type == kinds.PROTOBUF:
         from seglog.values import protobuf
 

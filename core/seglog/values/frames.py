@@ -22,6 +22,7 @@ from seglog.model import Header
 from seglog.values.schemas import NotDecodedError, SchemaId
 
 Side = Literal["key", "value"]
+SIDES: tuple[Side, ...] = ("key", "value")  # a record's, in the order of its parts
 
 MOST_EXPANDED_BYTES = 16 << 20  # of a value that Glue's serializer has compressed
 MOST_PATH = 64  # levels of nested messages

@@ -18,10 +18,7 @@ from google.protobuf.message import DecodeError
 from seglog.escaping import json_value
 from seglog.values.frames import Frame, message_path
 from seglog.values.protoc import compiled
-from seglog.values.schemas import NotDecodedError, Schema
-
-MOST_NODES = 4_000_000  # that a value expands to, with the fields that are not in it
-NAME_BYTES = 16  # of a name that count as a node: each value repeats it
+from seglog.values.schemas import MOST_NODES, NAME_BYTES, NotDecodedError, Schema, contained, first_line
 
 _MAIN = "seglog_main.proto"
 _PROVIDED = "google/protobuf/"
@@ -101,26 +98,19 @@ def _reader_of_message(message: Descriptor) -> Callable[[bytes], str]:
     absent = max(sum(_cost(field) for field in each.fields if not field.has_presence) for each in reached) // 2
 
     def decode(data: bytes) -> str:
-        if len(data) * of_fields > MOST_NODES:
-            raise NotDecodedError(f"{len(data)} bytes of its schema may expand to more than {MOST_NODES} parts")
-        try:
-            value = kind.FromString(data)
-            size = value.ByteSize()
-            found = json_format.MessageToDict(
-                value,
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=len(data) * (of_fields + absent) <= MOST_NODES,
-            )
-            value.DiscardUnknownFields()
-            if value.ByteSize() != size:
-                raise NotDecodedError(f"{size - value.ByteSize()} bytes are fields that {message.full_name} has not")
-            return json_value(found)
-        except NotDecodedError:
-            raise
-        except Exception as error:
-            raise NotDecodedError(f"it is no {message.full_name}: {_line(error)}") from error
+        value = kind.FromString(data)
+        size = value.ByteSize()
+        found = json_format.MessageToDict(
+            value,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=len(data) * (of_fields + absent) <= MOST_NODES,
+        )
+        value.DiscardUnknownFields()
+        if value.ByteSize() != size:
+            raise NotDecodedError(f"{size - value.ByteSize()} bytes are fields that {message.full_name} has not")
+        return json_value(found)
 
-    return decode
+    return contained(decode, message.full_name, MOST_NODES // of_fields, _line)
 
 
 def _cost(field: FieldDescriptor) -> int:
@@ -141,6 +131,5 @@ def _reached(message: Descriptor) -> Iterator[Descriptor]:
                     waiting.append(kind)
 
 
-def _line(error: BaseException) -> str:
-    text = str(error).partition("\n")[0][:200]
-    return text or type(error).__name__
+def _line(error: Exception) -> str:
+    return first_line(error) or type(error).__name__

@@ -6,7 +6,7 @@ refers to, so that a format gets all of them at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -17,6 +17,8 @@ EXTENSIONS = {AVRO: ".avsc", PROTOBUF: ".proto", JSON: ".json"}
 
 MOST_SCHEMA_BYTES = 1 << 20
 MOST_REFERENCES = 1000  # that one schema needs, also through others
+MOST_NODES = 4_000_000  # that a value expands to; a node takes about 200 bytes in Python, and 20 as text
+NAME_BYTES = 16  # of a name or symbol that count as a node: each value repeats them
 
 _MOST_REASON = 300  # characters: names in a schema may be long
 
@@ -28,6 +30,32 @@ class NotDecodedError(ValueError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason if len(reason) <= _MOST_REASON else f"{reason[: _MOST_REASON - 1]}…")
+
+
+def contained(
+    read: Callable[[bytes], str], named: str, most_bytes: int | None, reason_of: Callable[[Exception], str]
+) -> Callable[[bytes], str]:
+    """Returns a library's `read`, which decodes a value to JSON, with every error as the reason why it does not decode.
+
+    A value is `named` in the reason; one of more than `most_bytes` is not given to the library.
+    """
+
+    def decode(data: bytes) -> str:
+        if most_bytes is not None and len(data) > most_bytes:
+            raise NotDecodedError(f"{len(data)} bytes of its schema may expand to more than {MOST_NODES} parts")
+        try:
+            return read(data)
+        except NotDecodedError:
+            raise
+        except Exception as error:
+            raise NotDecodedError(f"it is no {named}: {reason_of(error)}") from error
+
+    return decode
+
+
+def first_line(error: Exception) -> str:
+    """Returns the beginning of a library's sentence, which may quote the value at length."""
+    return str(error).partition("\n")[0][:200]
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,18 +68,21 @@ def schemas_log(fs: FileSystem, path: Path) -> Path | None:
     """Returns the partition of schemas that a directory is or holds; None if it is neither."""
     if any(name.endswith(".log") for name in fs.list(path)):
         return path
-    found = fs.status(path / _PARTITION)
-    return path / _PARTITION if found is not None and found.is_directory else None
+    return _partition_in(fs, path)
 
 
 def _beside(fs: FileSystem, paths: Iterable[Path]) -> SchemaSource | None:
     """Returns the schemas in the log directory of one of the paths, which are log directories, partitions or files."""
     near = (place for path in paths for place in (path.absolute(), *list(path.absolute().parents)[:2]))
-    for directory in dict.fromkeys(near):
-        status = fs.status(directory / _PARTITION)
-        if status is not None and status.is_directory:
-            return read_schemas(fs, directory / _PARTITION).known
-    return None
+    logs = (_partition_in(fs, directory) for directory in dict.fromkeys(near))
+    log = next(filter(None, logs), None)
+    return None if log is None else read_schemas(fs, log).known
+
+
+def _partition_in(fs: FileSystem, directory: Path) -> Path | None:
+    path = directory / _PARTITION
+    status = fs.status(path)
+    return path if status is not None and status.is_directory else None
 
 
 def _given(fs: FileSystem, text: str) -> Schema:

@@ -21,7 +21,7 @@ from tests.support.schema_registry import avro as written
 
 def decoded(schema: Any, data: bytes, references: dict[str, Schema] | None = None) -> Any:
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    return json.loads(avro.reader_of(Schema("AVRO", text), references or {})(data, 0))
+    return json.loads(avro.reader_of(Schema("AVRO", text), references or {})(data))
 
 
 def record(*fields: Any, name: str = "R") -> dict[str, Any]:
@@ -274,7 +274,7 @@ def compared(maker: Maker, count: int) -> None:
         out = BytesIO()
         fastavro.schemaless_writer(out, parsed, maker.value(schema))
         theirs = fastavro.schemaless_reader(BytesIO(out.getvalue()), parsed, None)
-        ours = json.loads(read(out.getvalue(), 0))
+        ours = json.loads(read(out.getvalue()))
         assert ours == plain(theirs, ours), schema
 
 

@@ -20,9 +20,7 @@ from seglog.escaping import json_value
 from seglog.format.columns import Records
 from seglog.kernels import render
 from seglog.values.forms import Decoded, TopicDecoder
-from seglog.values.frames import Side
-
-SIDES: tuple[Side, ...] = ("key", "value")
+from seglog.values.frames import SIDES, Side
 
 
 def with_values(
@@ -77,11 +75,10 @@ def _texts(
     records: Records, decoder: TopicDecoder, sides: Sequence[Side], as_json: bool, as_base64: bool
 ) -> Iterator[bytes]:
     """Yields what is written of the sides of each record."""
-    endings = {side: "_b64" if decoder.form(side) == "base64" else "" for side in sides}
     rows = decoder.of_records(records)
     columns = []
     for side in sides:
-        place, ending = (0, endings[side]) if side == "key" else (1, endings[side])
+        place, ending = SIDES.index(side), "_b64" if decoder.form(side) == "base64" else ""
         number = decoder.sides.index(side) if side in decoder.sides else None
         columns.append(
             [
