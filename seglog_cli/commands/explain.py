@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
-from seglog_cli.options import MetadataDirectory, SpokenFor, argument, command, flag, kafka_named, takes_urls
+from seglog_cli.options import MetadataDirectory, SpokenFor, argument, command, flag, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tables import Layout
@@ -73,27 +73,22 @@ def run(
             raise UsageError(f"{partition} is a code: the options of explain are for a partition")
         explain_code(session.console, partition.name)
         return
-    from seglog.operations.explain import explain_partition
-    from seglog.operations.workspace import Sources
+    from seglog.operations.explain import ExplainRequest, explain
 
-    sources = Sources(metadata_directory=metadata_dir)
     session, (partition,) = tiers.seen(session, [partition])
-    settings = session.config_of(session.log_directory_of(partition), sources)
-    kafka = kafka_named(kafka_version)
-    found = explain_partition(session.workspace("--now"), partition, settings, sources, quick=quick, kafka=kafka)
-    writer = settings.writer
-    show_explanation(session.console, found, advise, releases=kafka is not None or bool(writer and writer.is_unusual))
+    request = ExplainRequest(partition, quick, metadata_dir, kafka_version)
+    show_explanation(session.console, explain(session.workspace("--config", "--set", "--now"), request), advise)
 
 
-def show_explanation(console: Console, found: Explanation, advise: bool, *, releases: bool = False) -> None:
-    """Shows the explanation; the advice only on request, and with `releases` of which Kafka it speaks."""
+def show_explanation(console: Console, found: Explanation, advise: bool) -> None:
+    """Shows the explanation; the advice only on request, and of which Kafka it speaks if it is an unusual one."""
     if console.as_json:
         console.json(_record(found, advise))
         return
     console.line(console.styled(found.partition, "strong"))
     for title, sentences in (("cleaning", found.cleaning), ("deletion", found.deletion), ("reading", found.reading)):
         _show_section(console, title, sentences)
-    if releases:
+    if found.is_unusual:
         _show_section(console, "kafka", found.kafka)
     rows = [_row(segment) for segment in found.segments]
     console.table(_HEADING, rows, Layout(right=(1,), indent=2))

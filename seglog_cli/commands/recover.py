@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text
@@ -23,6 +22,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from seglog.log.loader import RecoveryReport
     from seglog.log.segment import LogSegment
+    from seglog.operations.recover import RecoveryRequest
 
 
 @command
@@ -61,37 +61,25 @@ def run(
       seglog recover --dry-run orders-none-0
       seglog recover /var/lib/kafka/data
     """
+    from seglog.operations.recover import RecoveryRequest
+
     check_keeping(no_keep, quarantine)
-    changed, stopped = recover_path(session, path, dry_run or check, recovery_point, not no_keep, quarantine)
+    request = RecoveryRequest(path, recovery_point, not no_keep, quarantine)
+    changed, stopped = recover_path(session, request, dry_run or check)
     return ExitCode.FOUND if stopped or (check and changed) else ExitCode.DONE
 
 
-def recover_path(
-    session: Session,
-    path: Path,
-    dry_run: bool,
-    recovery_point: int | None = None,
-    keep: bool = True,
-    quarantine: Path | None = None,
-    command: str = "recover",
-) -> tuple[bool, bool]:
+def recover_path(session: Session, request: RecoveryRequest, dry_run: bool) -> tuple[bool, bool]:
     """Recovers and shows each partition.
 
     Returns two values: whether anything but indexes and snapshots changed, and whether something else stops a broker.
     """
-    from seglog.log.checkpoints import directory_obstacles
-    from seglog.operations.keeping import Keeper
-    from seglog.operations.recover import RecoveryOptions, recover
-    from seglog.scan.listing import log_directory_of, partition_directories, resolve_path
+    from seglog.operations.recover import Recovery
     from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 
-    if dry_run:
-        session.warn_of_runs([path])
-    target = resolve_path(session.fs, path)
-    config_of = session.config_of_target(target)
-    obstacles = list(directory_obstacles(session.fs, log_directory_of(target)))
+    recovery = Recovery.of(session.workspace("--config", "--set", "--now"), request, dry_run=dry_run)
+    obstacles, of_all = recovery.obstacles(), len(recovery.partitions)
     warn_of_obstacles(session.console, obstacles, set())
-    of_all = len(partition_directories(session.fs, target))
     ended: list[RecoveryReport] = []
     with session.progress("recover", unit="segments") as progress:
 
@@ -99,16 +87,8 @@ def recover_path(
             place = f" ({len(ended) + 1} of {of_all} partitions)" if of_all > 1 else ""
             progress.update(number, count, f"recover {segment.path.parent.name}{place}")
 
-        keeper = Keeper(session.fs, session.clock, config_of, command, quarantine)
-        options = RecoveryOptions(
-            recovery_point=recovery_point,
-            dry_run=dry_run,
-            progress=tell,
-            keeper=keeper if keep else None,
-            settled=session.settled,
-        )
         changed, stopped = False, bool(obstacles)
-        for report in recover(session.fs, session.clock, target, config_of, options):
+        for report in recovery.run(tell, session.settled):
             changed, stopped = changed or report.changes, stopped or bool(report.obstacles)
             ended.append(report)
             show_recovery(session, report, dry_run)

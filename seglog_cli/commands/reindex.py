@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seglog_cli.options import DryRun, OnePath, command
 from seglog_cli.session import Session
 
@@ -17,15 +19,11 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
       seglog reindex --dry-run customers-0
       seglog reindex /var/lib/kafka/data
     """
-    from seglog.operations.recover import RecoveryOptions, recover
-    from seglog.scan.listing import partition_directories, resolve_path
+    from seglog.operations.recover import Recovery, RecoveryRequest
     from seglog_cli.views.recovery import show_recovery
 
-    if dry_run:
-        session.warn_of_runs([path])
-    target = resolve_path(session.fs, path)
-    config_of = session.config_of_target(target)
-    options = RecoveryOptions(dry_run=dry_run, lossless=True, settled=session.settled)
-    with session.reading("reindex", partition_directories(session.fs, target)) as reading:
-        for report in recover(reading.fs, session.clock, target, config_of, options):
+    used = ("--config", "--set", "--now")
+    recovery = Recovery.of(session.workspace(*used), RecoveryRequest(path, lossless=True), dry_run=dry_run)
+    with session.reading("reindex", recovery.partitions) as reading:
+        for report in replace(recovery, work=reading.workspace(*used)).run(settled=session.settled):
             show_recovery(session, report, dry_run, "reindex")

@@ -57,22 +57,22 @@ def run(
       seglog truncate orders-none-0 --to-offset 1000 --dry-run
       seglog truncate orders-none-0 --at-damage
     """
-    from seglog.operations.keeping import Keeper
+    from seglog.operations.keeping import TruncationRequest, truncate
 
     check_keeping(no_keep, quarantine)
     given = [to_offset is not None, to_time is not None, at_damage]
     if sum(given) != 1:
         raise UsageError("give one of --to-offset, --to-time and --at-damage: it says where to cut")
     if at_damage:
+        from seglog.operations.recover import RecoveryRequest
         from seglog.scan.listing import require_partition
         from seglog_cli.commands.recover import recover_path
 
         require_partition(session.fs, partition)
-        recover_path(session, partition, dry_run, 0, not no_keep, quarantine, "truncate")
+        recover_path(session, RecoveryRequest(partition, 0, not no_keep, quarantine, command="truncate"), dry_run)
         return
-    config_of = session.config_of(session.log_directory_of(partition))
-    keeper = Keeper(session.fs, session.clock, config_of, "truncate", quarantine, session.settled)
-    done = keeper.truncate(partition, to_offset, to_time, dry_run=dry_run, keep=not no_keep)
+    request = TruncationRequest(partition, to_offset, to_time, not no_keep, quarantine)
+    done = truncate(session.workspace("--config", "--set", "--now"), request, dry_run=dry_run, settled=session.settled)
     session.tell_recovery(done.recovery)
     if done.run is not None:
         session.remember_run(done.run.folder)

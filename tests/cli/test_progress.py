@@ -13,7 +13,6 @@ from seglog_cli import progress as shown_progress
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.progress import JsonProgress, LiveProgress, PlainProgress
-from seglog_cli.session import Session
 from seglog_cli.terminal import Screen
 from tests.support.command_line import clean_logs, damage_logs, ended, keep_partitions
 from tests.support.terminals import Shown, on_terminal
@@ -168,7 +167,6 @@ def test_only_a_command_that_writes_speaks_of_the_disk(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("seglog.scan.listing.resolve_paths", stopped)
-    monkeypatch.setattr("seglog.scan.listing.resolve_path", stopped)
-    monkeypatch.setattr(Session, "config_of", stopped)
+    monkeypatch.setattr("seglog.operations.workspace.Workspace.settings", stopped)
     done = ended(*command, logs / "customers-0")
     assert done.code == ExitCode.INTERRUPTED and said in done.stderr

@@ -7,25 +7,23 @@ from typing import Literal, Unpack
 
 from seglog.api.calling import Results, public
 from seglog.arguments import flag, instance, one_of
-from seglog.configuration.settings import DirectorySettings
-from seglog.kafka_version import KafkaVersion
 from seglog.look.dump.selection import Selection
 from seglog.look.inspect.diff import Difference
 from seglog.look.inspect.diff_view import ViewOptions
 from seglog.look.inspect.overview import PartitionOverview, Unlisted, overview
 from seglog.model import Isolation, member
+from seglog.operations import explain as explaining
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
-from seglog.operations.explain import Explanation, explain_partition
+from seglog.operations.explain import ExplainRequest, Explanation
 from seglog.operations.stats import MeasuredPartition, PartitionStatistics, kept_rounds
 from seglog.operations.workspace import (
     Location,
     ReadArguments,
-    Sources,
     Workspace,
     looked_at,
     optional_duration,
     optional_integer,
-    optional_path,
+    optional_release,
     optional_size,
     optional_time,
     settings_of,
@@ -33,7 +31,6 @@ from seglog.operations.workspace import (
 )
 from seglog.rescue.doctor.doctor import Doctor
 from seglog.scan.listing import Target, list_partition, log_directory_of, partition_directories, resolve_paths
-from seglog.storage.lock import partition_path
 from seglog.verification.verify import Verification, VerifyOptions
 
 LevelName = Literal["header", "crc", "record", "index", "semantic"]
@@ -160,8 +157,8 @@ def doctor(
     ([], True)
     """
     work, shown = looked_at(common, log_directories, tell_of_runs=False)
-    deep = not flag("quick", quick)
-    return Doctor(work.fs, shown, work.clock, work.settings, deep=deep, kafka=_release(kafka_version))
+    deep, kafka = not flag("quick", quick), optional_release("kafka_version", kafka_version)
+    return Doctor(work.fs, shown, work.clock, work.settings, deep=deep, kafka=kafka)
 
 
 @public
@@ -260,11 +257,4 @@ def explain(
     (('offsets 0 to 0 are in the log',), ['active: not cleaned before it is rolled'])
     """
     work, (path,) = looked_at(common, [partition])
-    sources = Sources(metadata_directory=optional_path("metadata_directory", metadata_directory))
-    settings: DirectorySettings = settings_of(work, partition_path(path).parent, sources)
-    kafka = _release(kafka_version)
-    return explain_partition(work, path, settings, sources, quick=flag("quick", quick), kafka=kafka)
-
-
-def _release(version: str | None) -> KafkaVersion | None:
-    return None if version is None else KafkaVersion.parse(instance("kafka_version", version, str, "text"))
+    return explaining.explain(work, ExplainRequest(path, quick, metadata_directory, kafka_version))

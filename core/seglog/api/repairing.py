@@ -10,36 +10,27 @@ from __future__ import annotations
 from typing import Unpack
 
 from seglog.api.calling import public, public_verb
-from seglog.arguments import flag
-from seglog.configuration.settings import DirectorySettings
 from seglog.log.loader import RecoveryReport
 from seglog.operations import repair as repairing
-from seglog.operations.keeping import Keeper, Truncated
-from seglog.operations.recover import RecoveryOptions
-from seglog.operations.recover import recover as recover_target
+from seglog.operations.keeping import Truncated, TruncationArguments, TruncationKeywords, TruncationRequest
+from seglog.operations.keeping import truncate as cut_off
+from seglog.operations.recover import Recovery, RecoveryArguments, RecoveryKeywords, RecoveryRequest
 from seglog.operations.repair import PlannedRepair, RepairArguments, Repaired, RepairKeywords, RepairRequest
 from seglog.operations.undo import named_run, remember_run
 from seglog.operations.undo import undo as undo_run
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
-    Workspace,
     local_path,
     local_paths_of,
-    optional_integer,
     optional_path,
-    optional_time,
     path_of,
     paths_of,
     request_of,
-    settings_of,
     warn,
-    warn_of_runs,
     workspace_of,
 )
 from seglog.repairs.undo.journal import RunRecord
-from seglog.scan.listing import Target, log_directory_of, resolve_path
-from seglog.storage.lock import partition_path
 
 # --- repair
 
@@ -136,11 +127,9 @@ def undo(
 # --- recovery and truncation
 
 
-@public
-def plan_recover(
-    path: Location, *, recovery_point: int | None = None, **common: Unpack[CommonArguments]
-) -> list[RecoveryReport]:
-    """Returns what `recover` would do now. Changes nothing.
+@public_verb(RecoveryRequest)
+def plan_recover(path: Location, **given: Unpack[RecoveryArguments]) -> list[RecoveryReport]:
+    """Returns what `recover` would do now. Takes the same arguments and changes nothing.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as path:
@@ -153,21 +142,12 @@ def plan_recover(
     ...     plan.log_end_offset, plan.truncated_bytes
     (1, 147)
     """
-    work, target, settings = _one(common, path)
-    warn_of_runs(work, [target.path])
-    options = RecoveryOptions(optional_integer("recovery_point", recovery_point, 0), dry_run=True)
-    return list(recover_target(work.fs, work.clock, target, settings, options))
+    work, keywords = request_of(given, RecoveryKeywords)
+    return list(Recovery.of(work, RecoveryRequest(path_of("path", path), **keywords), dry_run=True).run())
 
 
-@public
-def recover(
-    path: Location,
-    *,
-    recovery_point: int | None = None,
-    keep: bool = True,
-    quarantine: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> list[RecoveryReport]:
+@public_verb(RecoveryRequest)
+def recover(path: Location, **given: Unpack[RecoveryArguments]) -> list[RecoveryReport]:
     """Recovers a partition, or all of a log directory, as a broker does that starts after a crash.
 
     Returns one report per partition. Reading begins at the offset `recovery_point`, or at the checkpointed one.
@@ -192,11 +172,8 @@ def recover(
     (1, 1, 147)
     'undone'
     """
-    work, target, settings = _one(common, local_path("path", path))
-    keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path("quarantine", quarantine))
-    point = optional_integer("recovery_point", recovery_point, 0)
-    options = RecoveryOptions(point, keeper=keeper if flag("keep", keep) else None)
-    done = list(recover_target(work.fs, work.clock, target, settings, options))
+    work, keywords = request_of(given, RecoveryKeywords)
+    done = list(Recovery.of(work, RecoveryRequest(local_path("path", path), **keywords)).run())
     for report in done:
         if report.run is not None:
             warn(remember_run(work.fs, work.environment, report.run))
@@ -215,10 +192,8 @@ def plan_reindex(path: Location, **common: Unpack[CommonArguments]) -> list[Reco
     ...     plan.truncated_bytes, len(plan.recovered)
     (0, 1)
     """
-    work, target, settings = _one(common, path)
-    warn_of_runs(work, [target.path])
-    options = RecoveryOptions(dry_run=True, lossless=True)
-    return list(recover_target(work.fs, work.clock, target, settings, options))
+    request = RecoveryRequest(path_of("path", path), lossless=True)
+    return list(Recovery.of(workspace_of(common), request, dry_run=True).run())
 
 
 @public
@@ -237,19 +212,12 @@ def reindex(path: Location, **common: Unpack[CommonArguments]) -> list[RecoveryR
     ...     done.truncated_bytes, os.path.exists(path + "/t-0/00000000000000000000.index")
     (0, True)
     """
-    work, target, settings = _one(common, local_path("path", path))
-    return list(recover_target(work.fs, work.clock, target, settings, RecoveryOptions(lossless=True)))
+    return list(Recovery.of(workspace_of(common), RecoveryRequest(local_path("path", path), lossless=True)).run())
 
 
-@public
-def plan_truncate(
-    partition: Location,
-    *,
-    to_offset: int | None = None,
-    to_time_ms: int | str | None = None,
-    **common: Unpack[CommonArguments],
-) -> Truncated:
-    """Returns what `truncate` would do now. Changes nothing.
+@public_verb(TruncationRequest)
+def plan_truncate(partition: Location, **given: Unpack[TruncationArguments]) -> Truncated:
+    """Returns what `truncate` would do now. Takes the same arguments and changes nothing.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as path:
@@ -260,19 +228,12 @@ def plan_truncate(
     ...     plan.cut.end_offset, plan.cut.bytes
     (1, 146)
     """
-    return _truncated(common, partition, to_offset, to_time_ms, None, dry_run=True, keep=True)
+    work, keywords = request_of(given, TruncationKeywords)
+    return cut_off(work, TruncationRequest(local_path("partition", partition), **keywords), dry_run=True)
 
 
-@public
-def truncate(
-    partition: Location,
-    *,
-    to_offset: int | None = None,
-    to_time_ms: int | str | None = None,
-    keep: bool = True,
-    quarantine: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> Truncated:
+@public_verb(TruncationRequest)
+def truncate(partition: Location, **given: Unpack[TruncationArguments]) -> Truncated:
     """Cuts off the end of a log in whole batches, from `to_offset` or `to_time_ms` on.
 
     `to_time_ms` (epoch milliseconds, or text as on the command line) cuts at the first record with that timestamp or
@@ -291,33 +252,8 @@ def truncate(
     ...     (done.cut.end_before, done.cut.end_offset), seglog.undo(done.run).state.value
     ((3, 1), 'undone')
     """
-    return _truncated(common, partition, to_offset, to_time_ms, quarantine, dry_run=False, keep=keep)
-
-
-def _truncated(
-    common: CommonArguments,
-    partition: Location,
-    to_offset: int | None,
-    to_time_ms: int | str | None,
-    quarantine: Location | None,
-    *,
-    dry_run: bool,
-    keep: bool,
-) -> Truncated:
-    work = workspace_of(common)
-    offset, moment = optional_integer("to_offset", to_offset, 0), optional_time("to_time_ms", to_time_ms, work.clock)
-    if (offset is None) == (moment is None):
-        raise ValueError("give to_offset or to_time_ms: it says where to cut")
-    path = local_path("partition", partition)
-    settings = settings_of(work, partition_path(path).parent)
-    keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path("quarantine", quarantine))
-    done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=flag("keep", keep))
+    work, keywords = request_of(given, TruncationKeywords)
+    done = cut_off(work, TruncationRequest(local_path("partition", partition), **keywords))
     if done.run is not None:
         warn(remember_run(work.fs, work.environment, done.run.folder))
     return done
-
-
-def _one(common: CommonArguments, path: Location) -> tuple[Workspace, Target, DirectorySettings]:
-    work = workspace_of(common)
-    target = resolve_path(work.fs, path_of("path", path))
-    return work, target, settings_of(work, log_directory_of(target))

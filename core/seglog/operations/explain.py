@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
+from seglog.arguments import flag
 from seglog.cleaner.dirtiness import LogToClean, log_to_clean
 from seglog.cleaner.round import CleanerOptions
-from seglog.configuration.keys import DELETE
+from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
-from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import release_for
 from seglog.errors import SeglogError
 from seglog.escaping import command_line
@@ -39,10 +38,11 @@ from seglog.operations.clean import (
 )
 from seglog.operations.reasons import Reason, releases
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
-from seglog.operations.workspace import Sources, Workspace
+from seglog.operations.workspace import Location, Sources, Workspace, optional_path, optional_release, settings_of
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
 from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards
 from seglog.scan.listing import Target, TargetKind, list_partition
+from seglog.storage.lock import partition_path
 from seglog.units import count_text, format_duration, format_time, rough_duration
 
 
@@ -72,7 +72,8 @@ class SegmentExplanation:
 class Explanation:
     """The explanation of a partition. `cleaning`, `deletion` and `reading` are sentences on the whole partition.
 
-    `kafka` are sentences on the release whose broker is spoken of, and on the one that wrote the log directory.
+    `kafka` are sentences on the release whose broker is spoken of, and on the one that wrote the log directory;
+    `is_unusual` is true if that is another one than commands speak for by default, or was chosen.
     `eligible` is true if a broker's cleaner would take it now and succeed.
     """
 
@@ -90,6 +91,7 @@ class Explanation:
     transactions: tuple[OpenTransaction, ...]
     advice: tuple[str, ...]
     kafka: tuple[Reason, ...] = ()
+    is_unusual: bool = False
 
     def __repr__(self) -> str:
         taken = "would be cleaned" if self.eligible else "would not be cleaned"
@@ -97,12 +99,18 @@ class Explanation:
         return f"<Explanation {self.partition}: {offsets}, {count_text(len(self.segments), 'segment')}; {taken}>"
 
 
-class Trial(Protocol):
-    """A dry run of `seglog clean` on the partition with these options and the `chosen` configuration values."""
+@dataclass(frozen=True, slots=True)
+class ExplainRequest:
+    """Which partition to explain and how, as the user said it.
 
-    def __call__(
-        self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
-    ) -> Outcome: ...
+    `quick` reads only indexes and headers: no dry run of the round, and no advice to clean. `kafka_version` is the
+    release that is spoken of (None: see `release_for`).
+    """
+
+    partition: Path
+    quick: bool = False
+    metadata_directory: Location | None = None
+    kafka_version: str | None = None
 
 
 _BY_METADATA = frozenset({"clean", "config show", "retain"})  # the commands that use a topic's configuration
@@ -111,12 +119,35 @@ _ON_URLS = frozenset({"config show", "txn", "verify"})
 
 
 @dataclass(frozen=True, slots=True)
+class _CleanTrial:
+    """A dry run of `seglog clean` on a partition."""
+
+    work: Workspace
+    partition: Path
+    sources: Sources
+    kafka: KafkaVersion
+
+    def __call__(
+        self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
+    ) -> Outcome:
+        """Tries a round with these options and the `chosen` configuration values."""
+        fs, sources = self.work.fs, replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
+        options = CleanerOptions(roll=roll, expire=expire, kafka=self.kafka)
+        try:
+            target = Target(self.partition, TargetKind.PARTITION)
+            parts = directories_of(fs, [target], partial(self.work.settings, sources=sources), options)
+            (outcome,) = clean_directories(fs, self.work.clock, parts, dry_run=True)
+        except SeglogError as error:  # before the round, for example an unreadable checkpoint
+            return CleaningFailure(self.partition, error)
+        return outcome
+
+
+@dataclass(frozen=True, slots=True)
 class _Facts:
-    """The facts on the partition. `failure` is the error that ends a round of seglog's cleaner, `hazards` what a
-    broker's meets. `options` (configuration) and `metadata` (the directory with the cluster's metadata) are the user's.
+    """The facts on the partition. `tried` is the round as asked for, None if cleaning is neither tried nor advised;
+    `failure` is the error that ends it, `hazards` what a broker's cleaner meets.
     """
 
-    directory: LogDirectory
     log: Log
     resolved: ResolvedConfig
     now_ms: int
@@ -124,11 +155,36 @@ class _Facts:
     state: LogToClean
     plan: RetentionPlan
     problem: str
-    failure: str
-    hazards: tuple[Hazard, ...]
     transactions: tuple[OpenTransaction, ...]
-    options: Sequence[str]
-    metadata: Path | None
+    trial: _CleanTrial
+    tried: Outcome | None
+    hazards: tuple[Hazard, ...]
+
+    @classmethod
+    def of(cls, directory: LogDirectory, log: Log, resolved: ResolvedConfig, trial: _CleanTrial, quick: bool) -> _Facts:
+        """Gathers the facts on a log whose configuration is that of `operations.retain.retention_config`."""
+        key, now_ms = log.topic_partition, trial.work.clock.now_ms()
+        watermark = min(directory.high_watermarks.get(key, log.high_watermark), log.log_end_offset)
+        state = log_to_clean(log, directory.cleaner_offsets.get(key), now_ms)
+        problem = policy_problem(resolved, key.topic)
+        tried = None if quick or problem else trial()
+        return cls(
+            log=log,
+            resolved=resolved,
+            now_ms=now_ms,
+            watermark=watermark,
+            state=state,
+            plan=plan_retention(log, now_ms, watermark),
+            problem=problem,
+            transactions=tuple(_open_transactions(log)),
+            trial=trial,
+            tried=tried,
+            hazards=() if tried is None else tuple(_cleaner_hazards(log, state, tried)),
+        )
+
+    @property
+    def failure(self) -> str:
+        return str(self.tried.error) if isinstance(self.tried, CleaningFailure) else ""
 
     @property
     def eligible(self) -> bool:
@@ -149,113 +205,60 @@ class _Facts:
 
     @property
     def _fails(self) -> Hazard | None:
-        return next((one for one in self.hazards if one.code == FAILS), None)
+        return next((hazard for hazard in self.hazards if hazard.code == FAILS), None)
 
     @property
     def _launders(self) -> Hazard | None:
-        return next((one for one in self.hazards if one.code == LAUNDERS), None)
+        return next((hazard for hazard in self.hazards if hazard.code == LAUNDERS), None)
 
     def command(self, verb: str, *arguments: str, after: Sequence[str] = ()) -> str:
         """Returns a command line for this partition, with those of the user's options that the command takes."""
-        options = [] if verb in _UNCONFIGURED else [*self.options]
-        if verb in _BY_METADATA and self.metadata is not None:
-            options += ["--metadata-dir", str(self.metadata)]
+        options, metadata = self.trial.work.given_options(), self.trial.sources.metadata_directory
+        if verb in _UNCONFIGURED:
+            options = []
+        if verb in _BY_METADATA and metadata is not None:
+            options += ["--metadata-dir", str(metadata)]
         directory = self.log.directory
         if isinstance(directory, RemotePath) and verb not in _ON_URLS:
             directory = Path(COPY_ON_A_DISK) / directory.name
         return command_line("seglog", *verb.split(), *options, *arguments, directory, *after)
 
 
-def explain_partition(
-    workspace: Workspace,
-    partition: Path,
-    settings: DirectorySettings,
-    sources: Sources,
-    *,
-    quick: bool,
-    kafka: KafkaVersion | None = None,
-) -> Explanation:
-    """Explains a partition whose log directory has these `settings`, made from `sources`.
+def explain(work: Workspace, request: ExplainRequest) -> Explanation:
+    """Explains a partition, which is opened only for reading, at the workspace's time.
 
-    `quick` reads only indexes and headers: no dry run of the round, and no advice to clean. `kafka` is the release that
-    is spoken of (None: see `release_for`).
+    Advised commands carry the configuration that the user gave. Raises NotALogError, OSError, and ConfigError for a bad
+    value or configuration.
     """
-    owner, log = open_partition(
-        partition,
-        fs=workspace.fs,
-        clock=workspace.clock,
-        config_of=lambda topic: retention_config(settings.resolve(topic)),
-        writable=False,
-    )
+    quick, kafka = flag("quick", request.quick), optional_release("kafka_version", request.kafka_version)
+    sources = Sources(metadata_directory=optional_path("metadata_directory", request.metadata_directory))
+    settings = settings_of(work, partition_path(request.partition).parent, sources)
+    release = release_for(settings.writer, kafka)
+    trial = _CleanTrial(work, request.partition, sources, release)
+
+    def config_of(topic: str) -> LogConfig:
+        return retention_config(settings.resolve(topic))
+
+    owner, log = open_partition(request.partition, fs=work.fs, clock=work.clock, config_of=config_of, writable=False)
     with owner:
-        release = release_for(settings.writer, kafka)
-        trial = None if quick else _CleanTrial(workspace, partition, sources, release)
-        found = explain(owner, log, settings.resolve(log.topic_partition.topic), workspace, sources, trial)
-        return replace(found, kafka=tuple(releases(release, settings.writer)))
-
-
-@dataclass(frozen=True)
-class _CleanTrial:
-    """A dry run of `seglog clean` on a partition."""
-
-    workspace: Workspace
-    partition: Path
-    sources: Sources
-    kafka: KafkaVersion
-
-    def __call__(
-        self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
-    ) -> Outcome:
-        work = self.workspace
-        sources = replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
-        options = CleanerOptions(roll=roll, expire=expire, kafka=self.kafka)
-        try:
-            target = Target(self.partition, TargetKind.PARTITION)
-            parts = directories_of(work.fs, [target], partial(work.settings, sources=sources), options)
-            (outcome,) = clean_directories(work.fs, work.clock, parts, dry_run=True)
-        except SeglogError as error:  # before the round, for example an unreadable checkpoint
-            return CleaningFailure(self.partition, error)
-        return outcome
-
-
-def explain(
-    directory: LogDirectory,
-    log: Log,
-    resolved: ResolvedConfig,
-    workspace: Workspace,
-    sources: Sources,
-    trial: Trial | None = None,
-) -> Explanation:
-    """Explains `log`, which may be open only for reading, at the workspace's time.
-
-    The log's configuration is that of `operations.retain.retention_config`. Without a `trial` only indexes and headers
-    are read, and cleaning is neither tried nor advised. Advised commands carry the configuration that the user gave in
-    `workspace` and `sources`.
-    """
-    key, now_ms = log.topic_partition, workspace.clock.now_ms()
-    watermark = min(directory.high_watermarks.get(key, log.high_watermark), log.log_end_offset)
-    state, problem = log_to_clean(log, directory.cleaner_offsets.get(key), now_ms), policy_problem(resolved, key.topic)
-    transactions, plan = tuple(_open_transactions(log)), plan_retention(log, now_ms, watermark)
-    tried = trial() if trial is not None and not problem else None
-    failure = str(tried.error) if isinstance(tried, CleaningFailure) else ""
-    brokers = () if tried is None else tuple(_cleaner_hazards(log, state, tried))
-    known = (directory, log, resolved, now_ms, watermark, state, plan, problem, failure, brokers, transactions)
-    facts = _Facts(*known, workspace.given_options(), sources.metadata_directory)
-    return Explanation(
-        partition=str(key),
-        log_start_offset=log.log_start_offset,
-        high_watermark=watermark,
-        last_stable_offset=min(log.last_stable_offset, watermark),
-        log_end_offset=log.log_end_offset,
-        state=state,
-        eligible=facts.eligible,
-        cleaning=tuple(_cleaning(facts)),
-        deletion=tuple(_deletion(facts)),
-        reading=tuple(_reading(facts)),
-        segments=tuple(_segments(facts)),
-        transactions=transactions,
-        advice=tuple(_advice(facts, trial, tried)),
-    )
+        facts = _Facts.of(owner, log, settings.resolve(log.topic_partition.topic), trial, quick)
+        return Explanation(
+            partition=str(log.topic_partition),
+            log_start_offset=log.log_start_offset,
+            high_watermark=facts.watermark,
+            last_stable_offset=min(log.last_stable_offset, facts.watermark),
+            log_end_offset=log.log_end_offset,
+            state=facts.state,
+            eligible=facts.eligible,
+            cleaning=tuple(_cleaning(facts)),
+            deletion=tuple(_deletion(facts)),
+            reading=tuple(_reading(facts)),
+            segments=tuple(_segments(facts)),
+            transactions=facts.transactions,
+            advice=tuple(_advice(facts)),
+            kafka=tuple(releases(release, settings.writer)),
+            is_unusual=kafka is not None or (settings.writer is not None and settings.writer.is_unusual),
+        )
 
 
 def _open_transactions(log: Log) -> Iterator[OpenTransaction]:
@@ -306,13 +309,13 @@ def _cleaner_hazards(log: Log, state: LogToClean, tried: Outcome) -> Iterator[Ha
     """
     rewrites = not isinstance(tried, Cleaned) or tried.result.stats.reasons()["batches_rebuilt"] > 0
     listing = list_partition(log.fs, log.directory)
-    for found in cleaner_hazards(log.fs, listing.segments):
-        if found.segment.base_offset < state.first_uncleanable_offset and (rewrites or not found.by_timestamp):
-            yield found
+    for hazard in cleaner_hazards(log.fs, listing.segments):
+        if hazard.segment.base_offset < state.first_uncleanable_offset and (rewrites or not hazard.by_timestamp):
+            yield hazard
 
 
-def _placed(found: Hazard) -> str:
-    return f"{found.segment.log.name} position {found.position}: {found.message}"
+def _placed(hazard: Hazard) -> str:
+    return f"{hazard.segment.log.name} position {hazard.position}: {hazard.message}"
 
 
 def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
@@ -394,12 +397,7 @@ def _segments(facts: _Facts) -> Iterator[SegmentExplanation]:
         if not facts.problem:
             cleaning = _cleaning_of(facts.log, segment, verdict, facts.state)
         yield SegmentExplanation(
-            segment.base_offset,
-            verdict.next_offset,
-            segment.size,
-            cleaning,
-            deletion,
-            verdict.deletable_ms,
+            segment.base_offset, verdict.next_offset, segment.size, cleaning, deletion, verdict.deletable_ms
         )
 
 
@@ -420,7 +418,7 @@ def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: 
 # --- advice
 
 
-def _advice(facts: _Facts, trial: Trial | None, tried: Outcome | None) -> Iterator[str]:
+def _advice(facts: _Facts) -> Iterator[str]:
     log, resolved = facts.log, facts.resolved
     if not resolved.policy_known:
         yield (
@@ -430,8 +428,8 @@ def _advice(facts: _Facts, trial: Trial | None, tried: Outcome | None) -> Iterat
     elif facts.failure:
         trial_run = facts.command("repair", "--dry-run")
         yield f"look at the damage and the planned repair: {trial_run}"
-    elif trial is not None and not facts.problem:
-        yield from _cleaning_advice(facts, trial, tried)
+    elif facts.tried is not None:
+        yield from _cleaning_advice(facts, facts.tried)
     if facts.transactions:
         yield f"look at the open transaction: {facts.command('txn', after=['open'])}"
     if facts.plan.removed and resolved.policy_known and not resolved.refusal(DELETE):
@@ -441,9 +439,9 @@ def _advice(facts: _Facts, trial: Trial | None, tried: Outcome | None) -> Iterat
         yield f"look at the damage: {facts.command('verify')}"
 
 
-def _cleaning_advice(facts: _Facts, trial: Trial, tried: Outcome | None) -> Iterator[str]:
+def _cleaning_advice(facts: _Facts, tried: Outcome) -> Iterator[str]:
     """Yields each command whose dry run changes something that the previous one does not."""
-    done = _saved(tried)
+    trial, done = facts.trial, _saved(tried)
     if done is not None:
         yield f"clean it now, whatever its ratio ({done}): {facts.command('clean')}"
     config = facts.log.config
@@ -453,7 +451,7 @@ def _cleaning_advice(facts: _Facts, trial: Trial, tried: Outcome | None) -> Iter
         if done is not None:
             yield f"clean records younger than min.compaction.lag.ms too ({done}): {facts.command('clean', *wait)}"
     if facts.log.segments.active.size and not facts.transactions:
-        yield from _rolling_advice(facts, trial)
+        yield from _rolling_advice(facts)
     expired = trial(expire=True)
     if not isinstance(expired, Cleaned) or not isinstance(tried, Cleaned):
         return
@@ -462,13 +460,13 @@ def _cleaning_advice(facts: _Facts, trial: Trial, tried: Outcome | None) -> Iter
         yield f"remove tombstones and markers past delete.retention.ms too {expire}"
 
 
-def _rolling_advice(facts: _Facts, trial: Trial) -> Iterator[str]:
+def _rolling_advice(facts: _Facts) -> Iterator[str]:
     """Yields the command that cleans the active segment too, whose records may also be too young."""
-    done = _saved(trial(roll=True))
+    done = _saved(facts.trial(roll=True))
     if done is not None:
         yield f"clean the active segment too ({done}): {facts.command('clean', '--roll')}"
     elif facts.log.config.min_compaction_lag_ms > 0:
-        done = _saved(trial(roll=True, chosen={"min.compaction.lag.ms": 0}))
+        done = _saved(facts.trial(roll=True, chosen={"min.compaction.lag.ms": 0}))
         both = facts.command("clean", "--roll", "--set", "min.compaction.lag.ms=0")
         if done is not None:
             yield f"clean the active segment too, although it is younger than min.compaction.lag.ms ({done}): {both}"
@@ -491,9 +489,9 @@ def _freeing_advice(facts: _Facts) -> Iterator[str]:
     when = "" if blocked.deletable_ms is None else format_time(blocked.deletable_ms)
     key = facts.log.topic_partition
     (freeing,) = plan_freeing([facts.log], 1 << 62, facts.now_ms, {key: facts.watermark})
-    goes = any(one.base_offset == blocked.base_offset for one in freeing.removed)
+    goes = any(segment.base_offset == blocked.base_offset for segment in freeing.removed)
     if goes and key.topic not in KAFKAS_OWN_TOPICS:
-        before = sum(one.disk_bytes for one in freeing.removed if one.base_offset < blocked.base_offset)
+        before = sum(each.disk_bytes for each in freeing.removed if each.base_offset < blocked.base_offset)
         size = before + 1
         yield f"{what}; to delete it before {when}: {facts.command('retain', '--free', f'+{size}')}"
     else:

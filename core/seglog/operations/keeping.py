@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
+from seglog.arguments import flag
 from seglog.clock import Clock
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import RecoveryReport
@@ -17,6 +19,15 @@ from seglog.log.log import Log
 from seglog.log.opening import open_partition
 from seglog.operations.truncate import Cut, plan_cut
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    Workspace,
+    optional_integer,
+    optional_path,
+    optional_time,
+    settings_of,
+)
 from seglog.repairs.undo.journal import RunRecord
 from seglog.repairs.undo.undoable import undoable
 from seglog.scan.listing import require_partition
@@ -118,6 +129,44 @@ class Keeper:
                 return work(self.fs)
             done, run = undoable(self.fs, self.clock, partition, self.command, work, self.quarantine)
         return Truncated(done.cut, done.recovery, run)
+
+
+class TruncationKeywords(TypedDict, total=False):
+    """The keyword arguments of `seglog.truncate`: the fields of `TruncationRequest`."""
+
+    to_offset: int | None
+    to_time_ms: int | str | None
+    keep: bool
+    quarantine: Location | None
+
+
+class TruncationArguments(TruncationKeywords, CommonArguments, total=False):
+    """Those of `seglog.truncate`, and those of every function."""
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationRequest:
+    """Where to cut a log, and what becomes of the data, as the user said it. One of offset and time is given."""
+
+    partition: Path
+    to_offset: int | None = None
+    to_time_ms: int | str | None = None
+    keep: bool = True
+    quarantine: Location | None = None
+
+
+def truncate(
+    work: Workspace, request: TruncationRequest, *, dry_run: bool = False, settled: Settled = unsettled
+) -> Truncated:
+    """Truncates the log that the request names (`Keeper.truncate`). Raises ValueError unless it says one place."""
+    offset = optional_integer("to_offset", request.to_offset, 0)
+    moment = optional_time("to_time_ms", request.to_time_ms, work.clock)
+    if (offset is None) == (moment is None):
+        raise ValueError("give to_offset or to_time_ms: it says where to cut")
+    config_of = settings_of(work, partition_path(request.partition).parent)
+    place = optional_path("quarantine", request.quarantine)
+    keeper = Keeper(work.fs, work.clock, config_of, "truncate", place, settled)
+    return keeper.truncate(request.partition, offset, moment, dry_run=dry_run, keep=flag("keep", request.keep))
 
 
 @dataclass(frozen=True, slots=True)

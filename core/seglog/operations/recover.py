@@ -7,6 +7,8 @@ Opening a log recovers it only if it was not closed properly. On request:
 2. A plan runs the real recovery on an overlay and touches nothing.
 3. Rebuilding indexes is a recovery that must not lose a byte: it is planned first.
 4. With a keeper, a log that would lose data is recovered as a run that `undo` takes back (`undo.undoable`).
+
+A command or function makes a `RecoveryRequest` and takes a `Recovery` of it; `recover` works on what that has found.
 """
 
 from __future__ import annotations
@@ -14,22 +16,111 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
+from seglog.arguments import flag
 from seglog.clock import Clock
 from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
-from seglog.log.checkpoints import partition_obstacles
+from seglog.log.checkpoints import directory_obstacles, partition_obstacles
 from seglog.log.directory import ConfigOf, LogDirectory, require_room_to_recover
 from seglog.log.loader import RecoveryProgress, RecoveryReport
 from seglog.log.opening import incomplete_without
 from seglog.model import TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
-from seglog.scan.listing import Target, TargetKind, is_07, list_partition, refuse_file
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    Workspace,
+    optional_integer,
+    optional_path,
+    settings_of,
+    warn_of_runs,
+)
+from seglog.scan.listing import (
+    Target,
+    TargetKind,
+    is_07,
+    list_partition,
+    log_directory_of,
+    partition_directories,
+    refuse_file,
+    resolve_path,
+)
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
 from seglog.units import count_text
+
+
+class RecoveryKeywords(TypedDict, total=False):
+    """The keyword arguments of `seglog.recover`: fields of `RecoveryRequest`."""
+
+    recovery_point: int | None
+    keep: bool
+    quarantine: Location | None
+
+
+class RecoveryArguments(RecoveryKeywords, CommonArguments, total=False):
+    """Those of `seglog.recover`, and those of every function."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryRequest:
+    """What to recover and how, as the user said it.
+
+    `recovery_point` None: the checkpoint's. `lossless` as for `RecoveryOptions`. Unless `keep` is false, lost data goes
+    to the `quarantine` (None: the default place) by a run of `command`.
+    """
+
+    path: Path
+    recovery_point: int | None = None
+    keep: bool = True
+    quarantine: Location | None = None
+    lossless: bool = False
+    command: str = "recover"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A request whose path was found and whose configuration was read. `run` carries it out, or plans it."""
+
+    work: Workspace
+    request: RecoveryRequest
+    dry_run: bool
+    target: Target
+    config_of: ConfigOf
+
+    @classmethod
+    def of(cls, work: Workspace, request: RecoveryRequest, *, dry_run: bool = False) -> Recovery:
+        """Resolves the path; for a dry run, warns of unfinished runs. Raises NotALogError, ConfigError."""
+        if dry_run:
+            warn_of_runs(work, [request.path])
+        target = resolve_path(work.fs, request.path)
+        return cls(work, request, dry_run, target, settings_of(work, log_directory_of(target)))
+
+    @property
+    def partitions(self) -> tuple[Path, ...]:
+        """The partition directories."""
+        return partition_directories(self.work.fs, self.target)
+
+    def obstacles(self) -> list[str]:
+        """Returns what else stops a broker at the log directory, which no recovery mends."""
+        return list(directory_obstacles(self.work.fs, log_directory_of(self.target)))
+
+    def run(self, progress: RecoveryProgress | None = None, settled: Settled = unsettled) -> Iterator[RecoveryReport]:
+        """Recovers or plans each partition and yields its report (`recover`). Raises its errors, and ArgumentError for
+        a bad value.
+        """
+        work, request = self.work, self.request
+        keeper = None
+        if flag("keep", request.keep):
+            place = optional_path("quarantine", request.quarantine)
+            keeper = Keeper(work.fs, work.clock, self.config_of, request.command, place)
+        point = optional_integer("recovery_point", request.recovery_point, 0)
+        options = RecoveryOptions(point, self.dry_run, request.lossless, progress, keeper, settled)
+        return recover(work.fs, work.clock, self.target, self.config_of, options)
 
 
 @dataclass(frozen=True, slots=True)

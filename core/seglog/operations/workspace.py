@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
-from seglog.arguments import MOST_THREADS, acting_as, described, integer, mapping, several, within
+from seglog.arguments import MOST_THREADS, acting_as, described, instance, integer, mapping, several, within
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.errors import ArgumentError, ConfigError
+from seglog.kafka_version import KafkaVersion
 from seglog.layout import INT64_MAX
 from seglog.ordered_pool import available_threads
 from seglog.progress import BytesRead
@@ -321,6 +322,11 @@ def optional_time(name: str, value: int | str | None, clock: Clock) -> int | Non
     """Returns epoch milliseconds, from a number of them or from text such as `2026-11-21` or `-1h`; None if none is
     given."""
     return optional_integer(name, _number_of(name, value, lambda text: parse_time(text, clock.now_ms)))
+
+
+def optional_release(name: str, version: str | None) -> KafkaVersion | None:
+    """Returns the release of Kafka that a text such as `4.3` names, or None if none is given."""
+    return None if version is None else KafkaVersion.parse(instance(name, version, str, "text"))
 
 
 def _number_of(name: str, value: int | str | None, parse: Callable[[str], int]) -> int | None:
