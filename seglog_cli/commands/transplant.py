@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,17 +84,15 @@ def run(
       seglog transplant /mnt/old/kafka --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
-    from seglog.operations.transplant import TransplantRequest
-    from seglog.scan.listing import resolve_paths
+    from seglog.operations.transplant import TransplantKeywords, TransplantRequest
 
-    request = TransplantRequest(
-        sources=resolve_paths(session.fs, sources),
-        into=session.resolved(into),
+    keywords = TransplantKeywords(
         topics=_topics(topic or ()),
-        transactions_of=[session.resolved(path) for path in transactions_of or ()],
+        transactions_of=transactions_of or [],
         every_replica=every_replica,
         quarantine=quarantine,
     )
+    request = TransplantRequest.of(session.fs, sources, into, keywords)
     if dry_run:
         plan, _ = _planned(session, request)
         show_plan(session.console, plan)
@@ -119,15 +116,10 @@ def _planned(session: Session, request: TransplantRequest) -> tuple[TransplantPl
 
 def _carried_out(session: Session, request: TransplantRequest) -> TransplantOutcome:
     """Plans and applies the transplant under the target's lock."""
-    from seglog.operations.undo import settle
+    from seglog.operations.transplant import locked_target
     from seglog.rescue.transplant.apply import carry_out
-    from seglog.rescue.transplant.target import require_brokers_own
-    from seglog.storage.lock import DirectoryLock
 
-    if session.fs.status(request.into) is not None:
-        require_brokers_own(session.fs, request.into)
-    with nullcontext() if session.fs.status(request.into) is None else DirectoryLock(request.into):
-        settle(session.fs, request.into, session.settled)
+    with locked_target(session.fs, request.into, session.settled):
         plan, config_of = _planned(session, request)
         with session.progress("transplant", sum(one.source.size for one in plan.pending)) as progress:
             return carry_out(session.fs, session.clock, plan, config_of, progress.advance)

@@ -21,7 +21,8 @@ _OF_TIERS = "; for paths in tiered storage `local`, `tier_keys`, `remote_metadat
 
 def public_verb(request: type) -> Callable[[Function], Function]:
     """`public` for a function whose own arguments are fields of its `request`."""
-    defaults = {field.name: field.default for field in dataclasses.fields(request)}
+    given = [field for field in dataclasses.fields(request) if field.default is not dataclasses.MISSING]
+    defaults = {field.name: field.default for field in given}
     return lambda function: public(function, defaults)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Unpack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 
-from seglog.api.calling import public
+from seglog.api.calling import public_verb
 from seglog.arguments import described, flag, integer, mapping, one_of, several, within
 from seglog.format.filenames import parse_topic_partition
 from seglog.layout import INT32_MAX, INT64_MAX
@@ -18,33 +20,81 @@ from seglog.operations.workspace import (
     CommonArguments,
     Location,
     Sources,
+    Workspace,
     local_paths_of,
     optional_path,
+    paths_of,
+    request_of,
     settings_of,
-    targets_of,
-    workspace_of,
 )
 from seglog.redaction.selection import KeySet, Selection
+from seglog.scan.listing import resolve_paths
 
 Offsets = Mapping[TopicPartition | str, Iterable[int]]
 
 
-@public
-def plan_redact(
-    *paths: Location,
-    keys: Iterable[bytes] | None = None,
-    offsets: Offsets | None = None,
-    erase: str = "value",
-    fill: str = "null",
-    digest_keys: bool = False,
-    drop_headers: bool = False,
-    replicas: int | None = None,
-    tiers_done: bool = False,
-    request: str = "",
-    verify: bool = False,
-    metadata_directory: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> RedactionReport:
+class RedactionKeywords(TypedDict, total=False):
+    """The keyword arguments of `redact`: the fields of `_Redacted`."""
+
+    keys: Iterable[bytes] | None
+    offsets: Offsets | None
+    erase: str
+    fill: str
+    digest_keys: bool
+    drop_headers: bool
+    replicas: int | None
+    tiers_done: bool
+    request: str
+    verify: bool
+    metadata_directory: Location | None
+
+
+class RedactionArguments(RedactionKeywords, CommonArguments, total=False):
+    """Those of `redact`, and those of every function."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Redacted:
+    """What to erase where, as the caller said it. `request` is its name in the operator's books."""
+
+    paths: tuple[Path, ...]
+    keys: Iterable[bytes] | None = None
+    offsets: Offsets | None = None
+    erase: str = "value"
+    fill: str = "null"
+    digest_keys: bool = False
+    drop_headers: bool = False
+    replicas: int | None = None
+    tiers_done: bool = False
+    request: str = ""
+    verify: bool = False
+    metadata_directory: Location | None = None
+
+    def report(self, work: Workspace, *, dry_run: bool) -> RedactionReport:
+        """Does it, or finds out what would be done. Raises TypeError, ValueError, and the errors of `redaction`."""
+        asked = RedactionRequest.of(
+            _selection(self.keys, self.offsets),
+            whole_record=one_of("erase", self.erase, ("value", "record")) == "record",
+            zeros=one_of("fill", self.fill, ("null", "zeros")) == "zeros",
+            digest_keys=flag("digest_keys", self.digest_keys),
+            drop_headers=flag("drop_headers", self.drop_headers),
+            replicas=None if self.replicas is None else within("replicas", self.replicas, 1, INT32_MAX),
+            tiers_done=flag("tiers_done", self.tiers_done),
+            dry_run=dry_run,
+            reference=self.request,
+        )
+        verify, targets = flag("verify", self.verify), resolve_paths(work.fs, self.paths)
+        sources = Sources({}, metadata_directory=optional_path("metadata_directory", self.metadata_directory))
+        with redaction(
+            work.fs, targets, lambda path: settings_of(work, path, sources), work.clock, asked, os.environ
+        ) as begun:
+            if not dry_run:
+                begun.apply()
+            return begun.report(begun.search() if verify else None)
+
+
+@public_verb(_Redacted)
+def plan_redact(*paths: Location, **given: Unpack[RedactionArguments]) -> RedactionReport:
     """Returns what `redact` would do now. Takes the same arguments, takes no lock and changes nothing.
 
     With `verify` it also searches every file, and so shows where copies are now.
@@ -58,26 +108,12 @@ def plan_redact(
     ...     [(found.records, len(found.segments)) for found in plan.found]
     [(1, 1)]
     """
-    asked = _request(keys, offsets, erase, fill, digest_keys, drop_headers, replicas, tiers_done, request, dry_run=True)
-    return _redacted(asked, paths, verify, metadata_directory, common)
+    work, keywords = request_of(given, RedactionKeywords)
+    return _Redacted(tuple(paths_of(paths)), **keywords).report(work, dry_run=True)
 
 
-@public
-def redact(
-    *paths: Location,
-    keys: Iterable[bytes] | None = None,
-    offsets: Offsets | None = None,
-    erase: str = "value",
-    fill: str = "null",
-    digest_keys: bool = False,
-    drop_headers: bool = False,
-    replicas: int | None = None,
-    tiers_done: bool = False,
-    request: str = "",
-    verify: bool = False,
-    metadata_directory: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> RedactionReport:
+@public_verb(_Redacted)
+def redact(*paths: Location, **given: Unpack[RedactionArguments]) -> RedactionReport:
     """Erases the records with these `keys`, or at these `offsets` of each partition, from every segment, for good.
 
     `erase` is "value" or "record" (the whole of it); an erased value becomes null or, with `fill="zeros"`, as many zero
@@ -102,36 +138,8 @@ def redact(
     ...         report.complete, [(record.key, record.value) for record in log.records()]
     (True, [(b'a', b'secret'), (b'b', None)])
     """
-    asked = _request(
-        keys, offsets, erase, fill, digest_keys, drop_headers, replicas, tiers_done, request, dry_run=False
-    )
-    return _redacted(asked, local_paths_of(paths), verify, metadata_directory, common)
-
-
-def _request(
-    keys: Iterable[bytes] | None,
-    offsets: Offsets | None,
-    erase: str,
-    fill: str,
-    digest_keys: bool,
-    drop_headers: bool,
-    replicas: int | None,
-    tiers_done: bool,
-    reference: str,
-    *,
-    dry_run: bool,
-) -> RedactionRequest:
-    return RedactionRequest.of(
-        _selection(keys, offsets),
-        whole_record=one_of("erase", erase, ("value", "record")) == "record",
-        zeros=one_of("fill", fill, ("null", "zeros")) == "zeros",
-        digest_keys=flag("digest_keys", digest_keys),
-        drop_headers=flag("drop_headers", drop_headers),
-        replicas=None if replicas is None else within("replicas", replicas, 1, INT32_MAX),
-        tiers_done=flag("tiers_done", tiers_done),
-        dry_run=dry_run,
-        reference=reference,
-    )
+    work, keywords = request_of(given, RedactionKeywords)
+    return _Redacted(tuple(local_paths_of(paths)), **keywords).report(work, dry_run=False)
 
 
 def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> Selection:
@@ -153,21 +161,3 @@ def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> Selecti
         listed = several("offsets", numbers, "a mapping from partitions to iterables of integers")
         chosen[key] = np.unique([within("offsets", integer("offsets", each), 0, INT64_MAX) for each in listed])
     return Selection(offsets={key: each.astype(np.int64) for key, each in chosen.items() if len(each)})
-
-
-def _redacted(
-    asked: RedactionRequest,
-    paths: Iterable[Location],
-    verify: bool,
-    metadata_directory: Location | None,
-    common: CommonArguments,
-) -> RedactionReport:
-    work = workspace_of(common)
-    targets = targets_of(work, list(paths))
-    sources = Sources({}, metadata_directory=optional_path("metadata_directory", metadata_directory))
-    with redaction(
-        work.fs, targets, lambda path: settings_of(work, path, sources), work.clock, asked, os.environ
-    ) as begun:
-        if not asked.dry_run:
-            begun.apply()
-        return begun.report(begun.search() if flag("verify", verify) else None)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Literal, Unpack
 
-from seglog.api.calling import public
+from seglog.api.calling import public, public_verb
 from seglog.api.valuing import values_of
-from seglog.arguments import flag, instance, mapping, one_of, several
+from seglog.arguments import flag, instance, one_of
 from seglog.look.dump.selection import Selection
 from seglog.look.export.export import ExportFormat, ExportOptions, FileSink
 from seglog.look.export.export import export as export_records
@@ -17,21 +15,18 @@ from seglog.operations import transplant as transplanting
 from seglog.operations.export import exported_partitions
 from seglog.operations.fetch import Fetched, FetchOptions, fetch_targets
 from seglog.operations.fetch import fetch as fetch_partition
-from seglog.operations.transplant import TransplantRequest
-from seglog.operations.undo import remember_run, settle
+from seglog.operations.transplant import TransplantArguments, TransplantKeywords, TransplantRequest
+from seglog.operations.undo import remember_run
 from seglog.operations.workspace import (
-    CommonArguments,
     Location,
     ReadArguments,
-    Workspace,
     local_path,
     looked_at,
     optional_integer,
-    optional_path,
     optional_size,
     optional_time,
-    path_of,
     paths_of,
+    request_of,
     settings_of,
     warn,
     workspace_of,
@@ -40,10 +35,7 @@ from seglog.rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions,
 from seglog.rescue.salvage.salvage import salvage as salvage_logs
 from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
 from seglog.rescue.transplant.plan import TransplantPlan
-from seglog.rescue.transplant.target import require_brokers_own
 from seglog.scan.listing import resolve_paths
-from seglog.storage import links
-from seglog.storage.lock import DirectoryLock
 from seglog.values.forms import KAFKA
 
 ExportedFormat = Literal["jsonl", "csv", "parquet"]
@@ -83,36 +75,20 @@ def salvage(
     return salvage_logs(work.fs, work.clock, shown, local_path("output", output), options, lambda _size: None)
 
 
-@public
-def plan_transplant(
-    *sources: Location,
-    into: Location,
-    topics: Sequence[str] | Mapping[str, str] | None = None,
-    transactions_of: Sequence[Location] = (),
-    every_replica: bool = False,
-    quarantine: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> TransplantPlan:
+@public_verb(TransplantRequest)
+def plan_transplant(*sources: Location, into: Location, **given: Unpack[TransplantArguments]) -> TransplantPlan:
     """Returns what `transplant` would do now, and raises what it would raise. Changes nothing.
 
     `plan.partitions[i].steps()` are its sentences, `plan.left_out` what stays behind. Takes the same arguments. The
     example of `transplant` shows it.
     """
-    work = workspace_of(common)
-    request = _request(work, sources, into, topics, transactions_of, every_replica, quarantine)
+    work, keywords = request_of(given, TransplantKeywords)
+    request = TransplantRequest.of(work.fs, paths_of(sources), into, keywords)
     return transplanting.plan_transplant(work.fs, work.clock, request, settings_of(work, request.into))
 
 
-@public
-def transplant(
-    *sources: Location,
-    into: Location,
-    topics: Sequence[str] | Mapping[str, str] | None = None,
-    transactions_of: Sequence[Location] = (),
-    every_replica: bool = False,
-    quarantine: Location | None = None,
-    **common: Unpack[CommonArguments],
-) -> TransplantOutcome:
+@public_verb(TransplantRequest)
+def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArguments]) -> TransplantOutcome:
     """Copies a dead cluster's partitions into the log directory `into` of another cluster's stopped broker.
 
     Offsets stay. `topics` takes only these topics, under new names if it is a mapping. `transactions_of` are further
@@ -134,12 +110,9 @@ def transplant(
     /new has no meta.properties
     /new has no meta.properties
     """
-    work = workspace_of(common)
-    request = _request(work, sources, into, topics, transactions_of, every_replica, quarantine)
-    if work.fs.status(request.into) is not None:
-        require_brokers_own(work.fs, request.into)
-    with nullcontext() if work.fs.status(request.into) is None else DirectoryLock(request.into):
-        settle(work.fs, request.into)
+    work, keywords = request_of(given, TransplantKeywords)
+    request = TransplantRequest.of(work.fs, paths_of(sources), into, keywords)
+    with transplanting.locked_target(work.fs, request.into):
         settings = settings_of(work, request.into)
         plan = transplanting.plan_transplant(work.fs, work.clock, request, settings)
         outcome = carry_out(work.fs, work.clock, plan, settings, lambda _size: None)
@@ -148,27 +121,6 @@ def transplant(
     if outcome.failure is not None:
         raise outcome.failure
     return outcome
-
-
-def _request(
-    work: Workspace,
-    sources: Sequence[Location],
-    into: Location,
-    topics: Sequence[str] | Mapping[str, str] | None,
-    transactions_of: Sequence[Location],
-    every_replica: bool,
-    quarantine: Location | None,
-) -> TransplantRequest:
-    named = topics if isinstance(topics, Mapping) else {each: each for each in several("topics", topics or (), "names")}
-    directories = several("transactions_of", transactions_of, "a list of log directories")
-    return TransplantRequest(
-        resolve_paths(work.fs, paths_of(sources)),
-        links.resolve(local_path("into", into)),
-        dict(mapping("topics", named, "names, or a mapping from old to new ones")),
-        [links.resolve(path_of("transactions_of", each)) for each in directories],
-        flag("every_replica", every_replica),
-        optional_path("quarantine", quarantine),
-    )
 
 
 @public

@@ -8,33 +8,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
+from seglog.arguments import flag, mapping, several
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
+from seglog.operations.undo import Settled, settle, unsettled
+from seglog.operations.workspace import CommonArguments, Location, local_path, optional_path, path_of
 from seglog.progress import BytesRead
 from seglog.rescue.rebuild.completeness import missing_of
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.rescue.transplant.planner import Circumstances, TransplantPlanner, choose
-from seglog.rescue.transplant.target import TargetDirectory
-from seglog.scan.listing import Target, TargetKind
+from seglog.rescue.transplant.target import TargetDirectory, require_brokers_own
+from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import holder_of
+from seglog.storage.lock import DirectoryLock, holder_of
 from seglog.verification.transactions import Coordinated, read_coordinators
 
 _NO_OFFSETS_TOPIC = (
     "the new cluster has no __consumer_offsets yet, so groups would not resume: make it with the same number of"
     " partitions (kafka-consumer-groups --describe --group nobody), and transplant again"
 )
+
+
+class TransplantKeywords(TypedDict, total=False):
+    """The keyword arguments of `seglog.transplant` but for `into`: fields of `TransplantRequest`."""
+
+    topics: Sequence[str] | Mapping[str, str] | None
+    transactions_of: Sequence[Location]
+    every_replica: bool
+    quarantine: Location | None
+
+
+class TransplantArguments(TransplantKeywords, CommonArguments, total=False):
+    """Those of `seglog.transplant`, and those of every function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,40 @@ class TransplantRequest:
     every_replica: bool = False
     quarantine: Path | None = None
 
+    @classmethod
+    def of(
+        cls, fs: FileSystem, sources: Sequence[Path], into: Location, keywords: TransplantKeywords
+    ) -> TransplantRequest:
+        """Finds what the user named. Raises TypeError for a bad value, NotALogError, and ConfigError for a URL."""
+        topics = keywords.get("topics") or ()
+        if not isinstance(topics, Mapping):
+            topics = {topic: topic for topic in several("topics", topics, "names")}
+        others = several("transactions_of", keywords.get("transactions_of", ()), "a list of log directories")
+        return cls(
+            resolve_paths(fs, sources),
+            links.resolve(local_path("into", into)),
+            dict(mapping("topics", topics, "names, or a mapping from old to new ones")),
+            [links.resolve(path_of("transactions_of", path)) for path in others],
+            flag("every_replica", keywords.get("every_replica", False)),
+            optional_path("quarantine", keywords.get("quarantine")),
+        )
+
+
+@contextmanager
+def locked_target(fs: FileSystem, into: Path, settled: Settled = unsettled) -> Iterator[None]:
+    """Holds the target's lock, in which a transplant is planned and carried out, and settles an unfinished run there.
+
+    Raises LockedError, and RefusedError if it is no directory of a stopped broker. Does nothing if it is missing: the
+    plan says so.
+    """
+    if fs.status(into) is None:
+        yield
+        return
+    require_brokers_own(fs, into)
+    with DirectoryLock(into):
+        settle(fs, into, settled)
+        yield
+
 
 def plan_transplant(
     fs: FileSystem,
@@ -63,8 +114,8 @@ def plan_transplant(
     """Reads sources and target; changes nothing. Raises RefusedError or LockedError if a transplant is impossible; if
     single partitions stand against it, the error of the one, or Obstacles."""
     target = TargetDirectory(fs, request.into)
-    wanted, left_out = choose(fs, request.sources, request.topics, request.into)
-    log_directories = list(dict.fromkeys(one.directory.parent for one in wanted))
+    chosen, left_out = choose(fs, request.sources, request.topics, request.into)
+    log_directories = list(dict.fromkeys(source.directory.parent for source in chosen))
     for path in log_directories:
         holder = holder_of(path)
         if holder is not None:
@@ -73,23 +124,22 @@ def plan_transplant(
     for path in log_directories:
         require_no_run(fs, path)
     if not target.has_topic(OFFSETS_TOPIC):
-        lost = [one for one in wanted if one.partition.topic == OFFSETS_TOPIC]
-        wanted = [one for one in wanted if one not in lost]
-        left_out += [(str(one.directory), _NO_OFFSETS_TOPIC) for one in lost]
-    if not wanted:
+        lost = [source for source in chosen if source.partition.topic == OFFSETS_TOPIC]
+        chosen = [source for source in chosen if source not in lost]
+        left_out += [(str(source.directory), _NO_OFFSETS_TOPIC) for source in lost]
+    if not chosen:
         reason = f"; {left_out[0][0]}: {left_out[0][1]}" if left_out else ""
         raise NotALogError(request.sources[0].path, f"it holds no partition to transplant{reason}")
     coordinators = _read_coordinators(fs, log_directories)
-    given = [links.resolve(one.path) for one in request.sources if one.kind is TargetKind.LOG_DIRECTORY]
-    counts = SourceCounts(fs, [*log_directories, *given])
+    counts = SourceCounts(fs, [*log_directories, *_whole_directories(request.sources)])
     common = Circumstances(target, coordinators, counts, clock.now_ms(), request.every_replica)
     planner = TransplantPlanner(fs, common, progress)
     plans: list[PartitionPlan] = []
-    errors: list[SeglogError] = [*target.absences(one.target for one in wanted)]
-    for one in wanted:
-        if target.has_place(one.target):
+    errors: list[SeglogError] = [*target.absences(source.target for source in chosen)]
+    for source in chosen:
+        if target.has_place(source.target):
             try:
-                plans.append(planner.plan(one, config_of(one.target.topic)))
+                plans.append(planner.plan(source, config_of(source.target.topic)))
             except SeglogError as error:
                 errors.append(error)
     if errors:
@@ -112,23 +162,26 @@ def _missing(fs: FileSystem, sources: Sequence[Target]) -> Iterator[str]:
 
     Only whole log directories are meant to be everything that a broker had.
     """
-    paths = [links.resolve(one.path) for one in sources if one.kind is TargetKind.LOG_DIRECTORY]
-    for known, one in missing_of(fs, paths):
-        yield f"{one.described(known)}. Acknowledged records that only they have are not transplanted"
+    for metadata, broker in missing_of(fs, _whole_directories(sources)):
+        yield f"{broker.described(metadata)}. Acknowledged records that only they have are not transplanted"
+
+
+def _whole_directories(sources: Sequence[Target]) -> list[Path]:
+    return [links.resolve(source.path) for source in sources if source.kind is TargetKind.LOG_DIRECTORY]
 
 
 def _read_coordinators(fs: FileSystem, directories: Sequence[Path]) -> dict[int, Coordinated] | None:
     """Reads the coordinators' last word on each producer, the newest of several replicas; None without their logs."""
-    found: dict[int, Coordinated] | None = None
+    newest: dict[int, Coordinated] | None = None
     for directory in directories:
         with suppress(NotALogError):
-            read = read_coordinators(fs, directory)
-            if read is not None:
-                known = found or {}
-                newer = {key: one for key, one in read.items() if key not in known or _rank(known[key]) < _rank(one)}
-                found = {**known, **newer}
-    return found
+            replica = read_coordinators(fs, directory)
+            if replica is not None:
+                newest = newest or {}
+                for producer_id, state in replica.items():
+                    newest[producer_id] = max(newest.get(producer_id, state), state, key=_rank)
+    return newest
 
 
-def _rank(one: Coordinated) -> tuple[int, int, int]:
-    return one.producer_epoch, one.changed_ms, one.state
+def _rank(state: Coordinated) -> tuple[int, int, int]:
+    return state.producer_epoch, state.changed_ms, state.state

@@ -25,7 +25,7 @@ from seglog.layout import INT64_MAX
 from seglog.ordered_pool import available_threads
 from seglog.progress import BytesRead
 from seglog.remote.routing import machine_files, parse_location, require_local
-from seglog.scan.listing import Target, TargetKind, resolve_paths
+from seglog.scan.listing import Target, TargetKind
 from seglog.scan.view import unfinished_runs
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, write_atomically
@@ -267,11 +267,6 @@ def paths_of(locations: Iterable[Location]) -> list[Path]:
     if not found:
         raise TypeError("name at least one path: a file, a partition directory or a log directory")
     return found
-
-
-def targets_of(work: Workspace, locations: Iterable[Location]) -> list[Target]:
-    """Returns the partitions and log directories that the paths name. Raises NotALogError if there is no log."""
-    return resolve_paths(work.fs, paths_of(locations))
 
 
 def settings_of(work: Workspace, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
