@@ -20,12 +20,17 @@ def tell_of_kept_records(session: Session, targets: Sequence[Target]) -> None:
 
     A verification after a repair finds nothing wrong with the files, although records left the log.
     """
-    from seglog.escaping import command_line
     from seglog.remote_path import RemotePath
-    from seglog.repairs.undo.places import kept_records
+    from seglog.repairs.undo.places import quarantines
 
     paths = [target.directory for target in targets if not isinstance(target.path, RemotePath)]
-    runs = kept_records(session.fs, os.environ, paths)
+    places = quarantines(session.fs, os.environ, *paths)
+    if not places:
+        return
+    from seglog.escaping import command_line
+    from seglog.repairs.undo.kept import kept_records
+
+    runs = kept_records(session.fs, places, paths)
     if not runs:
         return
     size = bytes_text(sum(sum(taken.values()) for _, taken in runs))

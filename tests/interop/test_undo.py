@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.format.filenames import QUARANTINE
 from seglog.model import TopicPartition
 from seglog.operations.undo import undo
-from seglog.repairs.undo.quarantine import QUARANTINE, find_run
+from seglog.repairs.undo.quarantine import find_run
 from seglog.repairs.undo.since import ChangedSinceError
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from tests.support.command_line import process

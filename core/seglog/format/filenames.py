@@ -58,6 +58,7 @@ REMOTE_INDEX_CACHE = "remote-log-index-cache"
 # Names of seglog's own directories within a log directory: LogManager skips every directory whose name is that of the
 # controller's log, and the controller opens only `__cluster_metadata-0` (LogManager.loadLogs, KafkaRaftManager).
 _OWN_PREFIX, _OWN_SUFFIX = "__cluster_metadata-0.seglog-", "-future"
+QUARANTINE = ".seglog-quarantine"  # beside a log directory
 QUARANTINE_WITHIN = f"{_OWN_PREFIX}quarantine{_OWN_SUFFIX}"
 UNFINISHED_PREFIX, UNFINISHED_SUFFIX = f"{_OWN_PREFIX}new-", _OWN_SUFFIX
 FETCH_PREFIX = f"{_OWN_PREFIX}fetch-"  # holds the files of an unfinished fetch, which resumes there

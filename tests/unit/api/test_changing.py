@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import seglog
-from seglog.repairs.undo.quarantine import PENDING_FILE, QUARANTINE
+from seglog.format.filenames import QUARANTINE
+from seglog.repairs.undo.quarantine import PENDING_FILE
 from tests.support.command_line import json_lines, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.log_files import files_of

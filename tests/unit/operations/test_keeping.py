@@ -13,13 +13,13 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError, IncompleteError, OffsetOutOfRangeError, RefusedError
 from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.format.filenames import QUARANTINE
 from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
 from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunState, read_journal
-from seglog.repairs.undo.quarantine import QUARANTINE
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.segment_scan import HELD_BYTES
 from seglog.storage.filesystem import OpenMode

@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,18 +29,19 @@ from seglog.look.dump.large_records import large_line
 from seglog.look.dump.render_records import record_prefix
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.dump.selection import EVERYTHING, Chosen, Selection
-from seglog.look.dump.shown_values import with_values
 from seglog.ordered_pool import Account
 from seglog.scan.listing import Target
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
-from seglog.values.forms import Values
 from seglog.verification.damage import record_findings, with_damage
 from seglog.verification.findings import Finding
 from seglog.verification.messages_07 import Messages07, is_07
 from seglog.verification.readable_files import Source, sources, unreadable
 from seglog.verification.transactions import Unsettled
+
+if TYPE_CHECKING:
+    from seglog.values.forms import Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +172,14 @@ class _LogDump(LogRenderer):
             flags = self._flags(chosen.batches_shown, trusted)
             shown = replace(records, rows=rows)
             lines = partial(self._lines, batches=named, flags=flags)
-            yield from with_values(
-                shown, self._decoder, as_json=self.options.json, base64=self.options.base64, lines=lines
-            )
+            if self._decoder is None:
+                yield from lines(shown)
+            else:
+                from seglog.look.dump.shown_values import with_values
+
+                yield from with_values(
+                    shown, self._decoder, as_json=self.options.json, base64=self.options.base64, lines=lines
+                )
             yield from record_findings(records, trusted, self.path)
 
     def _decoded(self, piece: WalkedEntries, batches: np.ndarray, account: Account | None) -> Iterator[Records]:

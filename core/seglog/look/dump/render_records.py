@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from seglog.format.columns import Records
 from seglog.kernels import render
 from seglog.look.dump.large_records import large_line
 from seglog.look.dump.rendering import blocks
-from seglog.look.dump.shown_values import with_values
-from seglog.values.forms import TopicDecoder
+
+if TYPE_CHECKING:
+    from seglog.values.forms import TopicDecoder
 
 _BLOCK_BYTES = 1 << 20
 _NO_PREFIX = np.zeros(0, dtype=np.uint8)
@@ -32,6 +34,10 @@ def render_records(
 ) -> Iterator[memoryview]:
     """Yields blocks with one line per record of `partition`: the lines of `dump --records` without the batches."""
     lines = partial(_lines, partition=partition, as_json=as_json, base64=base64)
+    if decoder is None:
+        return lines(records)
+    from seglog.look.dump.shown_values import with_values
+
     return with_values(records, decoder, as_json=as_json, base64=base64, lines=lines)
 
 

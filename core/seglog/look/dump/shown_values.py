@@ -25,7 +25,7 @@ from seglog.values.frames import SIDES, Side
 
 def with_values(
     records: Records,
-    decoder: TopicDecoder | None,
+    decoder: TopicDecoder,
     *,
     as_json: bool,
     base64: bool = False,
@@ -35,7 +35,7 @@ def with_values(
 
     `lines` must make a line for each of the records. `base64`: what is not decoded is in base64.
     """
-    if decoder is None or not len(records):
+    if not len(records):
         yield from lines(records)
         return
     sides = decoder.sides if as_json else SIDES  # what the kernel leaves out

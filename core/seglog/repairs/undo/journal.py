@@ -41,6 +41,7 @@ VERSION = 2
 _VERSIONS = (1, VERSION)
 
 ChangeKind = Literal["replace", "cut", "remove", "move", "keep", "entries"]
+_CHANGE_KINDS = get_args(ChangeKind)
 Entries = Mapping[str, Sequence[int | None]]
 Standing = Mapping[str, Mapping[str, Sequence[int]]]
 
@@ -86,6 +87,12 @@ class FileFacts:
     mode: int
     owner: int
     group: int
+
+    @property
+    def are_numbers(self) -> bool:
+        """True unless a journal that was changed by hand has something else in place of a number."""
+        numbers = (self.size, self.crc, self.modified_ns, self.mode, self.owner, self.group)
+        return all(type(number) is int for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +143,14 @@ class Change:
     def require_sense(self) -> None:
         """Raises ValueError unless the change stays within the log directory and the run's folder."""
         facts = [facts for facts in (self.before, self.after) if facts is not None]
-        counts = [value for facts in facts for value in asdict(facts).values()]
         makes_sense = (
-            self.kind in get_args(ChangeKind)
+            self.kind in _CHANGE_KINDS
             and _is_name_below(self.path)
             and (self.staged, self.saved) == _places(self.kind, self.path, self.before)
             and (_is_name_below(self.source) if self.kind == "move" else self.source == "")
             and (self.kind != "cut" or len(facts) == 2)
-            and all(type(value) is int for value in (*counts, self.group))
-            and all(each.size >= 0 for each in facts)
+            and type(self.group) is int
+            and all(each.are_numbers and each.size >= 0 for each in facts)
             and (self.kind == "entries" or not self.entries)
             and all(_is_name_below(name) and _are_offsets(pair) for name, pair in self.entries.items())
         )

@@ -1,4 +1,4 @@
-"""Where runs may lie: in the quarantines around a path, and in those that this user's notes name; and what they keep.
+"""Where runs may lie: in the quarantines around a path, and in those that this user's notes name.
 
 A note below `$XDG_STATE_HOME/seglog/runs` records where a run's folder is, so that its name is enough from anywhere.
 Nothing heavy is imported: `ls` and `verify` ask here each time.
@@ -6,15 +6,11 @@ Nothing heavy is imported: `ls` and `verify` ask here each time.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.repairs.undo.journal import RunRecord, RunState
-from seglog.repairs.undo.partition_state import records_taken
-from seglog.repairs.undo.quarantine import QUARANTINE, runs_in
+from seglog.format.filenames import QUARANTINE, QUARANTINE_WITHIN
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
@@ -50,26 +46,14 @@ def noted_places(fs: FileSystem, environment: Mapping[str, str]) -> list[Path]:
 
 
 def quarantines(fs: FileSystem, environment: Mapping[str, str], *paths: Path) -> list[Path]:
-    """Returns the quarantines in which runs over log directories or partitions at `paths` may be."""
+    """Returns the quarantines that exist and in which runs over log directories or partitions at `paths` may be."""
     around = [place for place in places(None, *paths) if place.name in (QUARANTINE, QUARANTINE_WITHIN)]
-    return list(dict.fromkeys([*around, *noted_places(fs, environment)]))
+    candidates = dict.fromkeys([*around, *noted_places(fs, environment)])
+    return [place for place in candidates if _may_exist(fs, place)]
 
 
-def kept_records(
-    fs: FileSystem, environment: Mapping[str, str], paths: Sequence[Path]
-) -> list[tuple[RunRecord, dict[str, int]]]:
-    """Returns the runs, oldest first, that took records out of the partitions or log directories at `paths` and still
-    keep them, with the bytes by partition directory. Leaves out quarantines and runs that cannot be read.
-    """
-    wanted = {partition_path(path) for path in paths}
-    found: dict[Path, tuple[RunRecord, dict[str, int]]] = {}
-    for place in quarantines(fs, environment, *paths):
-        with contextlib.suppress(OSError):  # another user's quarantine
-            for run in runs_in(fs, place):
-                if not isinstance(run, RunRecord) or run.state is not RunState.FINISHED:
-                    continue
-                whole, taken = run.log_directory in wanted, records_taken(run)
-                mine = {name: size for name, size in taken.items() if whole or run.log_directory / name in wanted}
-                if mine:
-                    found[run.folder] = run, mine
-    return [each for _, each in sorted(found.items())]
+def _may_exist(fs: FileSystem, place: Path) -> bool:
+    try:
+        return fs.status(place) is not None
+    except OSError:
+        return True  # another user's: whoever reads it says why it cannot be read

@@ -35,7 +35,6 @@ from seglog.storage.files import pieces, remove_tree
 from seglog.storage.filesystem import PRIVATE, TEMPORARY_SUFFIX, FileStatus, FileSystem, write_atomically
 from seglog.storage.trust import ROOT, described_user, read_trusted
 
-QUARANTINE = ".seglog-quarantine"
 PENDING_FILE = filenames.SEGLOG_RUN_FILE
 BARRIER = filenames.SEGLOG_RUN_BARRIER
 
@@ -57,7 +56,7 @@ def quarantine_of(fs: FileSystem, log_directory: Path, chosen: Path | None = Non
     if chosen is not None:
         root = links.resolve(chosen)
     elif _status(fs, log_directory.parent).device == _status(fs, log_directory).device:
-        root = log_directory.parent / QUARANTINE
+        root = log_directory.parent / filenames.QUARANTINE
     else:
         root = within
     if root != within and (root == log_directory or log_directory in root.parents):

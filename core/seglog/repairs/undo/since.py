@@ -17,7 +17,7 @@ from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.repairs.undo.journal import Change, RunRecord, RunState
 from seglog.repairs.undo.partition_state import is_derived, is_live_log, own_entries
-from seglog.repairs.undo.quarantine import QUARANTINE, crc_of, facts_of, runs_in, same_contents
+from seglog.repairs.undo.quarantine import crc_of, facts_of, runs_in, same_contents
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.room import check_space
@@ -55,7 +55,7 @@ def kept_file(run: RunRecord, change: Change) -> Path:
 
 def _refuse_later_runs(fs: FileSystem, run: RunRecord) -> None:
     mine = set(run.partitions)
-    defaults = (run.log_directory.parent / QUARANTINE, run.log_directory / filenames.QUARANTINE_WITHIN)
+    defaults = (run.log_directory.parent / filenames.QUARANTINE, run.log_directory / filenames.QUARANTINE_WITHIN)
     later: dict[str, RunRecord] = {}
     for place in dict.fromkeys((run.folder.parent, *defaults)):
         for found in runs_in(fs, place):

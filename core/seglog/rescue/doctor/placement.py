@@ -21,7 +21,7 @@ from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.rescue.doctor.cases import ASIDE, UNFORESEEN, Diagnosis, Gravity
 from seglog.rescue.doctor.partition_facts import PartitionFacts
-from seglog.rescue.transplant.planner import NOT_TAKEN
+from seglog.rescue.transplant.internal_topics import NOT_TAKEN
 from seglog.units import count_text
 
 

@@ -1,7 +1,7 @@
 """Plans a transplant: chooses partitions, reads every source, inspects every target, and changes nothing.
 
 Of Kafka's own topics, only `__consumer_offsets` is taken: it names groups and topics, which the new cluster can use.
-The others name things that the new cluster has under other names or not at all (`NOT_TAKEN`).
+The others name things that the new cluster has under other names or not at all (`internal_topics`).
 
 A transaction that is open at the end of a source cannot continue: its producer belongs to the old cluster. The plan
 ends it as its coordinator had decided (`__transaction_state` of the sources' log directories). A transaction in
@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seglog.configuration.keys import LogConfig
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError
-from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
+from seglog.format.filenames import parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.rescue.log_ends import end_of
 from seglog.rescue.transplant.counts import SourceCounts
+from seglog.rescue.transplant.internal_topics import NOT_TAKEN
 from seglog.rescue.transplant.plan import Ending, PartitionPlan
 from seglog.rescue.transplant.source import Checkpoints, SourceLog, read_source
 from seglog.rescue.transplant.staging import is_there
@@ -31,17 +32,7 @@ from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
-from seglog.verification.transactions import TRANSACTION_TOPIC, Coordinated, Transaction
-
-NOT_TAKEN = {
-    TRANSACTION_TOPIC: (
-        "the new cluster hands out the producer ids in it again; transactional producers get new ids when they start,"
-        " and the transplant ends open transactions in the data"
-    ),
-    SHARE_TOPIC: "it names topics by their old ids; share groups begin anew",
-    "__remote_log_metadata": "it names topics by their old ids",
-    CLUSTER_METADATA_TOPIC: "it is the old cluster's own",
-}
+from seglog.verification.transactions import Coordinated, Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import CorruptionError, RefusedError, UntrustedLinkError
-from seglog.format.filenames import QUARANTINE_WITHIN
+from seglog.format.filenames import QUARANTINE, QUARANTINE_WITHIN
 from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.repairs.undo.apply import apply_run, settle_pending, undo_run
@@ -24,7 +24,6 @@ from seglog.repairs.undo.journal import JOURNAL_FILE, Change, Journal, RunRecord
 from seglog.repairs.undo.quarantine import (
     BARRIER,
     PENDING_FILE,
-    QUARANTINE,
     mark_pending,
     new_run,
     pending_run,

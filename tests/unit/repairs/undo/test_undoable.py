@@ -9,9 +9,9 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import RefusedError
+from seglog.format.filenames import QUARANTINE
 from seglog.repairs.undo.apply import undo_run
 from seglog.repairs.undo.journal import RunRecord, RunState
-from seglog.repairs.undo.quarantine import QUARANTINE
 from seglog.repairs.undo.undoable import undoable
 from seglog.storage.filesystem import FileSystem, PassingFileSystem
 from tests.support.faulty_filesystem import Faults, FaultyFileSystem
