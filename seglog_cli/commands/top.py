@@ -83,22 +83,19 @@ def _watch(session: Session, paths: Sequence[Path], metadata_dir: Path | None) -
     """Returns the watch over the paths. Raises NotALogError for a path that is no log, UsageError for a file."""
     from seglog.format.filenames import parse_topic_partition
     from seglog.look.report.watch import Watch
-    from seglog.scan.listing import TargetKind, log_directory_of, resolve_paths
-    from seglog.storage.lock import partition_path
+    from seglog.scan.listing import TargetKind, resolve_paths
+    from seglog.scan.named import by_log_directory
 
-    named: dict[Path, list[str] | None] = {}
-    for target in resolve_paths(session.fs, paths):
+    targets = resolve_paths(session.fs, paths)
+    for target in targets:
         if target.kind is TargetKind.FILE:
             raise UsageError(f"{target.path}: a file; name its partition, {target.path.absolute().parent}")
-        directory = log_directory_of(target)
-        if target.kind is TargetKind.LOG_DIRECTORY:
-            named[directory] = None
-            continue
-        names, name = named.setdefault(directory, []), partition_path(target.directory).name
-        if names is not None and name not in names:
-            names.append(name)
+    places = by_log_directory(targets)
+    named = [
+        (place.log_directory, None if place.whole else [path.name for path in place.partitions]) for place in places
+    ]
     detailed = _Details(session, metadata_dir)
-    return Watch(list(named.items()), lambda name: parse_topic_partition(name) is not None, detailed, session.clock)
+    return Watch(named, lambda name: parse_topic_partition(name) is not None, detailed, session.clock)
 
 
 class _Details:

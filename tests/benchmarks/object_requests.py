@@ -33,6 +33,7 @@ from seglog.remote.routing import parse_location, traffic
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Prices, Traffic
 from seglog.scan.listing import resolve_paths
+from seglog.scan.named import by_log_directory
 from seglog.spark.cleaning_objects import Destination, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import rewrite_round
@@ -106,7 +107,9 @@ def clean_all(url: str, store: dict[str, str], disk: Path) -> None:
     fs, shown = see_tiers(files_of(to.store), to.sources)
     work = Workspace(fs)
     topics = work.settings(Path("/"), Sources({"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}))
-    directories = directories_of(fs, resolve_paths(fs, shown), lambda _: topics, CleanerOptions(roll=True))
+    directories = directories_of(
+        fs, by_log_directory(resolve_paths(fs, shown)), lambda _: topics, CleanerOptions(roll=True)
+    )
     clean_into(Here(disk), to, work, shown, directories)
 
 

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from seglog.configuration.keys import LogConfig
 from seglog.model import TopicPartition
+from seglog.scan.named import by_log_directory
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.benchmarks.memory import MemoryMeter, Peaks
 
@@ -88,7 +89,7 @@ def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
     targets = resolve_paths(LocalFileSystem(), names)
     begun = time.perf_counter()
     placement = Placement(plan, reducers=reducers)
-    directories = directories_of(LocalFileSystem(), targets, lambda _: Topics(), CleanerOptions())
+    directories = directories_of(LocalFileSystem(), by_log_directory(targets), lambda _: Topics(), CleanerOptions())
     outcomes = list(clean(spark, Workspace(), directories, placement))
     seconds = time.perf_counter() - begun
     assert all(isinstance(outcome, Cleaned) for outcome in outcomes), outcomes

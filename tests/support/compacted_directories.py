@@ -14,6 +14,7 @@ from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.clean import DirectoryCleaning, Outcome, clean_directories, directories_of
 from seglog.scan.listing import list_log_directory, resolve_paths
+from seglog.scan.named import by_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
@@ -92,4 +93,4 @@ def cleanings(
     fs: FileSystem, paths: Sequence[Path], topics: object, options: CleanerOptions
 ) -> list[DirectoryCleaning]:
     """The work of a cleaning with any configuration and options."""
-    return directories_of(fs, resolve_paths(fs, paths), lambda _: topics, options)  # type: ignore[arg-type,return-value]
+    return directories_of(fs, by_log_directory(resolve_paths(fs, paths)), lambda _: topics, options)  # type: ignore[arg-type,return-value]

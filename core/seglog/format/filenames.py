@@ -255,6 +255,17 @@ def format_partition_directory(name: PartitionDirectoryName) -> str:
 
 
 def topic_partition_of(directory: Path) -> TopicPartition:
-    """Returns the partition that a directory's name stands for; any other name stands for partition 0 of that topic."""
-    found = parse_partition_directory(directory.name)
-    return TopicPartition(directory.name, 0) if found is None else found.topic_partition
+    """Returns the partition that a directory's name stands for; any other name stands for partition 0 of that topic.
+
+    Between layers a partition is a path, and whoever needs the name asks here: any directory may be opened as a log, so
+    a name kept beside the path would be a second thing to keep true.
+    """
+    return partition_named(directory)[0]
+
+
+def partition_named(directory: Path) -> tuple[TopicPartition, bool]:
+    """Returns `topic_partition_of` a directory, and whether the name is the live partition's own."""
+    name = parse_partition_directory(directory.name)
+    if name is None:
+        return TopicPartition(directory.name, 0), False
+    return name.topic_partition, name.state is PartitionState.LIVE

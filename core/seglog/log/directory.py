@@ -101,7 +101,7 @@ class LogDirectory:
         self.fs: FileSystem = InheritingFileSystem(fs) if self._views is None else self._views
         self.path, self.clock, self.writable = path, clock, writable
         # a topic may have thousands of partitions, and each asks several times
-        self._config_of = cache(config_of)
+        self._config_of, self._named = cache(config_of), cache(filenames.partition_named)
         if producer_expiration_ms is None:
             producer_expiration_ms = DEFAULT_EXPIRATION_MS
             if isinstance(config_of, DirectorySettings):
@@ -250,7 +250,7 @@ class LogDirectory:
         if self.writable:
             options = self.load_options(directory, progress, recover_from)
             return self._kept(self._opened_for_writing(directory, self._log_fs, options))
-        config = self._config_of(filenames.topic_partition_of(directory).topic)
+        config = self._config_of(self._named(directory)[0].topic)
         options_of = partial(self.load_options, directory, progress)
         place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
         return self._kept(Log.open_for_reading(place, config))
@@ -286,7 +286,7 @@ class LogDirectory:
         return self._kept(tried)
 
     def _opened_for_writing(self, directory: Path, fs: FileSystem, options: LoadOptions) -> Log:
-        topic = filenames.topic_partition_of(directory).topic
+        topic = self._named(directory)[0].topic
         if topic == filenames.CLUSTER_METADATA_TOPIC:
             raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
         return Log.open(directory, self._config_of(topic), fs=fs, clock=self.clock, options=options)
@@ -299,8 +299,8 @@ class LogDirectory:
 
     def _log_start_of(self, directory: Path) -> int:
         """The log start in the checkpoint. In a broker's directory its entries are for live partitions only."""
-        named = self.is_known(directory) or not self.is_broker_directory
-        return self.log_start_offsets.get(filenames.topic_partition_of(directory), 0) if named else 0
+        topic_partition, is_known = self._named(directory)
+        return self.log_start_offsets.get(topic_partition, 0) if is_known or not self.is_broker_directory else 0
 
     def _before_change(self, path: Path) -> None:
         """Step 3 of opening."""
@@ -314,9 +314,9 @@ class LogDirectory:
     ) -> LoadOptions:
         """Returns how to open the log in `directory`: by checkpoints and marker, or by the evidence in its files."""
         require_batches(self.fs, directory)
-        topic_partition = filenames.topic_partition_of(directory)
+        topic_partition, is_known = self._named(directory)
         clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
-        if not self.is_broker_directory or not self.is_known(directory):
+        if not self.is_broker_directory or not is_known:
             evidence = shutdown_evidence(self.fs, list_partition(self.fs, directory))
             clean, recovery_point = evidence.clean, evidence.recovery_point
         if recover_from is not None:
@@ -350,13 +350,13 @@ class LogDirectory:
 
     def is_known(self, directory: Path) -> bool:
         """True if checkpoints and marker apply to this directory: its name is a live partition's."""
-        name = filenames.parse_partition_directory(directory.name)
-        return name is not None and name.state is filenames.PartitionState.LIVE
+        return self._named(directory)[1]
 
     def begins_before(self, directory: Path, first_base: int) -> bool:
         """True if a clean broker left a log start before the first segment, as for tiered topics."""
-        known = self.log_start_offsets.get(filenames.topic_partition_of(directory))
-        return known is not None and known < first_base and self.clean_shutdown and self.is_known(directory)
+        topic_partition, is_known = self._named(directory)
+        start = self.log_start_offsets.get(topic_partition)
+        return start is not None and start < first_base and self.clean_shutdown and is_known
 
     # --- checkpoints --------------------------------------------------------------------------------------
 

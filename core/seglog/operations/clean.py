@@ -37,8 +37,8 @@ from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import POLICY, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
-from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
+from seglog.errors import IncompleteError, RefusedError, SeglogError, UnsupportedError
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory, require_room_to_recover
@@ -57,17 +57,10 @@ from seglog.operations.workspace import (
     optional_path,
     settings_of,
 )
-from seglog.scan.listing import (
-    Target,
-    TargetKind,
-    list_log_directory,
-    list_partition,
-    log_directory_of,
-    resolve_paths,
-)
+from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
+from seglog.scan.named import NamedLogs, by_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
-from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.room import require_room_to_clean
 from seglog.storage.state import state_directory
@@ -115,6 +108,7 @@ class CleaningFailure:
 
 
 Outcome = Cleaned | Skipped | CleaningFailure
+NO_FILE = "a partition or a log directory can be cleaned, not a file"
 POLICIES = ("compact", "compact,delete", "delete,compact")
 
 
@@ -180,9 +174,10 @@ class CleaningRequest:
         }
         metadata = optional_path("metadata_directory", self.metadata_directory)
         sources = Sources(chosen, flag("override_policy", self.override_policy), metadata)
-        topics = {path: settings_of(work, path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
+        places = by_log_directory(targets, NO_FILE)
+        topics = {place.log_directory: settings_of(work, place.log_directory, sources) for place in places}
         options = self.options(work, next(iter(topics.values())))  # a broker's cleaner has one buffer for all its logs
-        return directories_of(work.fs, targets, topics.__getitem__, options)
+        return directories_of(work.fs, places, topics.__getitem__, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,26 +250,17 @@ def clean_directories(
 
 def directories_of(
     fs: FileSystem,
-    targets: Sequence[Target],
+    places: Sequence[NamedLogs],
     topics_of: Callable[[Path], DirectorySettings],
     options: CleanerOptions,
 ) -> list[DirectoryCleaning]:
-    """Groups the targets by log directory and checks them. Opens no log.
+    """Returns the work in each of the places, checked. Opens no log.
 
     Raises RefusedError for a named partition that is not known to be compacted, CorruptCheckpointError, NotALogError.
     """
-    by_directory: dict[Path, tuple[list[Path], bool]] = {}
-    for target in targets:
-        if target.kind is TargetKind.FILE:
-            raise NotALogError(target.path, "a partition or a log directory can be cleaned, not a file")
-        log_directory = log_directory_of(target)
-        named, whole = by_directory.get(log_directory, ([], False))
-        if target.kind is TargetKind.PARTITION:
-            named.append(partition_path(target.path))
-        by_directory[log_directory] = named, whole or target.kind is TargetKind.LOG_DIRECTORY
     directories = [
-        DirectoryCleaning(path, tuple(dict.fromkeys(named)), whole, topics_of(path), options)
-        for path, (named, whole) in by_directory.items()
+        DirectoryCleaning(place.log_directory, place.partitions, place.whole, topics_of(place.log_directory), options)
+        for place in places
     ]
     for work in directories:
         check_checkpoints(fs, work.log_directory)
@@ -320,8 +306,7 @@ def _overlaid(fs: FileSystem, work: DirectoryCleaning, clock: Clock) -> LogDirec
 
 def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> None:
     """Raises RefusedError unless the partition is known to be compacted, UnsupportedError for a log of Kafka 0.7."""
-    name = parse_partition_directory(path.name)
-    topic = path.name if name is None else name.topic_partition.topic
+    topic = topic_partition_of(path).topic
     if topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(f"{path}: the controller's own log is not written by seglog; nothing was changed")
     reason = policy_problem(topics.resolve(topic), topic)
@@ -494,7 +479,7 @@ def states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, cl
     with LogDirectory.open(
         log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
     ) as directory:
-        found = [one.topic_partition for one in directory.listing.live if fs.status(one.path) is not None]
-        logs = [directory.log(key) for key in found if not policy_problem(topics.resolve(key.topic), key.topic)]
+        present = [place.topic_partition for place in directory.listing.live if fs.status(place.path) is not None]
+        logs = [directory.log(key) for key in present if not policy_problem(topics.resolve(key.topic), key.topic)]
         checkpoints, now_ms = directory.cleaner_offsets, clock.now_ms()
         return [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in logs]

@@ -42,6 +42,7 @@ from seglog.operations.workspace import Location, Sources, Workspace, optional_p
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
 from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards
 from seglog.scan.listing import Target, TargetKind, list_partition
+from seglog.scan.named import by_log_directory
 from seglog.storage.lock import partition_path
 from seglog.units import count_text, format_duration, format_time, rough_duration
 
@@ -134,8 +135,8 @@ class _CleanTrial:
         fs, sources = self.work.fs, replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
         options = CleanerOptions(roll=roll, expire=expire, kafka=self.kafka)
         try:
-            target = Target(self.partition, TargetKind.PARTITION)
-            parts = directories_of(fs, [target], partial(self.work.settings, sources=sources), options)
+            places = by_log_directory([Target(self.partition, TargetKind.PARTITION)])
+            parts = directories_of(fs, places, partial(self.work.settings, sources=sources), options)
             (outcome,) = clean_directories(fs, self.work.clock, parts, dry_run=True)
         except SeglogError as error:  # before the round, for example an unreadable checkpoint
             return CleaningFailure(self.partition, error)

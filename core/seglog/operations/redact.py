@@ -26,7 +26,7 @@ from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
 from seglog.configuration.settings import DirectorySettings, find_metadata, identity_of
-from seglog.errors import NotALogError, RefusedError, UnsupportedError
+from seglog.errors import RefusedError, UnsupportedError
 from seglog.escaping import command_line
 from seglog.format.filenames import (
     CLUSTER_METADATA_TOPIC,
@@ -48,8 +48,8 @@ from seglog.repairs.undo.journal import RunRecord
 from seglog.repairs.undo.places import quarantines
 from seglog.repairs.undo.quarantine import runs_in
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.scan.named import by_log_directory
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import partition_path
 from seglog.storage.overlay import OverlayFileSystem, TrialFileSystem
 
 SearchResult = tuple[FoundRecords, Remembered]
@@ -273,31 +273,24 @@ def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: Selecti
 
     Raises NotALogError for a file, RefusedError for a partition of the selection that is not among them.
     """
-    chosen: dict[Path, dict[Path, None]] = {}
-    for target in targets:
-        if target.kind is TargetKind.FILE:
-            raise NotALogError(target.path, "records are erased from a partition or a log directory, not from a file")
-        log_directory = log_directory_of(target)
-        listing = list_log_directory(fs, log_directory)
-        if target.kind is TargetKind.LOG_DIRECTORY:
-            found = [p.path for p in listing.partitions if not _is_kafkas_own(p.topic_partition.topic)]
-        else:
-            named = partition_path(target.path)
-            key = topic_partition_of(named)
-            aside = (p.path for p in listing.partitions if p.topic_partition == key and p.state in ASIDE)
-            found = [named, *aside]
-        chosen.setdefault(log_directory, {}).update(dict.fromkeys(found))
-    concerned = {
-        path: [each for each in found if selection.concerns(topic_partition_of(each))] for path, found in chosen.items()
-    }
-    there = {topic_partition_of(each) for found in concerned.values() for each in found}
+    concerned: dict[Path, list[Path]] = {}
+    for place in by_log_directory(targets, "records are erased from a partition or a log directory, not from a file"):
+        listed = list_log_directory(fs, place.log_directory).partitions
+        chosen = dict.fromkeys(place.partitions)
+        named = set(map(topic_partition_of, chosen))
+        for found in listed:
+            is_asked = place.whole and not _is_kafkas_own(found.topic_partition.topic)
+            if is_asked or (found.topic_partition in named and found.state in ASIDE):
+                chosen[found.path] = None
+        concerned[place.log_directory] = [path for path in chosen if selection.concerns(topic_partition_of(path))]
+    there = {topic_partition_of(path) for partitions in concerned.values() for path in partitions}
     missing = [str(key) for key in selection.offsets if key not in there]
     if missing:
         raise RefusedError(
             f"{missing[0]} is among the offsets to erase and not among the paths ({len(missing)} such partitions);"
             " nothing was changed. Name its log directory, or leave it out of the file"
         )
-    return {path: found for path, found in concerned.items() if found}
+    return {path: partitions for path, partitions in concerned.items() if partitions}
 
 
 def _others(fs: FileSystem, targets: Sequence[Target], asked: Mapping[Path, Sequence[Path]]) -> list[Path]:

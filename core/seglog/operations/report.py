@@ -49,11 +49,11 @@ from seglog.scan.listing import (
     Target,
     TargetKind,
     list_log_directory,
-    log_directory_of,
     refuse_file,
 )
+from seglog.scan.named import by_log_directory
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import holder_of, partition_path
+from seglog.storage.lock import holder_of
 from seglog.verification.finding_codes import Severity
 from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions
@@ -145,24 +145,17 @@ def report(
 
 def _places(fs: FileSystem, targets: Sequence[Target], settings_of: SettingsOf) -> list[_Place]:
     """Returns the log directories of the targets in order, each once, with the partitions to look at."""
-    asked: dict[Path, list[Path] | None] = {}
     for target in targets:
         refuse_file(target)
-        directory = log_directory_of(target)
-        if target.kind is TargetKind.LOG_DIRECTORY:
-            asked[directory] = None
-            continue
-        named = asked.setdefault(directory, [])
-        if named is not None:
-            named.append(partition_path(target.directory))
     places = []
-    for path, named in asked.items():
+    for named in by_log_directory(targets):
+        path = named.log_directory
         around = read_surroundings(fs, path, ask_readers=False, goes_on=lambda _error: True)
-        if named is None:
-            found = tuple(p for p in list_log_directory(fs, path).partitions if not p.is_cluster_metadata)
+        if named.whole:
+            partitions = tuple(p for p in list_log_directory(fs, path).partitions if not p.is_cluster_metadata)
         else:
-            found = tuple(filter(None, map(_named, dict.fromkeys(named))))
-        places.append(_Place(path, found, named is None, around, settings_of(path), _is_running(path)))
+            partitions = tuple(filter(None, map(_named, named.partitions)))
+        places.append(_Place(path, partitions, named.whole, around, settings_of(path), _is_running(path)))
     return places
 
 

@@ -40,7 +40,6 @@ from seglog.errors import (
 from seglog.format.filenames import (
     CLUSTER_METADATA_TOPIC,
     FileState,
-    parse_partition_directory,
     topic_partition_of,
 )
 from seglog.log.checkpoints import check_checkpoints
@@ -69,16 +68,9 @@ from seglog.operations.workspace import (
     settings_of,
     warn_of_runs,
 )
-from seglog.scan.listing import (
-    Target,
-    TargetKind,
-    list_log_directory,
-    list_partition,
-    log_directory_of,
-    resolve_paths,
-)
+from seglog.scan.listing import Target, list_log_directory, list_partition, resolve_paths
+from seglog.scan.named import NamedLogs, by_log_directory
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import partition_path
 from seglog.units import count_text
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
@@ -221,8 +213,7 @@ def retain(work: Workspace, request: RetentionRequest, *, dry_run: bool = False)
     targets = resolve_paths(work.fs, request.paths)
     rules, sources = request.rules(dry_run=dry_run), request.sources()
     check_policy(request.policy, POLICIES, targets)
-    topics = {path: settings_of(work, path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
-    yield from retain_targets(work.fs, targets, topics.__getitem__, work.clock, rules)
+    yield from retain_targets(work.fs, targets, lambda path: settings_of(work, path, sources), work.clock, rules)
 
 
 def retain_targets(
@@ -237,21 +228,22 @@ def retain_targets(
     Raises LockedError and CorruptCheckpointError for a log directory as a whole, and, before any change, RefusedError
     for a named partition that must not lose segments by these rules.
     """
-    work = _by_directory(fs, targets)
-    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
-    for log_directory, paths, named in work:
-        check_checkpoints(fs, log_directory)
-        for path in paths:
-            if path in named:
-                _require_deletable(path, topics[log_directory])
+    places = by_log_directory(targets, "a partition or a log directory can lose old segments, not a file")
+    topics = {place.log_directory: topics_of(place.log_directory) for place in places}
+    partitions = {place.log_directory: _partitions_of(fs, place) for place in places}
+    for place in places:
+        check_checkpoints(fs, place.log_directory)
+        for path in place.partitions:
+            _require_deletable(path, topics[place.log_directory])
     space = SpaceToFree(fs, rules.free, rules.dry_run)
-    for log_directory, paths, named in work:
-        yield from _Directory(fs, log_directory, named, topics[log_directory], clock, rules, space).retain(paths)
+    for place in places:
+        directory = _Directory(fs, place, topics[place.log_directory], clock, rules, space)
+        yield from directory.retain(partitions[place.log_directory])
 
 
 def _require_deletable(path: Path, topics: DirectorySettings) -> None:
     """Raises RefusedError if the user's rules contradict the cluster's, and for the controller's own log."""
-    topic = _topic_of(path)
+    topic = topic_partition_of(path).topic
     if topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(f"{path}: the controller's own log is not written by seglog; nothing was changed")
     refusal = topics.resolve(topic).refusal(DELETE)
@@ -259,24 +251,10 @@ def _require_deletable(path: Path, topics: DirectorySettings) -> None:
         raise RefusedError(f"{path}: {refusal}; nothing was changed")
 
 
-def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path, list[Path], set[Path]]]:
-    """Returns (log directory, its partitions to work on, the named ones among them), each partition once.
-
-    Raises NotALogError for a file: more than that file would be deleted.
-    """
-    found: dict[Path, tuple[dict[Path, None], set[Path]]] = {}
-    for target in targets:
-        if target.kind is TargetKind.FILE:
-            raise NotALogError(target.path, "a partition or a log directory can lose old segments, not a file")
-        log_directory = log_directory_of(target)
-        paths, named = found.setdefault(log_directory, ({}, set()))
-        if target.kind is TargetKind.LOG_DIRECTORY:
-            new = [partition.path for partition in list_log_directory(fs, log_directory).live]
-        else:
-            new = [partition_path(target.directory)]
-            named.update(new)
-        paths.update(dict.fromkeys(new))
-    return [(log_directory, list(paths), named) for log_directory, (paths, named) in found.items()]
+def _partitions_of(fs: FileSystem, place: NamedLogs) -> list[Path]:
+    """Returns the partitions to work on, each once: the named ones, and the live ones of a directory that was named."""
+    live = list_log_directory(fs, place.log_directory).live if place.whole else ()
+    return list(dict.fromkeys((*place.partitions, *(partition.path for partition in live))))
 
 
 class _Directory:
@@ -285,17 +263,16 @@ class _Directory:
     def __init__(
         self,
         fs: FileSystem,
-        path: Path,
-        named: set[Path],
+        place: NamedLogs,
         topics: DirectorySettings,
         clock: Clock,
         rules: RetentionRules,
         space: SpaceToFree,
     ) -> None:
-        self._fs, self._path, self._topics, self._clock = fs, path, topics, clock
+        self._fs, self._path, self._topics, self._clock = fs, place.log_directory, topics, clock
         self._rules, self._space = rules, space
         ruled = rules.ruled or rules.free is not None
-        self._ruled = {_topic_of(partition) for partition in named} if ruled else set()
+        self._ruled = {topic_partition_of(partition).topic for partition in place.partitions} if ruled else set()
         self._in_tier: set[str] = set()
 
     def retain(self, paths: list[Path]) -> list[Outcome]:
@@ -309,7 +286,7 @@ class _Directory:
             ) as directory,
             ExitStack() as torn,
         ):
-            self._in_tier = {_topic_of(path) for path in paths if self._is_in_tier(directory, path)}
+            self._in_tier = {topic_partition_of(path).topic for path in paths if self._is_in_tier(directory, path)}
             early = self._retain_ahead(directory, paths, waiting) if writable else {}
             logs: list[Log] = []
             for path in paths:
@@ -321,7 +298,7 @@ class _Directory:
                     if not (gone and self._rules.dry_run):  # a broker deletes it meanwhile, or makes it anew
                         failures.append(RetentionFailure(path, error))
                     if path in early:
-                        against, plan = self._topics.resolve(_topic_of(path)).against(DELETE), early[path]
+                        against, plan = self._resolved(path).against(DELETE), early[path]
                         retained.append(Retained(self._path, plan, NOT_RECOVERED, 0, against, len(plan.segments)))
             freed = sum(plan.freed_bytes for plan in early.values())
             left = self._space.left(self._space.wanted(self._path, waiting), freed)
@@ -357,7 +334,7 @@ class _Directory:
         """Advises what to do if a log still cannot be recovered for lack of room although --free deleted all it may."""
         if self._rules.free is None:
             return ""
-        why = self._why_kept(_topic_of(path)) or "no deletable closed segment is left"
+        why = self._why_kept(topic_partition_of(path).topic) or "no deletable closed segment is left"
         return (
             f"None of its segments could be deleted first ({why}): make room by other means, or in other log"
             " directories on this disk"
@@ -371,7 +348,7 @@ class _Directory:
         return True
 
     def _require_retainable(self, path: Path) -> None:
-        refusal = self._topics.resolve(_topic_of(path)).refusal(DELETE)
+        refusal = self._resolved(path).refusal(DELETE)
         if refusal:
             raise RefusedError(f"{path}: {refusal}")
         with incomplete_without(path):
@@ -393,9 +370,12 @@ class _Directory:
         is_ruled = topic in self._ruled and not topic.startswith(_INTERNAL_PREFIX)
         return "" if self._topics.resolve(topic).policy_known or is_ruled else UNKNOWN_POLICY
 
+    def _resolved(self, partition: Path) -> ResolvedConfig:
+        return self._topics.resolve(topic_partition_of(partition).topic)
+
     def _is_in_tier(self, directory: LogDirectory, path: Path) -> bool:
         """True if a partition looks tiered and no source tells: a broker would delete in the tier, too."""
-        stated = self._topics.resolve(_topic_of(path)).settings["remote.storage.enable"].origin != DEFAULT
+        stated = self._resolved(path).settings["remote.storage.enable"].origin != DEFAULT
         known = topic_partition_of(path) in directory.log_start_offsets
         if stated or not known or self._fs.status(path) is None:
             return False
@@ -465,8 +445,3 @@ def _waiting_bytes(fs: FileSystem, path: Path) -> int:
         return 0  # reported when the log is opened
     waiting = [name for name in leftovers if name.name.endswith(FileState.DELETED.value)]
     return sum(status.allocated for status in map(fs.status, waiting) if status is not None)
-
-
-def _topic_of(path: Path) -> str:
-    name = parse_partition_directory(path.name)
-    return path.name if name is None else name.topic_partition.topic
