@@ -54,6 +54,7 @@ EXTRAS = {
     "cryptography": "tiers",
     "fastavro": "schemas",
     "google": "schemas",
+    "orjson": "schemas",
 }
 # Messages of the loader of shared libraries and of the threading module.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")

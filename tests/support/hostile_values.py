@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from seglog.values import avro, protobuf
-from seglog.values.frames import frame_of
 from seglog.values.schemas import NotDecodedError, Schema
-from tests.support.schema_registry import ITEM, ORDER
+from tests.support.schema_registry import ITEM, ORDER, text_of
 from tests.support.schema_registry import avro as written
 
 SECONDS, BYTES = 10, 2 << 30
@@ -169,12 +168,10 @@ def values(count: int, draw: random.Random, counts: Counter[str]) -> None:
         if number % 3:
             read, data = draw.choice(readers)
             broken = mutated(data, draw)
-            counted(counts, "Avro value", lambda read=read, broken=broken: read(broken))  # type: ignore[misc]
+            counted(counts, "Avro value", lambda read=read, broken=broken: text_of(read.text(broken)))  # type: ignore[misc]
         else:
-            broken = b"\0\0\0\0\1" + mutated(b"\0" + draw.choice(PAYLOADS), draw)
-            frame = frame_of(broken, (), "value")
-            if frame is not None:
-                counted(counts, "Protobuf value", lambda frame=frame: decode(frame))  # type: ignore[misc]
+            broken = mutated(b"\0" + draw.choice(PAYLOADS), draw)
+            counted(counts, "Protobuf value", lambda broken=broken: text_of(*decode([broken], None)))  # type: ignore[misc]
 
 
 def schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
@@ -185,17 +182,15 @@ def schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
     for number in range(count):
         if number % PROTOC_SHARE == 0:
             text = mutated_text(draw.choice((PROTO, ITEM)), draw, tokens_of(PROTO))
-            frame = frame_of(b"\0\0\0\0\1" + mutated(b"\0" + PAYLOADS[0], draw), (), "value")
-            if frame is not None:
-                schema = Schema("PROTOBUF", text)
-                counted(counts, "Protobuf schema", lambda s=schema, f=frame: protobuf.reader_of(s, {})(f))  # type: ignore[misc]
+            schema, data = Schema("PROTOBUF", text), mutated(b"\0" + PAYLOADS[0], draw)
+            counted(counts, "Protobuf schema", lambda s=schema, d=data: text_of(*protobuf.reader_of(s, {})([d], None)))  # type: ignore[misc]
             continue
         if number % 5:
             text = json.dumps(mutated_tree(draw.choice(SAMPLES)[0], draw))
         else:
             text = mutated_text(draw.choice(texts), draw, others)
         schema, data = Schema("AVRO", text), draw.choice(good)
-        counted(counts, "Avro schema", lambda s=schema, d=data: avro.reader_of(s, {})(d))  # type: ignore[misc]
+        counted(counts, "Avro schema", lambda s=schema, d=data: text_of(avro.reader_of(s, {}).text(d)))  # type: ignore[misc]
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 
 import seglog
+from seglog.values.schemas import NotDecodedError, Text
 
 ORDER = {
     "type": "record",
@@ -23,6 +24,13 @@ ORDER = {
     ],
 }
 ITEM = 'syntax = "proto3"; package shop; message Item { int32 number = 1; message Part { string name = 1; } }'
+
+
+def text_of(text: Text) -> str:
+    """The text of a decoded value. Raises NotDecodedError if it has none."""
+    if isinstance(text, NotDecodedError):
+        raise text
+    return text
 
 
 def framed(number: int, payload: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
+from typing import Literal
 
 import numpy as np
 
@@ -91,6 +92,17 @@ class Records:
         if count == 0:
             return ()
         return _headers(self.arena[p : int(row["position"]) + int(row["size"])].tobytes(), count)
+
+    def parts(self, name: Literal["key", "value", "headers"]) -> list[bytes | None]:
+        """Returns the keys, values or headers of all records as they are written; None where there is none."""
+        rows = self.rows
+        positions = rows[f"{name}_position"]
+        if name == "headers":
+            sizes = np.where(rows["header_count"] > 0, rows["position"] + rows["size"] - positions, -1)
+        else:
+            sizes = rows[f"{name}_size"]
+        groups = (slice(start, start + _OBJECTS_AT_ONCE) for start in range(0, len(rows), _OBJECTS_AT_ONCE))
+        return list(chain.from_iterable(self._spans(positions[group], sizes[group]) for group in groups))
 
     def record(self, i: int) -> Record:
         """Returns record `i` as an object. To get all records, iterate."""

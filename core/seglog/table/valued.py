@@ -6,17 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from seglog.table.columns import Output, Part, readable_text
-from seglog.values.forms import Decoded, Values
+from seglog.values.forms import Column, Values, plain_text
 from seglog.values.frames import SIDES, Side
-
-_Shown = tuple[list[bytes | None], list[Decoded | None]]
 
 
 def valued_outputs(outputs: Sequence[Output], values: Values) -> tuple[Output, ...]:
@@ -42,54 +40,45 @@ class _Decoding:
 
     def __init__(self, values: Values) -> None:
         self._values = values
-        self._last: tuple[Part, dict[Side, _Shown]] | None = None  # scans in several threads replace it as a whole
+        self._last: tuple[Part, dict[Side, Column]] | None = None  # scans in several threads replace it as a whole
 
     def texts(self, side: Side, part: Part) -> pa.Array:
         """Makes the column of texts."""
-        shown = self._of(part).get(side)
-        if shown is None:  # of a topic that is shown as it is
+        column = self._of(part).get(side)
+        if column is None:  # of a topic that is shown as it is
             return readable_text(part.spans(side))
-        texts = [
-            None if data is None else data.decode("utf-8", "backslashreplace") if one is None else _text(one)
-            for data, one in zip(*shown, strict=True)
-        ]
+        texts = [None if text is None else plain_text(text) for text in column.texts]
+        for place, data in enumerate(column.data):
+            if texts[place] is None and data is not None and place not in column.errors:
+                texts[place] = data.decode("utf-8", "backslashreplace")
         return pa.array(texts, pa.string())
 
     def schemas(self, side: Side, part: Part) -> pa.Array:
         """Makes the column of schemas' ids."""
-        return self._told(side, part, lambda one: None if one.schema is None else str(one.schema))
+        column = self._of(part).get(side)
+        if column is None:
+            return pa.nulls(len(part), pa.string())
+        return pa.array([None if schema is None else str(schema) for schema in column.schemas], pa.string())
 
     def errors(self, side: Side, part: Part) -> pa.Array:
         """Makes the column of reasons."""
-        return self._told(side, part, lambda one: one.error or None)
+        column = self._of(part).get(side)
+        if column is None or not column.errors:
+            return pa.nulls(len(part), pa.string())
+        return pa.array([column.errors.get(place) for place in range(len(part))], pa.string())
 
     def undecoded(self, side: Side, part: Part) -> pa.Array:
         """Makes the column of the bytes of what is not decoded."""
-        shown = self._of(part).get(side)
-        if shown is None:
+        column = self._of(part).get(side)
+        if column is None or not column.errors:
             return pa.nulls(len(part), pa.binary())
-        pairs = zip(*shown, strict=True)
-        return pa.array([data if one is not None and one.error else None for data, one in pairs], pa.binary())
+        return pa.array([data if i in column.errors else None for i, data in enumerate(column.data)], pa.binary())
 
-    def _told(self, side: Side, part: Part, tell: Callable[[Decoded], str | None]) -> pa.Array:
-        shown = self._of(part).get(side)
-        if shown is None:
-            return pa.nulls(len(part), pa.string())
-        return pa.array([None if one is None else tell(one) for one in shown[1]], pa.string())
-
-    def _of(self, part: Part) -> dict[Side, _Shown]:
+    def _of(self, part: Part) -> dict[Side, Column]:
         last = self._last
         if last is not None and last[0] is part:
             return last[1]
-        decoder, shown = self._values.of_topic(part.place.topic), dict[Side, _Shown]()
-        if decoder is not None:
-            rows = decoder.of_records(part.records)
-            for i, side in enumerate(decoder.sides):
-                data = [wanted[0] if side == "key" else wanted[1] for wanted, _ in rows]
-                shown[side] = data, [results[i] for _, results in rows]
-        self._last = part, shown
-        return shown
-
-
-def _text(shown: Decoded) -> str | None:
-    return None if shown.json is None else shown.text
+        decoder = self._values.of_topic(part.place.topic)
+        columns = {} if decoder is None else decoder.columns(part.records)
+        self._last = part, columns
+        return columns

@@ -15,38 +15,49 @@ from typing import Any
 import fastavro
 from fastavro import _read, _read_py
 
-from seglog.escaping import json_value
 from seglog.values.avro_schema import PREFIX, safe_schema
-from seglog.values.schemas import MOST_NODES, NotDecodedError, Schema, contained, first_line
+from seglog.values.fast_json import json_writer
+from seglog.values.schemas import MOST_NODES, NotDecodedError, Reader, Schema, first_line
 
+_FLOATS = [kind for one in ("float", "double") for kind in (one, ["null", one], [one, "null"])]
+_OPTIONS = {"handle_unicode_errors": "strict"}
 _MOST_DECIMAL_BYTES = 512  # writing a number takes the square of its size
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
-def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[bytes], str]:
-    """Returns a function that decodes a value to a JSON text.
-
-    It raises NotDecodedError for a value that is not one of the schema; so does this for a schema that is not decoded.
-    """
+def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Reader:
+    """Returns the reader of a schema's values. Raises NotDecodedError for a schema that is not decoded by."""
     safe = safe_schema(schema, references)
+    names: dict[str, Any] = {"writer": {}, "reader": {}}
     try:
-        parsed = fastavro.parse_schema(safe.definition)
+        parsed = fastavro.parse_schema(safe.definition, names["writer"])
     except Exception as error:
         raise NotDecodedError(f"fastavro refuses it: {_reason(error)}") from error
-    read = _read_py.schemaless_reader if safe.recursive else _read.schemaless_reader
-    cost = safe.cost
-    most_bytes = max(MOST_NODES - cost.fixed, 0) // cost.per_byte if cost.per_byte else None
+    write = json_writer(_fields_with_floats(safe.definition))
+    read, read_safely = _read._read_data, _read_py.schemaless_reader
 
     def decode(data: bytes) -> str:
         file = BytesIO(data)
-        value = read(file, parsed, None)
-        left = file.read()
+        # What fastavro's `schemaless_reader` does, without its look at the schema for each value.
+        value = read_safely(file, parsed, None) if safe.recursive else read(file, parsed, names, None, _OPTIONS)
+        left = len(data) - file.tell()
         if left:
-            raise NotDecodedError(f"{len(left)} bytes follow the value")
-        return json_value(value)
+            raise NotDecodedError(f"{left} bytes follow the value")
+        return write(value)
 
-    return contained(decode, "value of its schema", most_bytes, _reason)
+    cost = safe.cost
+    most_bytes = max(MOST_NODES - cost.fixed, 0) // cost.per_byte if cost.per_byte else None
+    return Reader(decode, "value of its schema", most_bytes, _reason)
+
+
+def _fields_with_floats(definition: Any) -> tuple[str, ...] | None:
+    """Returns the names of a record's fields that are floats; None if there are floats within others, too."""
+    fields = definition.get("fields", ()) if isinstance(definition, dict) else ()
+    shallow = [field for field in fields if field["type"] in _FLOATS]
+    deep = [field for field in fields if field not in shallow] if fields else definition
+    text = repr(deep)
+    return None if "'float'" in text or "'double'" in text else tuple(field["name"] for field in shallow)
 
 
 def _reason(error: Exception) -> str:

@@ -12,16 +12,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import numpy as np
 
 from seglog import layout
 from seglog.escaping import json_value, safe_json
 from seglog.format.columns import Records
 from seglog.model import Header
 from seglog.values import schemas as kinds
-from seglog.values.frames import SIDES, Frame, Side, frame_of
+from seglog.values.frames import PLAIN_FRAME_BYTES, SIDES, Frame, Side, frame_of, named_in_headers, plain_frames
 from seglog.values.internal_topics import DECODERS
-from seglog.values.schemas import NotDecodedError, Schema, SchemaId, SchemaSource, closure
+from seglog.values.schemas import NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text, closure
 
 AUTO, KAFKA = "auto", "kafka"
 # The forms that need schemas, and the type that each wants.
@@ -37,20 +38,39 @@ _REASONS_KEPT = 100
 _OTHER_REASONS = "other reasons"
 
 
-class Decoded(NamedTuple):
-    """A key or value in its form: JSON text, or None and the reason. `schema` is by which it was written, if known."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The keys or values of some records in their form, by the record's place.
 
-    json: str | None
-    schema: SchemaId | None = None
-    error: str = ""
+    `texts` are JSON. Where one is None, `errors` has the reason, or the bytes in `data`, which may be null, are shown
+    as they are. `schemas` are those by which they were written, if known.
+    """
 
-    @property
-    def text(self) -> str:
-        """The JSON text; of a string its characters, with escapes for surrogates, which are none."""
-        text = self.json or ""
-        if not text.startswith('"'):
-            return text
-        return str(json.loads(text)).encode("utf-8", "backslashreplace").decode()
+    data: list[bytes | None]
+    texts: list[str | None]
+    schemas: list[SchemaId | None]
+    errors: dict[int, str]
+
+    @classmethod
+    def of(cls, data: list[bytes | None]) -> Column:
+        """Returns a column in which everything is shown as it is."""
+        return cls(data, [None] * len(data), [None] * len(data), {})
+
+    def put(self, places: Sequence[int], texts: Sequence[Text], schema: SchemaId | None = None) -> None:
+        """Sets what some keys or values are, or why they do not decode."""
+        for place, text in zip(places, texts, strict=True):
+            if isinstance(text, str):
+                self.texts[place] = text
+            else:
+                self.errors[place] = str(text)
+            self.schemas[place] = schema
+
+
+def plain_text(text: str) -> str:
+    """Returns a JSON text; of a string its characters, with escapes for surrogates, which are none."""
+    if not text.startswith('"'):
+        return text
+    return str(json.loads(text)).encode("utf-8", "backslashreplace").decode()
 
 
 # --- forms without schemas ------------------------------------------------------------------------------------
@@ -161,10 +181,6 @@ class Values:
         return self._topics[topic]
 
 
-Wanted = tuple[bytes | None, bytes | None, int]  # key, value, offset
-Results = tuple[Decoded | None, ...]
-
-
 class TopicDecoder:
     """Decodes keys and values of one topic. `sides` are those that are not shown as they are."""
 
@@ -184,74 +200,73 @@ class TopicDecoder:
         """Returns the form of a side of this topic."""
         return self._forms[side]
 
-    def of_records(self, records: Records) -> list[tuple[Wanted, Results]]:
-        """Returns for each record its (key, value, offset), and the results of `sides`; None: shown as it is, maybe
-        null. Control records, which no producer wrote, are not decoded.
-        """
+    def columns(self, records: Records) -> dict[Side, Column]:
+        """Returns the columns of `sides`. Control records, which no producer wrote, are not decoded."""
         batches = records.batches
         control = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
-        is_control = control[records.rows["batch"]].tolist()
-        written = list(records)
-        wanted = [(record.key, record.value, record.offset or 0) for record in written]
-        columns = []
+        written = ~control[records.rows["batch"]]
+        places = np.flatnonzero(written).tolist()
+        columns = {}
         for side in self.sides:
-            decode = self._decoder_of(side)
-            place = SIDES.index(side)
-            column = [
-                None if row[place] is None or is_marker else decode(row, record.headers)
-                for row, record, is_marker in zip(wanted, written, is_control, strict=True)
-            ]
+            column = Column.of(records.parts(side))
+            self._decode(side, column, [place for place in places if column.data[place] is not None], records)
             self._count(side, column)
-            columns.append(column)
-        return list(zip(wanted, zip(*columns, strict=True), strict=True))
+            columns[side] = column
+        return columns
 
-    def _count(self, side: Side, column: Sequence[Decoded | None]) -> None:
-        numbers: Counter[SchemaId | None] = Counter()
-        failed: Counter[tuple[Side, str]] = Counter()
-        for one in column:
-            if one is None:
-                continue
-            if one.error:
-                failed[side, one.error] += 1
-            else:
-                numbers[one.schema] += 1
-        by_schema = self._schemas.get(side)
-        decoded = {} if by_schema is None else {(side, by_schema.label(each)): n for each, n in numbers.items()}
+    def _decode(self, side: Side, column: Column, places: Sequence[int], records: Records) -> None:
+        """Decodes the keys or values in some places, which are not null."""
+        form = self._forms[side]
+        if side in self._schemas:
+            self._schemas[side].decode(column, places, _naming_headers(records, side))
+        elif form == KAFKA:
+            self._decode_internal(side, column, places, records)
+        else:
+            plain = _PLAIN[form]
+            column.put(places, [text_or_reason(plain, column.data[place]) for place in places])  # type: ignore[arg-type]
+
+    def _decode_internal(self, side: Side, column: Column, places: Sequence[int], records: Records) -> None:
+        assert self._internal is not None
+        rows = list(zip(records.parts("key"), records.parts("value"), records.rows["offset"].tolist(), strict=True))
+        for place in places:
+            text = self._internal(*rows[place])[SIDES.index(side)]
+            if text is not None:
+                column.put((place,), (_of_text(text),))
+
+    def _count(self, side: Side, column: Column) -> None:
+        failed = Counter([(side, reason) for _, reason in sorted(column.errors.items())])
+        by_schema, decoded = self._schemas.get(side), dict[tuple[Side, str], int]()
+        if by_schema is not None:
+            pairs = zip(column.texts, column.schemas, strict=True)
+            numbers = Counter([number for text, number in pairs if text is not None])
+            decoded = {(side, by_schema.label(number)): count for number, count in numbers.items()}
         self._tally.add(decoded, failed)
 
-    def _decoder_of(self, side: Side) -> Callable[[Wanted, Sequence[Header]], Decoded | None]:
-        """Returns what decodes a side of a record, which is not null."""
-        place, form = SIDES.index(side), self._forms[side]
-        if side in self._schemas:
-            decode = self._schemas[side].decoded
-            return lambda row, headers: decode(row[place], headers)  # type: ignore[arg-type]
-        internal = self._internal
-        if form == KAFKA and internal is not None:
-            return lambda row, _headers: _of_text(internal(*row)[place])
-        plain = _PLAIN[form]
-        return lambda row, _headers: _of_bytes(plain, row[place])  # type: ignore[arg-type]
+
+def _naming_headers(records: Records, side: Side) -> dict[int, Sequence[Header]]:
+    """Returns the headers that may say the schema of a key or value, by the record's place."""
+    if not records.rows["header_count"].any():
+        return {}
+    written = enumerate(records.parts("headers"))
+    return {i: records.headers(i) for i, data in written if data is not None and named_in_headers(data, side)}
 
 
-def _of_bytes(decode: Callable[[bytes], str], data: bytes) -> Decoded:
+def text_or_reason(decode: Callable[[bytes], str], data: bytes) -> Text:
+    """Returns what `decode` returns, or the NotDecodedError that it raises."""
     try:
-        return Decoded(decode(data))
+        return decode(data)
     except NotDecodedError as error:
-        return Decoded(None, None, str(error))
+        return error
 
 
-def _of_text(text: str | None) -> Decoded | None:
-    """Returns what a decoder of an internal topic says: a JSON object, or a text in quotes; None if nothing."""
-    if text is None:
-        return None
+def _of_text(text: str) -> str:
+    """Returns as JSON what a decoder of an internal topic says: a JSON object, or a text in quotes."""
     if text.startswith("{"):
         try:
-            return Decoded(json_value(json.loads(text)))
+            return json_value(json.loads(text))
         except ValueError:
-            return Decoded(json_value(text))  # as Java prints it
-    return Decoded(json_value(text))
-
-
-Read = Callable[[Frame], str]
+            return json_value(text)  # as Java prints it
+    return json_value(text)
 
 
 class _BySchema:
@@ -261,6 +276,7 @@ class _BySchema:
         self, side: Side, subject: str, wanted: str | None, source: SchemaSource | None, given: Schema | None
     ) -> None:
         self._side, self._subject, self._wanted, self._source, self._given = side, subject, wanted, source, given
+        self._only_given = source is None and given is not None
         self._read: dict[SchemaId | None, Read | NotDecodedError] = {}
         self._labels: dict[SchemaId | None, str] = {}
         self._unframed: SchemaId | None = None  # the id of the schema of values without a frame
@@ -269,39 +285,59 @@ class _BySchema:
         """Returns the name of a schema by which values were decoded."""
         return self._labels.get(number, "the schema")
 
-    def decoded(self, data: bytes, headers: Sequence[Header]) -> Decoded:
-        """Decodes one key or value; its result has the reason if it does not decode."""
-        frame: Frame | None = None
-        try:
-            frame = frame_of(data, headers, self._side)
-            if frame is None or (self._source is None and self._given is not None):
-                return self._without_frame(data, frame)
-            return Decoded(self._reader(frame.id)(frame), frame.id)
-        except NotDecodedError as error:
-            return Decoded(None, None if frame is None else frame.id, str(error))
+    def decode(self, column: Column, places: Sequence[int], headers: Mapping[int, Sequence[Header]]) -> None:
+        """Decodes the keys or values in some places, which are not null, those of one schema together.
 
-    def _without_frame(self, data: bytes, frame: Frame | None) -> Decoded:
-        """Decodes by the given schema. Bytes that look like a frame may be the value's own, so they are tried first."""
-        try:
-            return Decoded(self._reader(None)(Frame(0, data, 0)), self._unframed)
-        except NotDecodedError:
-            if frame is None:
-                raise
-            return Decoded(self._reader(None)(frame), frame.id)
+        `headers` are those that may name a schema, by place.
+        """
+        others: Sequence[int] = places
+        if not self._only_given:
+            plain = [place for place in places if place not in headers] if headers else places
+            groups, others = plain_frames(column.data, plain)
+            others += [place for place in places if place in headers]
+            for number, group in groups.items():
+                payloads = [column.data[place][PLAIN_FRAME_BYTES:] for place in group]  # type: ignore[index]
+                column.put(group, self._texts(number, payloads, None), number)
+        self._decode_others(column, others, headers)
 
-    def _reader(self, number: SchemaId | None) -> Read:
-        found = self._read.get(number)
-        if found is None:
+    def _decode_others(self, column: Column, places: Sequence[int], headers: Mapping[int, Sequence[Header]]) -> None:
+        """Decodes what has another frame, or none. Bytes that look like a frame may be the value's own where a schema
+        is given, so they are tried first.
+        """
+        bare, frames = dict[int, bytes](), dict[int, Frame]()
+        for place in places:
+            data = column.data[place]
+            assert data is not None
+            try:
+                frame = frame_of(data, headers.get(place, ()), self._side)
+            except NotDecodedError as error:
+                column.put((place,), (error,))
+                continue
+            if frame is None or self._only_given:
+                bare[place] = data
+            if frame is not None:
+                frames[place] = frame
+        texts = dict(zip(bare, self._texts(None, list(bare.values()), b"") if bare else (), strict=True))
+        for place, text in texts.items():
+            if isinstance(text, str) or place not in frames:
+                column.put((place,), (text,), self._unframed if isinstance(text, str) else None)
+                frames.pop(place, None)
+        for place, frame in frames.items():
+            number = None if self._only_given else frame.id
+            column.put((place,), self._texts(number, (frame.payload,), frame.path), frame.id)
+
+    def _texts(self, number: SchemaId | None, payloads: Sequence[bytes], path: bytes | None) -> Sequence[Text]:
+        """Reads payloads by the schema with this id; None: by that of values without a frame."""
+        read = self._read.get(number)
+        if read is None:
             if len(self._read) >= _READERS_KEPT:
                 self._read.clear()
             try:
-                found = self._made(number)
+                read = self._made(number)
             except NotDecodedError as error:
-                found = error
-            self._read[number] = found
-        if isinstance(found, NotDecodedError):
-            raise NotDecodedError(str(found))
-        return found
+                read = error
+            self._read[number] = read
+        return [read] * len(payloads) if isinstance(read, NotDecodedError) else read(payloads, path)
 
     def _made(self, number: SchemaId | None) -> Read:
         if self._source is None and self._given is None:
@@ -334,12 +370,12 @@ def _reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:
     if schema.type == kinds.AVRO:
         from seglog.values import avro
 
-        decode = avro.reader_of(schema, references)
-        return lambda frame: decode(frame.data[frame.start :])
+        texts = avro.reader_of(schema, references).texts
+        return lambda payloads, _path: texts(payloads)
     if schema.type == kinds.PROTOBUF:
         from seglog.values import protobuf
 
         return protobuf.reader_of(schema, references)
     if schema.type == kinds.JSON:
-        return lambda frame: json_document(frame.data[frame.start :])
+        return lambda payloads, _path: [text_or_reason(json_document, data) for data in payloads]
     raise NotDecodedError(f"its type is {schema.type}, which is none of {', '.join(kinds.TYPES)}")

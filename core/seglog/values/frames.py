@@ -14,7 +14,7 @@ first message. Sources: Confluent's `SchemaId` and `common/serde.py`, Materializ
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 from uuid import UUID
 
@@ -29,6 +29,7 @@ MOST_PATH = 64  # levels of nested messages
 
 _CONFLUENT, _GUID, _GLUE = 0, 1, 3
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
+PLAIN_FRAME_BYTES = 5
 
 
 class Frame(NamedTuple):
@@ -44,9 +45,35 @@ class Frame(NamedTuple):
     header: bytes | None = None
 
     @property
-    def is_named(self) -> bool:
-        """True if a path of Protobuf's message is there; else it is the schema's first."""
-        return self.start > 0 or self.header is not None
+    def payload(self) -> bytes:
+        """The value without its frame; in Protobuf the path of its message is before it, unless `path` has it."""
+        return self.data[self.start :] if self.start else self.data
+
+    @property
+    def path(self) -> bytes | None:
+        """The path of Protobuf's message, empty for the schema's first; None if it is before the payload."""
+        return None if self.header is None and self.start else self.header or b""
+
+
+def named_in_headers(headers: bytes, side: Side) -> bool:
+    """Returns if one of a record's headers, as they are written, may say the schema of a side."""
+    return f"__{side}_schema_id".encode() in headers or f"apicurio.{side}.".encode() in headers
+
+
+def plain_frames(column: Sequence[bytes | None], places: Iterable[int]) -> tuple[dict[SchemaId, list[int]], list[int]]:
+    """Groups the keys or values in some places, which are not null and have no frame in a header, by the id in a frame
+    that is 00 and four bytes. Returns the groups, and the places of those with another frame or none.
+    """
+    by_head: dict[bytes, list[int]] = {}
+    for place in places:
+        by_head.setdefault(column[place][:PLAIN_FRAME_BYTES], []).append(place)  # type: ignore[index]
+    groups, others = dict[SchemaId, list[int]](), list[int]()
+    for head, group in by_head.items():
+        if len(head) == PLAIN_FRAME_BYTES and head[0] == _CONFLUENT and any(head):  # the id 0 begins a longer one
+            groups[int.from_bytes(head[1:], "big")] = group
+        else:
+            others += group
+    return groups, others
 
 
 def frame_of(data: bytes, headers: Iterable[Header], side: Side) -> Frame | None:
@@ -99,22 +126,22 @@ def _expanded(data: bytes) -> bytes:
     return out
 
 
-def message_path(frame: Frame) -> tuple[tuple[int, ...], int]:
-    """Returns the path of a Protobuf message (the first message's nested one is (0, 0)), and where its payload begins.
+def message_path(payload: bytes, path: bytes | None) -> tuple[tuple[int, ...], int]:
+    """Returns the path of a Protobuf message (the first message's nested one is (0, 0)), and where its bytes begin.
 
-    Raises NotDecodedError if the path is broken.
+    `path` is that of `Frame`. Raises NotDecodedError if the path is broken.
     """
-    data, at = (frame.data, frame.start) if frame.header is None else (frame.header, 0)
-    if frame.header is not None and not data:
-        return (0,), frame.start  # Glue and Apicurio name none
-    count, at = _zigzag(data, at)
+    if path == b"":
+        return (0,), 0  # Glue and Apicurio name none
+    data = payload if path is None else path
+    count, at = _zigzag(data, 0)
     if not 0 <= count <= MOST_PATH:
         raise NotDecodedError(f"it names a message at a depth of {count}")
-    path = []
+    indices = []
     for _ in range(count):
         index, at = _zigzag(data, at)
-        path.append(index)
-    return tuple(path) or (0,), (at if frame.header is None else frame.start)
+        indices.append(index)
+    return tuple(indices) or (0,), at if path is None else 0
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:

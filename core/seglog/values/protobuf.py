@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
@@ -16,30 +16,30 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from seglog.escaping import json_value
-from seglog.values.frames import Frame, message_path
+from seglog.values.frames import message_path
 from seglog.values.protoc import compiled
-from seglog.values.schemas import MOST_NODES, NAME_BYTES, NotDecodedError, Schema, contained, first_line
+from seglog.values.schemas import MOST_NODES, NAME_BYTES, NotDecodedError, Read, Reader, Schema, Text, first_line
 
 _MAIN = "seglog_main.proto"
 _PROVIDED = "google/protobuf/"
 
 
-def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[Frame], str]:
-    """Returns a function that decodes the payload of a frame to a JSON text.
-
-    It raises NotDecodedError for a value that is not one of the schema; so does this for a schema that is not decoded.
-    """
+def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:
+    """Returns the reader of a schema's values. Raises NotDecodedError for a schema that is not decoded by."""
     pool, main = _pool_of(schema, references)
-    readers: dict[tuple[int, ...] | str, Callable[[bytes], str]] = {}
+    readers: dict[tuple[int, ...] | str, Reader] = {}
 
-    def decode(frame: Frame) -> str:
-        path, start = message_path(frame) if frame.is_named else ((0,), frame.start)
-        name = schema.message or path
-        if name not in readers:
-            readers[name] = _reader_of_message(_named(pool, name) if isinstance(name, str) else _at(main, name))
-        return readers[name](frame.data[start:])
+    def text(payload: bytes, path: bytes | None) -> Text:
+        try:
+            indices, start = message_path(payload, path)
+            name = schema.message or indices
+            if name not in readers:
+                readers[name] = _reader_of_message(_named(pool, name) if isinstance(name, str) else _at(main, name))
+        except NotDecodedError as error:
+            return error
+        return readers[name].text(payload[start:])
 
-    return decode
+    return lambda payloads, path: [text(payload, path) for payload in payloads]
 
 
 def _pool_of(schema: Schema, references: Mapping[str, Schema]) -> tuple[descriptor_pool.DescriptorPool, Any]:
@@ -90,7 +90,7 @@ def _at(file: Any, path: tuple[int, ...]) -> Descriptor:
     return found
 
 
-def _reader_of_message(message: Descriptor) -> Callable[[bytes], str]:
+def _reader_of_message(message: Descriptor) -> Reader:
     kind = message_factory.GetMessageClass(message)
     reached = list(_reached(message))
     # A field takes two bytes at least (packed numbers one), a message within shows fields that it does not have, too.
@@ -110,7 +110,7 @@ def _reader_of_message(message: Descriptor) -> Callable[[bytes], str]:
             raise NotDecodedError(f"{size - value.ByteSize()} bytes are fields that {message.full_name} has not")
         return json_value(found)
 
-    return contained(decode, message.full_name, MOST_NODES // of_fields, _line)
+    return Reader(decode, message.full_name, MOST_NODES // of_fields, _line)
 
 
 def _cost(field: FieldDescriptor) -> int:

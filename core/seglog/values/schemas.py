@@ -6,7 +6,7 @@ refers to, so that a format gets all of them at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -32,25 +32,44 @@ class NotDecodedError(ValueError):
         super().__init__(reason if len(reason) <= _MOST_REASON else f"{reason[: _MOST_REASON - 1]}…")
 
 
-def contained(
-    read: Callable[[bytes], str], named: str, most_bytes: int | None, reason_of: Callable[[Exception], str]
-) -> Callable[[bytes], str]:
-    """Returns a library's `read`, which decodes a value to JSON, with every error as the reason why it does not decode.
+Text = str | NotDecodedError  # of a value in JSON, or why it has none
+# Reads payloads of one schema; with them the path of their Protobuf message, as `frames.Frame` has it.
+Read = Callable[[Sequence[bytes], bytes | None], list[Text]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Decodes values of one schema to JSON texts by a library's `read`, with every error as a reason.
 
     A value is `named` in the reason; one of more than `most_bytes` is not given to the library.
     """
 
-    def decode(data: bytes) -> str:
-        if most_bytes is not None and len(data) > most_bytes:
-            raise NotDecodedError(f"{len(data)} bytes of its schema may expand to more than {MOST_NODES} parts")
-        try:
-            return read(data)
-        except NotDecodedError:
-            raise
-        except Exception as error:
-            raise NotDecodedError(f"it is no {named}: {reason_of(error)}") from error
+    read: Callable[[bytes], str]
+    named: str
+    most_bytes: int | None
+    reason_of: Callable[[Exception], str]
 
-    return decode
+    def text(self, data: bytes) -> Text:
+        """Returns the text of one value, or why it has none."""
+        (text,) = self.texts((data,))
+        return text
+
+    def texts(self, payloads: Iterable[bytes]) -> list[Text]:
+        """Returns the text of each value, or why it has none."""
+        read, most_bytes = self.read, self.most_bytes
+        texts: list[Text] = []
+        for data in payloads:
+            if most_bytes is not None and len(data) > most_bytes:
+                sentence = f"{len(data)} bytes of its schema may expand to more than {MOST_NODES} parts"
+                texts.append(NotDecodedError(sentence))
+                continue
+            try:
+                texts.append(read(data))
+            except NotDecodedError as error:
+                texts.append(error)
+            except Exception as error:  # noqa: BLE001  a reason, whatever the library raises
+                texts.append(NotDecodedError(f"it is no {self.named}: {self.reason_of(error)}"))
+        return texts
 
 
 def first_line(error: Exception) -> str:

@@ -17,11 +17,12 @@ import pytest
 from seglog.values import avro
 from seglog.values.schemas import NotDecodedError, Reference, Schema
 from tests.support.schema_registry import avro as written
+from tests.support.schema_registry import text_of
 
 
 def decoded(schema: Any, data: bytes, references: dict[str, Schema] | None = None) -> Any:
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    return json.loads(avro.reader_of(Schema("AVRO", text), references or {})(data))
+    return json.loads(text_of(avro.reader_of(Schema("AVRO", text), references or {}).text(data)))
 
 
 def record(*fields: Any, name: str = "R") -> dict[str, Any]:
@@ -274,7 +275,7 @@ def compared(maker: Maker, count: int) -> None:
         out = BytesIO()
         fastavro.schemaless_writer(out, parsed, maker.value(schema))
         theirs = fastavro.schemaless_reader(BytesIO(out.getvalue()), parsed, None)
-        ours = json.loads(read(out.getvalue()))
+        ours = json.loads(text_of(read.text(out.getvalue())))
         assert ours == plain(theirs, ours), schema
 
 

@@ -9,8 +9,8 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from seglog.values import protobuf, protoc
-from seglog.values.frames import frame_of
 from seglog.values.schemas import NotDecodedError, Schema
+from tests.support.schema_registry import text_of
 
 SCHEMA = """syntax = "proto3"; package p;
 import "google/protobuf/timestamp.proto"; import "other/place.proto";
@@ -25,9 +25,7 @@ def decoded(payload: bytes, schema: str = SCHEMA, message: str = "") -> object:
     read = protobuf.reader_of(
         Schema("PROTOBUF", schema, message=message), {"other/place.proto": Schema("PROTOBUF", PLACE)}
     )
-    frame = frame_of(b"\0\0\0\0\1" + payload, (), "value")
-    assert frame is not None
-    return json.loads(read(frame))
+    return json.loads(text_of(*read([payload], None)))
 
 
 def test_the_path_after_the_id_chooses_the_message_in_the_order_of_the_text() -> None:

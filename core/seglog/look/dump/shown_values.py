@@ -19,7 +19,7 @@ from uuid import UUID
 from seglog.escaping import json_value
 from seglog.format.columns import Records
 from seglog.kernels import render
-from seglog.values.forms import Decoded, TopicDecoder
+from seglog.values.forms import Column, TopicDecoder
 from seglog.values.frames import SIDES, Side
 
 
@@ -75,41 +75,39 @@ def _texts(
     records: Records, decoder: TopicDecoder, sides: Sequence[Side], as_json: bool, as_base64: bool
 ) -> Iterator[bytes]:
     """Yields what is written of the sides of each record."""
-    rows = decoder.of_records(records)
-    columns = []
-    for side in sides:
-        place, ending = SIDES.index(side), "_b64" if decoder.form(side) == "base64" else ""
-        number = decoder.sides.index(side) if side in decoder.sides else None
-        columns.append(
-            [
-                _words(side, wanted[place], None if number is None else results[number], ending, as_json, as_base64)  # type: ignore[arg-type]
-                for wanted, results in rows
-            ]
-        )
-    return ("".join(parts).encode("utf-8", "backslashreplace") for parts in zip(*columns, strict=True))
+    columns = decoder.columns(records)
+    words = [
+        _words(side, columns.get(side) or Column.of(records.parts(side)), decoder.form(side), as_json, as_base64)
+        for side in sides
+    ]
+    parts = words[0] if len(words) == 1 else map("".join, zip(*words, strict=True))
+    return (text.encode("utf-8", "backslashreplace") for text in parts)
 
 
-def _words(side: Side, data: bytes | None, shown: Decoded | None, ending: str, as_json: bool, as_base64: bool) -> str:
+def _words(side: Side, column: Column, form: str, as_json: bool, as_base64: bool) -> Iterator[str]:
     separator, equals = (',"', '":') if as_json else (" ", "=")
-    if shown is not None and shown.json is not None and shown.schema.__class__ is int:  # nearly all, at best
-        return f"{separator}{side}{equals}{shown.json}{separator}{side}_schema{equals}{shown.schema}"
-    if data is None:
-        return f"{separator}{side}{equals}null"
-    if shown is None:
-        text = None if as_base64 else _text_of(data)
+    named = f"{separator}{side}{equals}"
+    as_bytes, of_schema, of_error = (f"{separator}{side}_{what}{equals}" for what in ("b64", "schema", "error"))
+    decoded = as_bytes if form == "base64" else named
+    places = range(len(column.data))
+    for place, data, text, schema in zip(places, column.data, column.texts, column.schemas, strict=True):
+        if text is not None and schema.__class__ is int:  # nearly all, at best
+            yield f"{decoded}{text}{of_schema}{schema}"
+            continue
         if text is not None:
-            return f"{separator}{side}{equals}{text}"
-        return f'{separator}{side}_b64{equals}"{_base64(data)}"'
-    if shown.json is not None:
-        words = f"{separator}{side}{ending}{equals}{shown.json}"
-    else:
-        words = f'{separator}{side}_b64{equals}"{_base64(data)}"'
-    if shown.schema is not None:
-        number = f'"{shown.schema}"' if isinstance(shown.schema, UUID) else str(shown.schema)
-        words += f"{separator}{side}_schema{equals}{number}"
-    if shown.error:
-        words += f"{separator}{side}_error{equals}{json_value(shown.error)}"
-    return words
+            words = f"{decoded}{text}"
+        elif data is None:
+            words = f"{named}null"
+        elif place in column.errors:
+            words = f'{as_bytes}"{_base64(data)}"'
+        else:
+            plain = None if as_base64 else _text_of(data)
+            words = f'{as_bytes}"{_base64(data)}"' if plain is None else f"{named}{plain}"
+        if schema is not None:
+            words += f'{of_schema}"{schema}"' if isinstance(schema, UUID) else f"{of_schema}{schema}"
+        if column.errors and place in column.errors:
+            words += f"{of_error}{json_value(column.errors[place])}"
+        yield words
 
 
 def _text_of(data: bytes) -> str | None:

@@ -35,7 +35,7 @@ from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.repairs.undo.beside import NewFile
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.values.forms import Decoded, TopicDecoder, Values
+from seglog.values.forms import Column, TopicDecoder, Values, plain_text
 from seglog.verification.damage import disorder_finding, record_findings, with_damage
 from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source
@@ -226,17 +226,16 @@ class _Csv:
 
     def take(self, key: TopicPartition, records: Records, decoder: TopicDecoder | None) -> None:
         head = f"{self._cell(_utf8(key.topic))},{key.partition}"
-        decoded = [] if decoder is None else decoder.of_records(records)
+        decoded = {} if decoder is None else decoder.columns(records)
         lines = []
         for i in range(len(records)):
             row = records.rows[i]
             offset, timestamp = int(row["offset"]), int(row["timestamp"])
             time = "" if timestamp == NO_TIMESTAMP else str(timestamp)
-            shown = {} if decoder is None else dict(zip(decoder.sides, decoded[i][1], strict=True))
-            fields = f"{self._cell_of(records.key(i), shown.get('key'), offset)},"
-            fields += self._cell_of(records.value(i), shown.get("value"), offset)
+            fields = f"{self._cell_of(records.key(i), decoded.get('key'), i, offset)},"
+            fields += self._cell_of(records.value(i), decoded.get("value"), i, offset)
             headers = self._headers(records, i) if row["header_count"] else ""
-            told = "".join(self._told_of(shown.get(side)) for side in self._told)
+            told = "".join(self._told_of(decoded.get(side), i) for side in self._told)
             lines.append(f"{head},{offset},{time},{fields},{headers}{told}\r\n")
         self._sink.write("".join(lines).encode())
 
@@ -245,17 +244,20 @@ class _Csv:
         pairs = [[_utf8(header.key), _json_value(header.value, self._base64)] for header in records.headers(i)]
         return self._cell(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
 
-    def _cell_of(self, data: bytes | None, shown: Decoded | None, offset: int) -> str:
-        if shown is None or data is None:
+    def _cell_of(self, data: bytes | None, column: Column | None, place: int, offset: int) -> str:
+        if column is None or data is None:
             return self._field(data, offset)
-        return self._cell(base64.b64encode(data).decode() if shown.json is None else shown.text)
+        text = column.texts[place]
+        if text is not None:
+            return self._cell(plain_text(text))
+        return self._cell(base64.b64encode(data).decode()) if place in column.errors else self._field(data, offset)
 
-    def _told_of(self, shown: Decoded | None) -> str:
+    def _told_of(self, column: Column | None, place: int) -> str:
         """Returns the cells of a schema and an error."""
-        if shown is None:
+        if column is None:
             return ",,"
-        number = "" if shown.schema is None else str(shown.schema)
-        return f",{number},{self._cell(shown.error) if shown.error else ''}"
+        number, error = column.schemas[place], column.errors.get(place)
+        return f",{'' if number is None else number},{self._cell(error) if error else ''}"
 
     def _field(self, data: bytes | None, offset: int) -> str:
         if data is None:
