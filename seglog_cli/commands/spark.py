@@ -14,7 +14,7 @@ import typer
 from seglog_cli.commands.clean import OutcomesShown, Rounds, cleaning_workspace
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
 from seglog_cli.commands.redact import ErasureOptions, redact_paths
-from seglog_cli.commands.stats import Measures, measured_partitions
+from seglog_cli.commands.stats import Measures
 from seglog_cli.commands.verify import LevelName, Live, verdict
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
@@ -152,7 +152,7 @@ def stats(
       seglog spark stats --json /var/lib/kafka/data
       seglog spark stats --sizing --master yarn /mnt/broker*/data
     """
-    from seglog.operations.stats import PartitionStatistics
+    from seglog.operations.stats import MeasuredDirectories, PartitionStatistics
     from seglog.scan.listing import resolve_paths
     from seglog_cli.failures import Unreadable
 
@@ -160,23 +160,24 @@ def stats(
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
-    partitions = list(measured_partitions(session, targets, {}, unreadable))
-    requests = {one.listing.directory: one for one in partitions}
+    work = session.workspace("--config", "--set")
+    partitions = list(MeasuredDirectories(work, targets, unreadable.passing_over).partitions())
+    by_directory = {partition.listing.directory: partition for partition in partitions}
     now_ms = session.clock.now_ms()
 
     def sizing_of(listing: PartitionListing) -> SizingRequest:
-        return requests[listing.directory].sizing_request(now_ms, measures.write_rate)
+        return by_directory[listing.directory].sizing_request(now_ms, measures.write_rate)
 
     with cluster.started(session, "stats") as (spark, watch):
         from seglog.spark import jobs
 
-        listings = [one.listing for one in partitions]
-        found = jobs.statistics(
+        listings = [partition.listing for partition in partitions]
+        measured = jobs.statistics(
             spark, listings, sizing_of=sizing_of if measures.sizing else None, watch=watch, seen=session.fs
         )
-    for partition, one in zip(partitions, found, strict=True):
-        measures.show(session, PartitionStatistics(one.log, one.sizing, partition.rounds))
-        tiers.hear(session, one.remarks)
+    for partition, contents in zip(partitions, measured, strict=True):
+        measures.show(session, PartitionStatistics(contents.log, contents.sizing, partition.rounds))
+        tiers.hear(session, contents.remarks)
     return tiers.code(unreadable.exit_code)
 
 

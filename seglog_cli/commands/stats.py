@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,10 +12,8 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.configuration.settings import DirectorySettings
     from seglog.look.report.figures import Growth
-    from seglog.operations.stats import MeasuredPartition, PartitionStatistics
-    from seglog.scan.listing import PartitionListing, Target
+    from seglog.operations.stats import PartitionStatistics
 
 Prometheus = Annotated[
     Path | None,
@@ -90,39 +86,28 @@ def run(
       seglog stats --sizing --set log.cleaner.dedupe.buffer.size=32MiB customers-0
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
+    from seglog.operations.stats import MeasuredDirectories
     from seglog.scan.listing import partition_directories, resolve_paths
 
     measures.check(session)
-    shown: dict[Path, DirectorySettings] = {}
     if prometheus is not None:
         require_gauges_file(session, prometheus)
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
     directories = [directory for target in targets for directory in partition_directories(session.fs, target)]
+    measured = MeasuredDirectories(session.workspace("--config", "--set"), targets, unreadable.passing_over)
     with session.reading("stats", directories) as reading:
-        for partition in measured_partitions(session, targets, shown, unreadable):
+        for partition in measured.partitions():
             with unreadable.passing_over(partition.listing.directory):
-                found = partition.measured(
-                    reading.fs, session.clock.now_ms(), sizing=measures.sizing, write_rate=measures.write_rate
+                now_ms = session.clock.now_ms()
+                statistics = partition.measured(
+                    reading.fs, now_ms, sizing=measures.sizing, write_rate=measures.write_rate
                 )
-                growth = _growth(reading, partition.listing) if measures.plot else None
-                measures.show(session, found, growth)
+                measures.show(session, statistics, partition.growth(reading.fs, now_ms) if measures.plot else None)
     if prometheus is not None:
-        _write_gauges(session, prometheus, shown)
+        measured.write_gauges(prometheus)
     return tiers.code(unreadable.exit_code)
-
-
-def _growth(session: Session, listing: PartitionListing) -> Growth | None:
-    """Returns a partition's growth by its time indexes."""
-    from seglog.configuration.keys import LogConfig
-    from seglog.log.outline import Checkpoints, outline
-    from seglog.look.report.growth import growth_of
-    from seglog.model import TopicPartition
-
-    key = listing.topic_partition or TopicPartition("unnamed", 0)
-    log = outline(session.fs, listing, key, LogConfig(), Checkpoints())
-    return None if log is None else growth_of(log, session.clock.now_ms())
 
 
 def require_gauges_file(session: Session, path: Path) -> None:
@@ -136,53 +121,3 @@ def require_gauges_file(session: Session, path: Path) -> None:
         raise UsageError(f"--prometheus: {folder} is not a directory")
     if not is_gauges_file(session.fs, path):
         raise RefusedError(f"--prometheus: {path} holds something else than gauges, and would be replaced")
-
-
-def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:
-    from seglog.cleaner.metrics import CleanerGauges, write_prometheus
-    from seglog.operations.clean import states_of
-    from seglog.operations.stats import kept_rounds
-
-    gauges = []
-    for log_directory, settings in shown.items():
-        rounds = kept_rounds(session.fs, os.environ, log_directory, session.console.warning)
-        ended = rounds[-1]["time"] if rounds else None
-        states = states_of(session.fs, log_directory, settings, session.clock)
-        gauges.append(
-            CleanerGauges(
-                directory=str(log_directory),
-                rounds=tuple(round_ for round_ in rounds if round_["time"] == ended),
-                max_dirty_ratio=max((state.cleanable_ratio for state in states), default=0.0),
-                max_delay_ms=max((state.delay_ms for state in states), default=0),
-                uncleanable={},
-                ms_since_last_run=None if ended is None else max(0, session.clock.now_ms() - ended),
-            )
-        )
-    write_prometheus(session.fs, path, gauges)
-
-
-def measured_partitions(
-    session: Session, targets: Sequence[Target], shown: dict[Path, DirectorySettings], unreadable: Unreadable
-) -> Iterator[MeasuredPartition]:
-    """Yields the partitions of `targets`; those of Kafka 0.7 and unreadable ones are skipped with a warning.
-
-    `shown` collects the log directories and their settings.
-    """
-    from seglog.operations.stats import MeasuredPartition, kept_rounds
-    from seglog.scan.listing import list_partition, log_directory_of, partition_directories
-
-    for target in targets:
-        log_directory = log_directory_of(target)
-        if log_directory not in shown:
-            shown[log_directory] = session.config_of(log_directory)
-        kept = kept_rounds(session.fs, os.environ, log_directory, session.console.warning)
-        for directory in partition_directories(session.fs, target):
-            listing = None
-            with unreadable.passing_over(directory):
-                listing = list_partition(session.fs, directory)
-            if listing is None:
-                continue
-            if listing.format != "kafka":
-                session.console.warning(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
-                continue
-            yield MeasuredPartition.of(listing, shown[log_directory], kept)

@@ -83,33 +83,33 @@ def run(
     return ExitCode.FOUND if is_found else ExitCode.INCOMPLETE if tiers.lacking else ExitCode.DONE
 
 
-def show_tiers(console: Console, found: Sequence[Surveyed], remarks: Sequence[Remark], *, segments: bool) -> None:
+def show_tiers(console: Console, partitions: Sequence[Surveyed], remarks: Sequence[Remark], *, segments: bool) -> None:
     """Shows partitions, with `segments` their segments too, and the remarks."""
     from seglog.tiers.segments import GRAVE
 
     if console.as_json:
-        _json(console, found, remarks)
+        _json(console, partitions, remarks)
         return
     rows = []
-    for one in found:
-        local = None if one.partition.local is None else one.partition.local.first
-        numbers = (one.first_offset, one.last_offset, one.log_bytes, local, _offsets(one.missing))
-        name, layout = str(one.place.topic_partition), one.place.layout.value
-        rows.append((name, layout, str(len(one.chosen)), *map(number_cell, numbers)))
+    for surveyed in partitions:
+        local = None if surveyed.partition.local is None else surveyed.partition.local.first
+        numbers = (surveyed.first_offset, surveyed.last_offset, surveyed.log_bytes, local, _offsets(surveyed.missing))
+        name, layout = str(surveyed.place.topic_partition), surveyed.place.layout.value
+        rows.append((name, layout, str(len(surveyed.chosen)), *map(number_cell, numbers)))
     console.table(_PARTITIONS, rows, Layout(right=(2, 3, 4, 5, 6, 7), spare=(1,)))
     if segments:
         console.line()
         lines = [
             (
-                str(one.place.topic_partition),
-                str(each.segment.start_offset),
-                str(each.end_offset),
-                str(each.size),
-                each.where.value,
-                each.segment.segment_id or "-",
+                str(surveyed.place.topic_partition),
+                str(segment.segment.start_offset),
+                str(segment.end_offset),
+                str(segment.size),
+                segment.where.value,
+                segment.segment.segment_id or "-",
             )
-            for one in found
-            for each in one.segments
+            for surveyed in partitions
+            for segment in surveyed.segments
         ]
         console.table(_SEGMENTS, lines, Layout(right=(1, 2, 3), spare=(5,)))
     for remark in remarks:
@@ -120,36 +120,36 @@ def _offsets(ranges: Sequence[tuple[int, int]]) -> int:
     return sum(last - first + 1 for first, last in ranges)
 
 
-def _json(console: Console, found: Sequence[Surveyed], remarks: Sequence[Remark]) -> None:
+def _json(console: Console, partitions: Sequence[Surveyed], remarks: Sequence[Remark]) -> None:
     from seglog.tiers.segments import GRAVE
 
-    for one in found:
-        partition = str(one.place.topic_partition)
+    for surveyed in partitions:
+        partition = str(surveyed.place.topic_partition)
         console.json(
             {
                 "type": "tier",
                 "partition": partition,
-                "layout": one.place.layout.value,
-                "topic_id": one.place.topic_id,
-                "directory": str(one.place.directory),
-                "segments": len(one.chosen),
-                "start_offset": one.first_offset,
-                "last_offset": one.last_offset,
-                "log_bytes": one.log_bytes,
-                "local_start_offset": None if one.partition.local is None else one.partition.local.first,
-                "missing": [{"first_offset": first, "last_offset": last} for first, last in one.missing],
+                "layout": surveyed.place.layout.value,
+                "topic_id": surveyed.place.topic_id,
+                "directory": str(surveyed.place.directory),
+                "segments": len(surveyed.chosen),
+                "start_offset": surveyed.first_offset,
+                "last_offset": surveyed.last_offset,
+                "log_bytes": surveyed.log_bytes,
+                "local_start_offset": None if surveyed.partition.local is None else surveyed.partition.local.first,
+                "missing": [{"first_offset": first, "last_offset": last} for first, last in surveyed.missing],
             }
         )
-        for each in one.segments:
+        for segment in surveyed.segments:
             console.json(
                 {
                     "type": "tier_segment",
                     "partition": partition,
-                    "segment_id": each.segment.segment_id or None,
-                    "start_offset": each.segment.start_offset,
-                    "last_offset": each.end_offset,
-                    "log_bytes": each.size,
-                    "where": each.where.name.lower(),
+                    "segment_id": segment.segment.segment_id or None,
+                    "start_offset": segment.segment.start_offset,
+                    "last_offset": segment.end_offset,
+                    "log_bytes": segment.size,
+                    "where": segment.where.name.lower(),
                 }
             )
     for remark in remarks:

@@ -155,11 +155,11 @@ class View:
 
     def ordered(self) -> list[WatchedPartition]:
         """The partitions that pass the filter, sorted."""
-        wanted = self.filter.casefold()
-        found = [one for one in self.watch.partitions if wanted in one.name.casefold()]
+        part = self.filter.casefold()
+        partitions = [partition for partition in self.watch.partitions if part in partition.name.casefold()]
         down = (self.sort != NAMED.name) != self.reverse
-        found.sort(key=NAMED.key)
-        return sorted(found, key=SORTS[self.sort].key, reverse=down)
+        partitions.sort(key=NAMED.key)
+        return sorted(partitions, key=SORTS[self.sort].key, reverse=down)
 
     def show_once(self) -> None:
         """Writes one frame: JSON lines, or a table of all partitions that fit a page."""

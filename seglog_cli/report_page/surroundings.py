@@ -129,20 +129,20 @@ def settings_section(report: Report) -> str:
     if not report.settings:
         return parts[0] + "<p>None is known.</p>\n"
     by_owner: dict[tuple[str, str | None], list[SettingFigures]] = defaultdict(list)
-    for one in report.settings:
-        by_owner[one.directory, one.topic].append(one)
+    for setting in report.settings:
+        by_owner[setting.directory, setting.topic].append(setting)
     equal: dict[tuple[bool, tuple[tuple[str, str, str], ...]], list[str]] = defaultdict(list)
-    for (directory, topic), found in by_owner.items():
-        values = tuple((one.key, one.value, one.origin) for one in found)
+    for (directory, topic), settings in by_owner.items():
+        values = tuple((setting.key, setting.value, setting.origin) for setting in settings)
         equal[topic is None, values].append(directory if topic is None else topic)
     rows = []
     for (is_broker, values), names in sorted(equal.items(), key=lambda item: (not item[0][0], item[1])):
         unique = list(dict.fromkeys(names))
-        shown = ", ".join(map(said, unique[:_SETTING_TOPICS]))
+        owners = ", ".join(map(said, unique[:_SETTING_TOPICS]))
         more = f" and {len(unique) - _SETTING_TOPICS:,} more" if len(unique) > _SETTING_TOPICS else ""
         texts = "<br>".join(f"<code>{said(key)}={said(value)}</code>" for key, value, _ in values)
         origins = "<br>".join(dict.fromkeys(said(origin) for _, _, origin in values))
-        rows.append(row_head(("Broker: " if is_broker else "") + shown + more) + cell(texts) + cell(origins))
+        rows.append(row_head(("Broker: " if is_broker else "") + owners + more) + cell(texts) + cell(origins))
     shown_rows = rows[:_ROWS]
     parts.append(table("", ("Of", "Value", "Set in"), shown_rows))
     if len(rows) > _ROWS:

@@ -131,16 +131,16 @@ def retention_section(report: Report) -> str:
     """What is deleted when, and what holds the rest."""
     due = Counter[str]()
     held: dict[str, list[int]] = {}
-    for one in report.live:
-        found = one.retention
-        if found is None:
+    for partition in report.live:
+        retention = partition.retention
+        if retention is None:
             continue
-        due["now"] += found.due_bytes
-        for when, length in found.schedule:
+        due["now"] += retention.due_bytes
+        for when, length in retention.schedule:
             due[_term(when - report.made_ms)] += length
-        kept = one.bytes - found.due_bytes
-        if found.held_by and kept:
-            held.setdefault(found.held_by, []).append(kept)
+        staying = partition.bytes - retention.due_bytes
+        if retention.held_by and staying:
+            held.setdefault(retention.held_by, []).append(staying)
     most = max(due.values(), default=0)
     rows = [
         row_head(words) + cell(bar(due[words] / most if most else 0)) + cell(size(due[words]), right=True)
@@ -158,11 +158,13 @@ def retention_section(report: Report) -> str:
     ]
     if kept_rows:
         parts.append(table("What holds the oldest segment that stays", ("Held by", ">Partitions", ">Bytes"), kept_rows))
-    first = sorted((one for one in report.live if _due_bytes(one)), key=lambda one: -_due_bytes(one))
+    first = sorted(filter(_due_bytes, report.live), key=lambda partition: -_due_bytes(partition))
     if first:
         listed = (
-            row_head(said(one.partition)) + cell(size(_due_bytes(one)), right=True) + cell(said(_rule(one)))
-            for one in first[:_ROWS]
+            row_head(said(partition.partition))
+            + cell(size(_due_bytes(partition)), right=True)
+            + cell(said(_rule(partition)))
+            for partition in first[:_ROWS]
         )
         parts.append(table("Deletable now", ("Partition", ">Bytes", "Then holds"), listed))
         parts.append(f"<p class=m>{len(first) - _ROWS:,} more</p>" if len(first) > _ROWS else "")

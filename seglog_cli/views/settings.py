@@ -18,21 +18,24 @@ _METADATA_FILE = re.compile(
 
 def show_settings(console: Console, topic: str | None, config: ResolvedConfig, every: bool) -> None:
     """Shows the values that were set, or `every` one; for a topic only the keys that a topic can have."""
-    asked = [one for one in config.settings.values() if topic is None or one.key.topic_level]
-    shown = [one for one in asked if every or one.origin != "default"]
+    asked = [setting for setting in config.settings.values() if topic is None or setting.key.topic_level]
+    listed = [setting for setting in asked if every or setting.origin != "default"]
     if console.as_json:
-        for one in shown:
-            fields = {"key": one.key.name, "value": one.text, "origin": one.origin}
+        for setting in listed:
+            fields = {"key": setting.key.name, "value": setting.text, "origin": setting.origin}
             console.json({"type": "setting", "topic": topic, **fields})
-        for found in config.contradictions:
-            console.json({"type": "contradiction", "topic": topic, **contradiction_record(found)})
+        for contradiction in config.contradictions:
+            console.json({"type": "contradiction", "topic": topic, **contradiction_record(contradiction)})
         return
-    rows = [(one.key.name, one.text, Cell(one.origin, short=_METADATA_FILE.sub("", one.origin))) for one in shown]
+    rows = [
+        (setting.key.name, setting.text, Cell(setting.origin, short=_METADATA_FILE.sub("", setting.origin)))
+        for setting in listed
+    ]
     console.table(("KEY", "VALUE", "FROM"), rows)
-    for found in config.contradictions:
-        console.line(f"this contradicts the cluster's configuration: {found}")
-    if len(shown) < len(asked):
-        left = f"{len(asked) - len(shown)} other" if shown else f"all {len(asked)}"
+    for contradiction in config.contradictions:
+        console.line(f"this contradicts the cluster's configuration: {contradiction}")
+    if len(listed) < len(asked):
+        left = f"{len(asked) - len(listed)} other" if listed else f"all {len(asked)}"
         console.message(f"{left} keys have their defaults; --all shows them")
 
 

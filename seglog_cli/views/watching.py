@@ -40,26 +40,26 @@ def age_text(milliseconds: int) -> str:
 
 
 def _of_details(text: Callable[[Any, int], str]) -> Callable[[WatchedPartition, int], str]:
-    def shown(one: WatchedPartition, now_ms: int) -> str:
-        if one.details is None:
-            return "?" if one.problem else UNKNOWN
-        return text(one.details, now_ms)
+    def shown(partition: WatchedPartition, now_ms: int) -> str:
+        if partition.details is None:
+            return "?" if partition.problem else UNKNOWN
+        return text(partition.details, now_ms)
 
     return shown
 
 
-def newest_ms(one: WatchedPartition) -> int:
+def newest_ms(partition: WatchedPartition) -> int:
     """The newest record by the time indexes; before they were read, the last write."""
-    known = None if one.details is None else one.details.newest_ms
-    return one.modified_ms if known is None else known
+    newest = None if partition.details is None else partition.details.newest_ms
+    return partition.modified_ms if newest is None else newest
 
 
-def due_ms(one: WatchedPartition, now_ms: int = 0) -> int | None:
+def due_ms(partition: WatchedPartition, now_ms: int = 0) -> int | None:
     """When retention deletes next: `now_ms` for what is due, None if nothing comes due by age."""
-    found = None if one.details is None else one.details.retention
-    if found is None:
+    retention = None if partition.details is None else partition.details.retention
+    if retention is None:
         return None
-    return now_ms if found.due_bytes else found.next_ms
+    return now_ms if retention.due_bytes else retention.next_ms
 
 
 def cleaner_text(details: Any) -> str:
@@ -71,14 +71,14 @@ def cleaner_text(details: Any) -> str:
 
 def blocked_text(details: Any) -> str:
     """What keeps a log from being cleaned."""
-    found = details.compaction
-    if found is None or not found.blocked_bytes:
+    compaction = details.compaction
+    if compaction is None or not compaction.blocked_bytes:
         return NOTHING
-    return "transaction" if found.state.value == "blocked" else "age"
+    return "transaction" if compaction.state.value == "blocked" else "age"
 
 
-def _due_text(one: WatchedPartition, now_ms: int) -> str:
-    moment = due_ms(one, now_ms)
+def _due_text(partition: WatchedPartition, now_ms: int) -> str:
+    moment = due_ms(partition, now_ms)
     return NOTHING if moment is None else age_text(max(0, moment - now_ms))
 
 
@@ -86,13 +86,13 @@ def _transaction_text(details: Any, _now_ms: int) -> str:
     return f"@{details.transactions[0].first_offset}" if details.transactions else NOTHING
 
 
-def _ratio(one: WatchedPartition) -> float:
-    found = None if one.details is None else one.details.compaction
-    return -1.0 if found is None else found.dirty_ratio
+def _ratio(partition: WatchedPartition) -> float:
+    compaction = None if partition.details is None else partition.details.compaction
+    return -1.0 if compaction is None else compaction.dirty_ratio
 
 
-def _growth_text(one: WatchedPartition, _now_ms: int) -> str:
-    return NOTHING if not one.growth else bytes_text(round(one.growth))
+def _growth_text(partition: WatchedPartition, _now_ms: int) -> str:
+    return NOTHING if not partition.growth else bytes_text(round(partition.growth))
 
 
 def _ratio_text(details: Any, _now_ms: int) -> str:
@@ -100,16 +100,22 @@ def _ratio_text(details: Any, _now_ms: int) -> str:
 
 
 COLUMNS = (
-    Column("size", "SIZE", 7, lambda one, _now: bytes_text(one.bytes), lambda one: one.bytes),
-    Column("growth", "GROWTH/S", 8, _growth_text, lambda one: one.growth or 0.0),
-    Column("segments", "SEGS", 5, lambda one, _now: str(len(one.segments)), lambda one: len(one.segments)),
+    Column("size", "SIZE", 7, lambda row, _now: bytes_text(row.bytes), lambda row: row.bytes),
+    Column("growth", "GROWTH/S", 8, _growth_text, lambda row: row.growth or 0.0),
+    Column(
+        "segments",
+        "SEGS",
+        5,
+        lambda row, _now: str(len(row.segments)),
+        lambda row: len(row.segments),
+    ),
     Column("dirty", "DIRTY", 5, _of_details(_ratio_text), _ratio, detailed=True),
     Column(
         "cleaner",
         "CLEANER",
         9,
         _of_details(lambda details, _now: cleaner_text(details)),
-        lambda one: "" if one.details is None else cleaner_text(one.details),
+        lambda row: "" if row.details is None else cleaner_text(row.details),
         detailed=True,
         right=False,
     ),
@@ -118,8 +124,8 @@ COLUMNS = (
         "BLOCKED BY",
         11,
         _of_details(lambda details, _now: blocked_text(details)),
-        lambda one: (
-            0 if one.details is None or one.details.compaction is None else one.details.compaction.blocked_bytes
+        lambda row: (
+            0 if row.details is None or row.details.compaction is None else row.details.compaction.blocked_bytes
         ),
         detailed=True,
         wide=True,
@@ -129,8 +135,8 @@ COLUMNS = (
         "due",
         "DUE IN",
         6,
-        lambda one, now: _due_text(one, now) if one.details is not None else UNKNOWN,
-        lambda one: -(due_ms(one) or 0) if due_ms(one) is not None else float("-inf"),
+        lambda row, now: _due_text(row, now) if row.details is not None else UNKNOWN,
+        lambda row: -(due_ms(row) or 0) if due_ms(row) is not None else float("-inf"),
         detailed=True,
     ),
     Column(
@@ -138,34 +144,34 @@ COLUMNS = (
         "OPEN TXN",
         9,
         _of_details(_transaction_text),
-        lambda one: len(one.details.transactions) if one.details is not None else 0,
+        lambda row: len(row.details.transactions) if row.details is not None else 0,
         detailed=True,
         wide=True,
     ),
-    Column("newest", "NEWEST", 6, lambda one, now: age_text(max(0, now - newest_ms(one))), newest_ms),
+    Column("newest", "NEWEST", 6, lambda row, now: age_text(max(0, now - newest_ms(row))), newest_ms),
 )
 
 
-def _name_key(one: WatchedPartition) -> tuple[str, int, str]:
-    topic, _, number = one.name.rpartition("-")
-    return topic, int(number) if number.isascii() and number.isdigit() else 0, one.directory
+def _name_key(partition: WatchedPartition) -> tuple[str, int, str]:
+    topic, _, number = partition.name.rpartition("-")
+    return topic, int(number) if number.isascii() and number.isdigit() else 0, partition.directory
 
 
-NAMED = Column("name", "PARTITION", 0, lambda one, _now: one.name, _name_key, right=False)
+NAMED = Column("name", "PARTITION", 0, lambda partition, _now: partition.name, _name_key, right=False)
 SORTS = {column.name: column for column in (NAMED, *COLUMNS)}
 
 
 def fitting(width: int) -> list[Column]:
     """Returns the columns that fit a width beside the name: at 80 all but the wide ones."""
-    shown = [column for column in COLUMNS if not column.wide]
-    taken = _NAME_CELLS + sum(column.width + 1 for column in shown)
+    fitting = [column for column in COLUMNS if not column.wide]
+    taken = _NAME_CELLS + sum(column.width + 1 for column in fitting)
     for column in COLUMNS:
         if column.wide and taken + column.width + 1 <= width:
-            shown.append(column)
+            fitting.append(column)
             taken += column.width + 1
-    while len(shown) > 1 and _NAME_CELLS + sum(column.width + 1 for column in shown) > width:
-        shown.pop()
-    return [column for column in COLUMNS if column in shown]
+    while len(fitting) > 1 and _NAME_CELLS + sum(column.width + 1 for column in fitting) > width:
+        fitting.pop()
+    return [column for column in COLUMNS if column in fitting]
 
 
 def partitions_table(
@@ -177,20 +183,24 @@ def partitions_table(
     _head(drawn, NAMED, sort, reverse, width - sum(column.width + 1 for column in columns))
     for column in columns:
         _head(drawn, column, sort, reverse, column.width)
-    for one in rows:
-        cells = [_cell(one.name, "reverse" if one.path == selected else "bold")]
-        cells += [_cell(column.text(one, now_ms), _style(column, one)) for column in columns]
+    for partition in rows:
+        cells = [_cell(partition.name, "reverse" if partition.path == selected else "bold")]
+        cells += [_cell(column.text(partition, now_ms), _style(column, partition)) for column in columns]
         drawn.add_row(*cells)
     return drawn
 
 
-def segments_table(one: WatchedPartition, first: int, rows: int, width: int, now_ms: int) -> Table:
+def segments_table(partition: WatchedPartition, first: int, rows: int, width: int, now_ms: int) -> Table:
     """Returns the table of a partition's segments from number `first` on, the oldest first."""
     drawn = _empty(width)
     for heading, cells, right in (("SEGMENT", 24, False), ("SIZE", 8, True), ("STATE", 8, False), ("WRITTEN", 8, True)):
         drawn.add_column(heading, width=cells, justify="right" if right else "left", no_wrap=True)
-    states = {} if one.details is None else {found.base_offset: found.state for found in one.details.segments}
-    for segment in one.segments[first : first + rows]:
+    states = (
+        {}
+        if partition.details is None
+        else {segment.base_offset: segment.state for segment in partition.details.segments}
+    )
+    for segment in partition.segments[first : first + rows]:
         stem = segment.name.partition(".")[0]
         state = states.get(int(stem), "") if stem.isascii() and stem.isdigit() else ""
         age = age_text(max(0, now_ms - segment.modified_ns // 1_000_000))
@@ -219,14 +229,16 @@ def _cell(text: str, style: str) -> Any:
     return Text(escaped(text), style=style)
 
 
-def _style(column: Column, one: WatchedPartition) -> str:
+def _style(column: Column, partition: WatchedPartition) -> str:
     """Red for what a transaction blocks, yellow for what is to be cleaned or deleted now."""
-    if one.details is None:
+    if partition.details is None:
         return "dim" if column.detailed else ""
-    state = cleaner_text(one.details)
+    state = cleaner_text(partition.details)
     if column.name in ("cleaner", "blocked", "transaction") and state == "blocked":
         return "bold red"
     if column.name == "cleaner" and state == "cleanable":
         return "yellow"
-    is_due = column.name == "due" and one.details.retention is not None and one.details.retention.due_bytes > 0
+    is_due = (
+        column.name == "due" and partition.details.retention is not None and partition.details.retention.due_bytes > 0
+    )
     return "yellow" if is_due else ""

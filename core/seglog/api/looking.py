@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Literal, Unpack
 
 from seglog.api.calling import Results, public
@@ -15,22 +14,19 @@ from seglog.model import Isolation, member
 from seglog.operations import explain as explaining
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
 from seglog.operations.explain import ExplainRequest, Explanation
-from seglog.operations.stats import MeasuredPartition, PartitionStatistics, kept_rounds
+from seglog.operations.stats import MeasuredDirectories, PartitionStatistics
 from seglog.operations.workspace import (
     Location,
     ReadArguments,
-    Workspace,
     looked_at,
     optional_duration,
     optional_integer,
     optional_release,
     optional_size,
     optional_time,
-    settings_of,
-    warn,
 )
 from seglog.rescue.doctor.doctor import Doctor
-from seglog.scan.listing import Target, list_partition, log_directory_of, partition_directories, resolve_paths
+from seglog.scan.listing import resolve_paths
 from seglog.verification.verify import Verification, VerifyOptions
 
 LevelName = Literal["header", "crc", "record", "index", "semantic"]
@@ -104,8 +100,8 @@ def stats(
     """Yields statistics of each partition at the paths: records, keys, sizes, codecs, and the last cleaning rounds.
 
     `sizing` adds what the log cleaner needs for the partition, with `write_rate` bytes written per second. Reads every
-    partition once. Skips logs of Kafka 0.7, which have no statistics. Raises OSError, NotALogError, ValueError for
-    `write_rate` without `sizing`.
+    partition once. Logs of Kafka 0.7 have no statistics; they are left out with a warning to the logger `seglog`.
+    Raises OSError, NotALogError, ValueError for `write_rate` without `sizing`.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -119,21 +115,11 @@ def stats(
     if rate is not None and not sized:
         raise ValueError("write_rate is for sizing: give sizing=True with it")
     work, shown = looked_at(common, paths)
-    return Results("statistics", _measured(work, resolve_paths(work.fs, shown), sized, rate))
-
-
-def _measured(
-    work: Workspace, targets: Sequence[Target], sized: bool, rate: int | None
-) -> Iterator[PartitionStatistics]:
-    for target in targets:
-        log_directory = log_directory_of(target)
-        settings = settings_of(work, log_directory)
-        kept = kept_rounds(work.fs, work.environment, log_directory, warn)
-        for directory in partition_directories(work.fs, target):
-            listing = list_partition(work.fs, directory)
-            if listing.format == "kafka":
-                partition = MeasuredPartition.of(listing, settings, kept)
-                yield partition.measured(work.fs, work.clock.now_ms(), sizing=sized, write_rate=rate)
+    partitions = MeasuredDirectories(work, resolve_paths(work.fs, shown)).partitions()
+    return Results(
+        "statistics",
+        (partition.measured(work.fs, work.clock.now_ms(), sizing=sized, write_rate=rate) for partition in partitions),
+    )
 
 
 @public

@@ -223,14 +223,14 @@ def _partition(fields: JsonFields) -> ManifestPartition:
 
 
 def _epochs(fields: JsonFields) -> tuple[EpochEntry, ...]:
-    found = tuple(
-        EpochEntry(each.integer("epoch", most=INT32_MAX), each.integer("startOffset"))
-        for each in fields.items("leaderEpochs")
+    entries = tuple(
+        EpochEntry(entry.integer("epoch", most=INT32_MAX), entry.integer("startOffset"))
+        for entry in fields.items("leaderEpochs")
     )
-    for one, following in itertools.pairwise(found):
-        if one.epoch >= following.epoch or one.start_offset >= following.start_offset:
+    for entry, following in itertools.pairwise(entries):
+        if entry.epoch >= following.epoch or entry.start_offset >= following.start_offset:
             raise fields.wrong("leaderEpochs", f"epoch {following.epoch} does not ascend, or its offset")
-    return found
+    return entries
 
 
 def _segment(fields: JsonFields) -> ManifestSegment:

@@ -237,14 +237,12 @@ class CleanerService:
         path = self.log_directory / str(topic_partition)
         fingerprint = fingerprint_of(self._plain_fs, path)
         size = sum(entry[1] for entry in fingerprint if entry[0].endswith(".log"))
-        found = Uncleanable(topic_partition, str(error), fingerprint, size)
-        self.uncleanable[topic_partition] = found
-        self.listener.uncleanable(found)
+        uncleanable = Uncleanable(topic_partition, str(error), fingerprint, size)
+        self.uncleanable[topic_partition] = uncleanable
+        self.listener.uncleanable(uncleanable)
 
     def _manager(self, directory: LogDirectory, logs: list[Log]) -> CleanerManager:
-        def write(topic_partition: TopicPartition, offset: int) -> None:
-            directory.write_cleaner_offset(topic_partition, offset)
-
+        write = directory.write_cleaner_offset
         return CleanerManager(logs, lambda: directory.cleaner_offsets, write, self.clock, self.uncleanable)
 
     # --- step 3

@@ -232,7 +232,7 @@ class _Reading:
 
     def _take_groups(self, number: int, path: Path, replay: CoordinatorReplay) -> None:
         sentences: list[str] = []
-        for name, state in group_states(replay.values.values(), self._topic_of, sentences).items():
+        for name, state in group_states(replay.values.values(), self._topics.get, sentences).items():
             facts = self._groups[name]
             if facts.state is None or not self._is_misplaced(name, number):
                 facts.state = state
@@ -266,7 +266,7 @@ class _Reading:
             if not isinstance(found, ShareState):
                 self._problem(path, f"the state of a share group cannot be decoded: {found}")
                 continue
-            topic = self._topic_of(found.topic_id) or found.topic_id
+            topic = self._topics.get(found.topic_id) or found.topic_id
             self._groups[found.group].shares[TopicPartition(topic, found.partition)] = found
 
     def _is_misplaced(self, group: str, number: int) -> bool:
@@ -322,9 +322,6 @@ class _Reading:
             except (OSError, SeglogError) as error:
                 self._problem(path, str(error))
         return names
-
-    def _topic_of(self, topic_id: str) -> str | None:
-        return self._topics.get(topic_id)
 
     @cached_property
     def _partitions(self) -> list[PartitionDirectory]:

@@ -25,11 +25,11 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
     """
     start = log.log_start_offset if selection.first_offset is None else selection.first_offset
     if selection.first_timestamp is not None:
-        found = log.offset_for_timestamp(max(selection.first_timestamp, 0))  # negative numbers are Kafka's codes
-        if found is None:
+        position = log.offset_for_timestamp(max(selection.first_timestamp, 0))  # negative numbers are Kafka's codes
+        if position is None:
             _require_end(log)
             return
-        start = max(start, found.offset) if selection.first_offset is not None else found.offset
+        start = max(start, position.offset) if selection.first_offset is not None else position.offset
     if max_bytes is None:
         parts = log.columns(start, selection.isolation)
     else:
@@ -37,13 +37,13 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
     extent, left = selection.extent(limited=limit is not None), limit
     reading = None if extent is None or not extent.ends else Reading(extent)
     for records in parts:
-        shown = replace(records, rows=selection.of(records, True).rows[:left])
-        left = None if left is None else left - len(shown)
-        yield shown
+        selected = replace(records, rows=selection.of(records, True).rows[:left])
+        left = None if left is None else left - len(selected)
+        yield selected
         if left is not None and left <= 0:
             return
-        wanted = selection.end_offset
-        if wanted is not None and len(records) and records.rows["offset"][-1] >= wanted - 1:
+        end = selection.end_offset
+        if end is not None and len(records) and records.rows["offset"][-1] >= end - 1:
             return
         if reading is not None:
             reading.read(records.batches)

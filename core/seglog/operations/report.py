@@ -106,16 +106,16 @@ def report(
     `settings_of` returns a log directory's configuration, `progress` is called with (partitions done, in all), `tell`
     with a sentence about what could not be read. Raises NotALogError for a file, and OSError for a log directory.
     """
-    known = cache(settings_of)
-    places = _places(fs, targets, known)
+    known_settings = cache(settings_of)
+    places = _places(fs, targets, known_settings)
     environment = os.environ if request.environment is None else request.environment
     now_ms = clock.now_ms()
     total, done = sum(len(place.partitions) for place in places), 0
     partitions: list[PartitionFigures] = []
     for place in places:
         around = _surrounding(place, kept_rounds(fs, environment, place.path, tell), now_ms)
-        for found in announced(fs, place.partitions, attrgetter("path"), small_files):
-            figures = _figures(fs, found, around)
+        for partition in announced(fs, place.partitions, attrgetter("path"), small_files):
+            figures = _figures(fs, partition, around)
             partitions += [] if figures is None else [figures]
             done += 1
             if progress is not None:
@@ -126,7 +126,7 @@ def report(
     }
     concerns = [concern for one in partitions for concern in partition_concerns(one, now_ms)]
     concerns += directory_concerns(directories, day_bytes)
-    concerns += _examined(fs, places, known, clock, request)
+    concerns += _examined(fs, places, known_settings, clock, request)
     growth, before = growth_of_all(_grown(partitions), now_ms)
     return Report(
         made_ms=now_ms,
@@ -171,11 +171,11 @@ def _is_running(path: Path) -> bool:
         return False  # the lock file may not be read: nobody knows
 
 
-def _surrounding(place: _Place, kept: Sequence[Round], now_ms: int) -> Surrounding:
+def _surrounding(place: _Place, saved: Sequence[Round], now_ms: int) -> Surrounding:
     rounds: dict[str, list[PastRound]] = {}
-    for one in kept:
-        figures = (one["time"], one["buffer_utilization"], one["bytes_read"], one["bytes_written"])
-        rounds.setdefault(one["partition"], []).append(PastRound(*figures))
+    for round_ in saved:
+        figures = (round_["time"], round_["buffer_utilization"], round_["bytes_read"], round_["bytes_written"])
+        rounds.setdefault(round_["partition"], []).append(PastRound(*figures))
     rules = cache(lambda topic: topic_rules(place.settings, topic))
     return Surrounding(
         str(place.path),
@@ -183,7 +183,7 @@ def _surrounding(place: _Place, kept: Sequence[Round], now_ms: int) -> Surroundi
         rules,
         Checkpoints(place.around.offsets),
         now_ms,
-        {name: found[-_ROUNDS:] for name, found in rounds.items()},
+        {name: past[-_ROUNDS:] for name, past in rounds.items()},
     )
 
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from seglog.cleaner.metrics import CleanerGauges, write_prometheus
+from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings, topic_of
+from seglog.log.outline import Checkpoints, outline
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
-from seglog.operations.workspace import CleaningHistory, Round
-from seglog.scan.listing import PartitionListing, Target, TargetKind
+from seglog.look.report.figures import Growth
+from seglog.look.report.growth import growth_of
+from seglog.model import TopicPartition
+from seglog.operations.workspace import CleaningHistory, Round, Workspace, settings_of
+from seglog.scan.listing import (
+    PartitionListing,
+    Target,
+    TargetKind,
+    list_partition,
+    log_directory_of,
+    partition_directories,
+)
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.storage.state import state_directory
@@ -31,6 +45,12 @@ class MeasuredPartition:
         name = name_of(listing.directory)
         return cls(listing, settings, tuple(round_ for round_ in kept if round_["partition"] == name))
 
+    def growth(self, fs: FileSystem, now_ms: int) -> Growth | None:
+        """Returns the partition's growth by its time indexes; None if they do not tell."""
+        key = self.listing.topic_partition or TopicPartition("unnamed", 0)
+        log = outline(fs, self.listing, key, LogConfig(), Checkpoints())
+        return None if log is None else growth_of(log, now_ms)
+
     def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:
         """Returns the input of `inspect.sizing` besides the log."""
         resolved = self.settings.resolve(topic_of(Target(self.listing.directory, TargetKind.PARTITION)))
@@ -41,11 +61,11 @@ class MeasuredPartition:
     ) -> PartitionStatistics:
         """Measures the partition as it is now, in one pass. Raises OSError, NotALogError."""
         directory, needed = self.listing.directory, None
-        found = view_statistics(fs, directory)
+        contents = view_statistics(fs, directory)
         if sizing:
             request = self.sizing_request(now_ms, write_rate)
-            needed = size_partition(fs, directory, request, keys=found.distinct_keys, records=found.records)
-        return PartitionStatistics(found, needed, self.rounds)
+            needed = size_partition(fs, directory, request, keys=contents.distinct_keys, records=contents.records)
+        return PartitionStatistics(contents, needed, self.rounds)
 
 
 @dataclass(frozen=True)
@@ -57,11 +77,65 @@ class PartitionStatistics:
     rounds: tuple[Round, ...]
 
     def __repr__(self) -> str:
-        found = self.statistics
+        contents = self.statistics
         return (
-            f"<PartitionStatistics {found.partition}: {count_text(found.records, 'record')}, about"
-            f" {found.distinct_keys} keys, {found.bytes} bytes>"
+            f"<PartitionStatistics {contents.partition}: {count_text(contents.records, 'record')}, about"
+            f" {contents.distinct_keys} keys, {contents.bytes} bytes>"
         )
+
+
+class MeasuredDirectories:
+    """The log directories of targets with their settings and saved rounds, which are read once, and their partitions.
+
+    `passing_over` surrounds the first look at each partition, and may let its error pass (default: it is raised).
+    """
+
+    def __init__(
+        self,
+        work: Workspace,
+        targets: Sequence[Target],
+        passing_over: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._work, self._targets, self._passing_over = work, targets, passing_over
+        self._settings: dict[Path, DirectorySettings] = {}
+
+    def partitions(self) -> Iterator[MeasuredPartition]:
+        """Yields the partitions; those of Kafka 0.7 are left out with a warning. Raises OSError, NotALogError."""
+        fs, warn = self._work.fs, self._work.warn
+        for target in self._targets:
+            log_directory = log_directory_of(target)
+            if log_directory not in self._settings:
+                self._settings[log_directory] = settings_of(self._work, log_directory)
+            rounds = kept_rounds(fs, self._work.environment, log_directory, warn)
+            for directory in partition_directories(fs, target):
+                listing = None
+                with self._passing_over(directory):
+                    listing = list_partition(fs, directory)
+                if listing is not None and listing.format == "kafka":
+                    yield MeasuredPartition.of(listing, self._settings[log_directory], rounds)
+                elif listing is not None:
+                    warn(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
+
+    def write_gauges(self, path: Path) -> None:
+        """Writes the cleaner's gauges of the directories whose partitions were yielded, for Prometheus."""
+        from seglog.operations.clean import states_of  # loads the cleaner
+
+        work, gauges = self._work, []
+        for log_directory, settings in self._settings.items():
+            rounds = kept_rounds(work.fs, work.environment, log_directory, work.warn)
+            ended = rounds[-1]["time"] if rounds else None
+            states = states_of(work.fs, log_directory, settings, work.clock)
+            gauges.append(
+                CleanerGauges(
+                    directory=str(log_directory),
+                    rounds=tuple(round_ for round_ in rounds if round_["time"] == ended),
+                    max_dirty_ratio=max((state.cleanable_ratio for state in states), default=0.0),
+                    max_delay_ms=max((state.delay_ms for state in states), default=0),
+                    uncleanable={},
+                    ms_since_last_run=None if ended is None else max(0, work.clock.now_ms() - ended),
+                )
+            )
+        write_prometheus(work.fs, path, gauges)
 
 
 def kept_rounds(

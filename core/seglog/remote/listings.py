@@ -59,15 +59,15 @@ class Listings:
         slash), and lists their contents. Does not list keys before and after those, nor report files.
         """
         below = f"{directory}/{start}" if directory else start
-        found: list[ObjectStatus] = []
+        objects: list[ObjectStatus] = []
         with self._guard:
             for page in self._store.pages(directory, below):
-                found += [each for each in page if each.key.startswith(below)]
+                objects += [status for status in page if status.key.startswith(below)]
                 if not page or not page[-1].key.startswith(below):
                     break
-            known = self._by_directory(directory, found)
-            names = {name for name, each in known.pop(directory).items() if each is None}
-            self._note(known)
+            contents = self._by_directory(directory, objects)
+            names = {name for name, status in contents.pop(directory).items() if status is None}
+            self._note(contents)
             return names
 
     def find(self, key: str) -> tuple[bool, Found]:
@@ -176,18 +176,18 @@ class Listings:
         return self._clock.monotonic() - moment < self._kept_s
 
     def _look(self, directory: str) -> None:
-        found: list[ObjectStatus] = []
+        listed: list[ObjectStatus] = []
         for page in self._store.pages(directory):
-            if not found and not self._is_shallow(directory, page):
+            if not listed and not self._is_shallow(directory, page):
                 objects, directories = self._store.level(directory)
                 named: dict[str, Found] = {e.key.rpartition("/")[2]: e for e in objects if e.key != directory}
                 named |= dict.fromkeys((key.rpartition("/")[2] for key in directories), None)
                 self._note({directory: named})
                 return
-            found += page
-        known = self._by_directory(directory, found)
-        self._note(known)
-        self._shown_by.update((each, directory) for each in known if each != directory)
+            listed += page
+        contents = self._by_directory(directory, listed)
+        self._note(contents)
+        self._shown_by.update((below, directory) for below in contents if below != directory)
         self._renewed_below.pop(directory, None)
 
     def _is_shallow(self, directory: str, page: Sequence[ObjectStatus]) -> bool:

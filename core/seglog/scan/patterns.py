@@ -34,8 +34,8 @@ def matching_paths(fs: FileSystem, text: str) -> list[Path]:
     path = parse_location(text)
     if not is_pattern(text) or fs.status(path) is not None:
         return [path]
-    found = [one for each in _alternatives(text) for one in expand(fs, parse_location(each))]
-    return list(dict.fromkeys(found))
+    matching = [path for alternative in _alternatives(text) for path in expand(fs, parse_location(alternative))]
+    return list(dict.fromkeys(matching))
 
 
 def expand(fs: FileSystem, path: Path) -> list[Path]:

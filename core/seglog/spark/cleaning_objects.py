@@ -156,24 +156,26 @@ def clean_into(
                 else:
                     rounds.append(planned)
     places: dict[TopicPartition, Path] = {}
-    for one in rounds:
-        other = places.setdefault(one.key, one.directory)
-        if other != one.directory:
-            raise RefusedError(f"{other} and {one.directory} are both {one.key}: clean them into separate prefixes")
-    due = [one for one in rounds if one.spec.group_count]
-    rewritten = dict(zip(map(id, due), tasks.rewrite([one.spec for one in due]), strict=True))
-    for one in due:
-        one.cleaned, one.result = _collected(one, rewritten[id(one)], work.clock)
+    for round_ in rounds:
+        other = places.setdefault(round_.key, round_.directory)
+        if other != round_.directory:
+            raise RefusedError(
+                f"{other} and {round_.directory} are both {round_.key}: clean them into separate prefixes"
+            )
+    due = [round_ for round_ in rounds if round_.spec.group_count]
+    rewritten = dict(zip(map(id, due), tasks.rewrite([round_.spec for round_ in due]), strict=True))
+    for round_ in due:
+        round_.cleaned, round_.result = _collected(round_, rewritten[id(round_)], work.clock)
     _copy(tasks, files, rounds)
-    for one in rounds:
-        source_files = one.delivery.files()
-        for base, known in one.identities.items():
-            check_unchanged(source_files, one.directory / segment_file_name(base), known)
+    for round_ in rounds:
+        source_files = round_.delivery.files()
+        for base, identity in round_.identities.items():
+            check_unchanged(source_files, round_.directory / segment_file_name(base), identity)
     if rounds:
-        commit(files, to.output, None, [_described(files, one) for one in rounds], work.clock)
-    for one in rounds:
-        assert one.result is not None  # from the plan, or from its tasks
-        outcomes.append(one.part.cleaned(one.log, one.result))
+        commit(files, to.output, None, [_described(files, round_) for round_ in rounds], work.clock)
+    for round_ in rounds:
+        assert round_.result is not None  # from the plan, or from its tasks
+        outcomes.append(round_.part.cleaned(round_.log, round_.result))
     return outcomes
 
 

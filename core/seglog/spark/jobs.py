@@ -75,13 +75,13 @@ def giants_of(spark: SparkSession, paths: Sequence[Path], sizes: Sequence[int], 
     least = [(GIANT_OBJECT_BYTES if isinstance(path, RemotePath) else GIANT_BYTES) // cost for path in paths]
     if not any(size > limit for size, limit in zip(sizes, least, strict=True)):
         return []
-    cores, found = cores_of(spark), list[int]()
+    cores, giants = cores_of(spark), list[int]()
     for number, size in enumerate(sizes):
         gain = size * (cores - 1) // cores  # bytes that other cores read meanwhile
         outlasts = size * cores > sum(sizes)  # otherwise the other partitions keep all cores busy
         if gain > least[number] and outlasts:
-            found.append(number)
-    return found
+            giants.append(number)
+    return giants
 
 
 # --- verify ---------------------------------------------------------------------------------------------------
@@ -125,24 +125,24 @@ def verify(
     for target in targets:
         if target.kind is TargetKind.LOG_DIRECTORY:
             partitions = list_log_directory(fs, target.path).partitions
-            present = [one.path for one in partitions if one.state is not PartitionState.DELETED]
+            present = [partition.path for partition in partitions if partition.state is not PartitionState.DELETED]
             work += [Target(path, TargetKind.PARTITION) for path in present]
         else:
             work.append(target)
     alone = replace(options, jobs=1)
     sizes = [size_of(fs, target.path) for target in work]
     items = [(target, shown_at(fs, [target.path])) for target in work]
-    known = _verified_giants(spark, fs, items, sizes, alone, store, watch)
-    sizes = [0 if each else size for each, size in zip(known, sizes, strict=True)]  # known parts are not read again
+    parts_known = _verified_giants(spark, fs, items, sizes, alone, store, watch)
+    sizes = [0 if parts else size for parts, size in zip(parts_known, sizes, strict=True)]  # they are not read again
     body = partial(_verified, alone, store)
-    found: list[_Verified] = run_tasks(
-        spark, [(*item, each) for item, each in zip(items, known, strict=True)], body, watch, sizes=sizes
+    verified: list[_Verified] = run_tasks(
+        spark, [(*item, parts) for item, parts in zip(items, parts_known, strict=True)], body, watch, sizes=sizes
     )
-    reports = [one.report for one in found]
+    reports = [log.report for log in verified]
     if options.level >= Level.INDEX:
         for directory in directories:
             extents = {}
-            for path, extent in (pair for one in found for pair in one.extents.items()):
+            for path, extent in (pair for log in verified for pair in log.extents.items()):
                 key = parse_topic_partition(path.name)
                 if path.parent == directory and key is not None:
                     extents[key] = extent
@@ -163,21 +163,20 @@ def verify(
 
 def summed(summaries: Sequence[VerifySummary]) -> VerifySummary:
     """Returns the sum of the counts; `complete` if all are, `live` if any is."""
-    names = [one.name for one in fields(VerifySummary) if one.name not in ("complete", "live")]
-    counts = {name: sum(getattr(one, name) for one in summaries) for name in names}
-    return VerifySummary(
-        **counts, complete=all(one.complete for one in summaries), live=any(one.live for one in summaries)
-    )
+    names = [field.name for field in fields(VerifySummary) if field.name not in ("complete", "live")]
+    counts = {name: sum(getattr(summary, name) for summary in summaries) for name in names}
+    complete, live = all(summary.complete for summary in summaries), any(summary.live for summary in summaries)
+    return VerifySummary(**counts, complete=complete, live=live)
 
 
 def _verified(
     options: VerifyOptions, store: StoreSettings, work: tuple[Target, tuple[Shown, ...], KnownParts]
 ) -> _Verified:
     """In a task: verifies a partition, of which parts may be known."""
-    target, shown, known = work
+    target, shown, parts_known = work
     remarks: list[Remark] = []
     fs = task_files(store, shown, remarks.append)
-    verification = Verification(fs, [target], options, SystemClock(), known=known)
+    verification = Verification(fs, [target], options, SystemClock(), known=parts_known)
     findings = tuple(verification)
     return _Verified(VerifyReport(findings, verification.summary, tuple(remarks)), verification.extents)
 
@@ -195,7 +194,7 @@ def _verified_giants(
 
     Next to a running broker, nothing is verified beforehand: a grave finding must persist while it is looked at.
     """
-    known: list[KnownParts] = [{} for _ in items]
+    parts_known: list[KnownParts] = [{} for _ in items]
     giants = [] if options.live else giants_of(spark, [target.path for target, _ in items], sizes)
     most = max(PART_BYTES, task_bytes(sizes, cores_of(spark))) if giants else 0
     work: list[tuple[Part, tuple[Shown, ...]]] = []
@@ -207,13 +206,13 @@ def _verified_giants(
             work += [(part, shown) for part in parts]
             owners += [number] * len(parts)
     if not work:
-        return known
+        return parts_known
     body = partial(_part_verified, options.level, store, KNOWN_BYTES // len(work))
     weights = [part.cuts[1] - part.cuts[0] for part, _ in work]
-    found: list[KnownPart | None] = run_tasks(spark, work, body, watch, sizes=weights)
+    verified: list[KnownPart | None] = run_tasks(spark, work, body, watch, sizes=weights)
     for number in dict.fromkeys(owners):
-        known[number] = by_log(part for part, owner in zip(found, owners, strict=True) if owner == number)
-    return known
+        parts_known[number] = by_log(part for part, owner in zip(verified, owners, strict=True) if owner == number)
+    return parts_known
 
 
 def _parts(fs: FileSystem, target: Target, most_bytes: int) -> list[Part]:
@@ -273,13 +272,14 @@ def statistics(
     The listings must be of Kafka 0.8 or later. `sizing_of` is called on the driver. `seen` is the file system through
     which the listings were made; it shows those that lie in a tier.
     """
-    store = sent_along(store, [one.directory for one in listings])
-    shown = [() if seen is None else shown_at(seen, [one.directory]) for one in listings]
-    measured = _measured_giants(spark, listings, shown, store, watch)
-    requests = [None if sizing_of is None else sizing_of(one) for one in listings]
-    parts = zip(listings, requests, shown, measured, strict=True)
-    work = [_Measuring(one.directory, request, places, known) for one, request, places, known in parts]
-    sizes = [0 if known else one.size for one, known in zip(listings, measured, strict=True)]  # as in `verify`
+    store = sent_along(store, [listing.directory for listing in listings])
+    places_of = [() if seen is None else shown_at(seen, [listing.directory]) for listing in listings]
+    measured = _measured_giants(spark, listings, places_of, store, watch)
+    requests = [None if sizing_of is None else sizing_of(listing) for listing in listings]
+    parts = zip(listings, requests, places_of, measured, strict=True)
+    work = [_Measuring(listing.directory, request, places, stretches) for listing, request, places, stretches in parts]
+    pairs = zip(listings, measured, strict=True)
+    sizes = [0 if stretches else listing.size for listing, stretches in pairs]  # as in `verify`
     return run_tasks(spark, work, partial(_statistics_of, store), watch, sizes=sizes)
 
 
@@ -295,7 +295,7 @@ def _measured_giants(
     work: list[tuple[Stretch, tuple[Shown, ...]]] = []
     sizes: list[int] = []
     owners: list[int] = []
-    paths, bytes_of_all = [one.directory for one in listings], [one.size for one in listings]
+    paths, bytes_of_all = [listing.directory for listing in listings], [listing.size for listing in listings]
     for number in giants_of(spark, paths, bytes_of_all, _MEASURING_COST):
         bytes_of = {segment.log: segment.size for segment in listings[number].segments}
         for logs in stretches_of(listings[number].segments):
@@ -303,10 +303,10 @@ def _measured_giants(
             sizes.append(sum(bytes_of[log] for log in logs))
             owners.append(number)
     if len(work) > 1:
-        found: list[MeasuredStretch | None] = run_tasks(spark, work, partial(_measured, store), watch, sizes=sizes)
-        for number, one in zip(owners, found, strict=True):
-            if one is not None:
-                measured[number][one.logs] = one
+        stretches: list[MeasuredStretch | None] = run_tasks(spark, work, partial(_measured, store), watch, sizes=sizes)
+        for number, stretch in zip(owners, stretches, strict=True):
+            if stretch is not None:
+                measured[number][stretch.logs] = stretch
     return list(measured)
 
 
@@ -323,11 +323,11 @@ def _statistics_of(store: StoreSettings, work: _Measuring) -> PartitionStatistic
     """In a task: measures a partition."""
     remarks: list[Remark] = []
     fs = task_files(store, work.shown, remarks.append)
-    found = view_statistics(fs, work.directory, work.measured)
+    contents = view_statistics(fs, work.directory, work.measured)
     sizing = None
     if work.request is not None:
-        sizing = size_partition(fs, work.directory, work.request, keys=found.distinct_keys, records=found.records)
-    return PartitionStatistics(found, sizing, tuple(remarks))
+        sizing = size_partition(fs, work.directory, work.request, keys=contents.distinct_keys, records=contents.records)
+    return PartitionStatistics(contents, sizing, tuple(remarks))
 
 
 # --- diff -----------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def diff(
         status = fs.status(copy)
         if status is None or not status.is_directory:
             raise NotALogError(copy, "no such directory")
-        names |= {str(one.topic_partition) for one in list_log_directory(fs, copy).live}
+        names |= {str(partition.topic_partition) for partition in list_log_directory(fs, copy).live}
     matched = [(name, tuple(copy / name for copy in copies)) for name in sorted(names)]
     matched = matched or [(links.name_of(copies[0]), tuple(copies))]
     work = [(name, paths, shown_at(fs, paths)) for name, paths in matched]

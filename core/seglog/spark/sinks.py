@@ -198,8 +198,10 @@ class ObjectSink:
         """
         ours = [(file.topic_partition, file.made.segment) for file in files if file.made is not None]
         logs = read_committed(store, self.options.path) if ours else None
-        known = () if logs is None else logs.manifest.partitions
-        named = {(one.topic_partition, each.place) for one in known for each in one.segments}
+        committed = () if logs is None else logs.manifest.partitions
+        named = {
+            (partition.topic_partition, segment.place) for partition in committed for segment in partition.segments
+        }
         return [
             object_of(self.options.path, name, segment, kind)
             for name, segment in ours

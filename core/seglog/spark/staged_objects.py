@@ -87,11 +87,12 @@ class ObjectAppend:
 
     def _grown(self, before: CommittedLogs | None, files: Sequence[StagedFile]) -> list[ManifestPartition]:
         """Returns all partitions below the prefix, including the new batches."""
-        known = {} if before is None else {one.topic_partition: one for one in before.manifest.partitions}
+        partitions = () if before is None else before.manifest.partitions
+        committed = {partition.topic_partition: partition for partition in partitions}
         chosen = by_partition(files)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            running = {name: pool.submit(self._after, known.get(name), each) for name, each in chosen.items()}
-            return list((known | {name: each.result() for name, each in running.items()}).values())
+            running = {name: pool.submit(self._after, committed.get(name), staged) for name, staged in chosen.items()}
+            return list((committed | {name: staged.result() for name, staged in running.items()}).values())
 
     def _after(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
         """Returns a partition with the batches of its files appended."""

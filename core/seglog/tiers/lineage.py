@@ -167,16 +167,16 @@ def _without_overlaps(choice: Choice, counted: Iterable[Chosen]) -> None:
 
 def _before_local(choice: Choice, local: Local) -> None:
     kept = []
-    for found in choice.chosen:
-        one = found.segment
-        if one.start_offset > local.last:
+    for chosen in choice.chosen:
+        segment = chosen.segment
+        if segment.start_offset > local.last:
             message = (
-                f"{one.path} is left out: it begins at offset {one.start_offset}, after the last local segment at"
-                f" {local.last}, so the local log is older than the tier"
+                f"{segment.path} is left out: it begins at offset {segment.start_offset}, after the last local segment"
+                f" at {local.last}, so the local log is older than the tier"
             )
-            choice.remark(Problem.LOCAL_BEHIND, one, message)
-        elif one.start_offset < local.first:
-            kept.append(replace(found, end_offset=min(found.end_offset, local.first - 1)))
+            choice.remark(Problem.LOCAL_BEHIND, segment, message)
+        elif segment.start_offset < local.first:
+            kept.append(replace(chosen, end_offset=min(chosen.end_offset, local.first - 1)))
     choice.chosen = kept
 
 

@@ -140,13 +140,14 @@ def files_of_partition(fs: FileSystem, directory: Path, partition: ManifestParti
     """Returns the existing files that the manifest names for a partition. Raises OSError."""
     remarks: list[Remark] = []
     entries = _listed(fs, directory)
-    found = [one for each in partition.segments if (one := _segment(fs, directory, partition, each, entries, remarks))]
+    read = (_segment(fs, directory, partition, described, entries, remarks) for described in partition.segments)
+    segments = [segment for segment in read if segment is not None]
     files: dict[str, Stored] = {}
-    for described, segment in found:
+    for described, segment in segments:
         files |= {described.name_of(kind): stored for kind, stored in segment.files.items()}
-    if found and partition.epochs:
+    if segments and partition.epochs:
         data = format_leader_epochs(partition.epochs)
-        files[LEADER_EPOCH_CHECKPOINT] = MadeFile(data, replace(found[-1][1].log.status, size=len(data)))
+        files[LEADER_EPOCH_CHECKPOINT] = MadeFile(data, replace(segments[-1][1].log.status, size=len(data)))
     first = partition.segments[0].base_offset
     if partition.log_start_offset > first:
         message = (
@@ -154,7 +155,7 @@ def files_of_partition(fs: FileSystem, directory: Path, partition: ManifestParti
             " the segments begins at offset"
         )
         remarks.append(_remark(partition, Problem.LOG_START, f"{message} {first}", directory, first))
-    return ManifestFiles([segment for _, segment in found], files, remarks)
+    return ManifestFiles([segment for _, segment in segments], files, remarks)
 
 
 def _listed(fs: FileSystem, directory: Path) -> dict[Path, FileStatus]:

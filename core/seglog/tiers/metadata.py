@@ -133,22 +133,22 @@ def checked_against(
     """Returns the segments that a broker would read, and remarks on the others: objects without metadata, metadata
     without objects, incomplete and deleted copies. `ids` are those of all objects.
     """
-    copies, kept, remarks = metadata.of(place), list[TierSegment](), list[Remark]()
+    copies, readable, remarks = metadata.of(place), list[TierSegment](), list[Remark]()
     partition = str(place.topic_partition)
-    for one in segments:
-        known = copies.get(one.segment_id)
-        if known is not None and known.is_readable:
-            end, epochs = known.segment.end_offset, known.segment.epochs
-            kept.append(
-                replace(one, end_offset=end, epochs=epochs, event_timestamp_ms=known.segment.event_timestamp_ms)
+    for segment in segments:
+        copy = copies.get(segment.segment_id)
+        if copy is not None and copy.is_readable:
+            end, epochs = copy.segment.end_offset, copy.segment.epochs
+            readable.append(
+                replace(segment, end_offset=end, epochs=epochs, event_timestamp_ms=copy.segment.event_timestamp_ms)
             )
             continue
-        problem = Problem.ORPHAN_OBJECT if known is None else Problem.INCOMPLETE_UPLOAD
-        why = "the metadata does not have it" if known is None else f"its state is {known.state.name}"
-        if known is not None and known.state in _DELETING:
+        problem = Problem.ORPHAN_OBJECT if copy is None else Problem.INCOMPLETE_UPLOAD
+        why = "the metadata does not have it" if copy is None else f"its state is {copy.state.name}"
+        if copy is not None and copy.state in _DELETING:
             problem = Problem.DELETED
-        message = f"the segment at offset {one.start_offset} ({one.path}) is left out: {why}"
-        remarks.append(Remark(problem, partition, message, one.start_offset, one.end_offset, one.path))
+        message = f"the segment at offset {segment.start_offset} ({segment.path}) is left out: {why}"
+        remarks.append(Remark(problem, partition, message, segment.start_offset, segment.end_offset, segment.path))
     for segment_id, copy in copies.items():
         if copy.is_readable and segment_id not in ids:
             first, last = copy.segment.start_offset, copy.segment.end_offset
@@ -157,7 +157,7 @@ def checked_against(
     state = None if place.topic_id is None else metadata.deleted.get((place.topic_id, place.topic_partition.partition))
     if state is not None:
         remarks.append(Remark(Problem.DELETED, partition, f"the partition is being deleted: {state.name}"))
-    return kept, remarks
+    return readable, remarks
 
 
 def _metadata_partitions(fs: FileSystem, paths: Sequence[Path]) -> list[Path]:

@@ -62,20 +62,20 @@ def load_partition(fs: FileSystem, place: Place, options: TierOptions, *, is_sur
     if place.described is not None:
         return _committed(fs, place, place.described, options)
     moved = Relocation(fs, place, options.metadata or RemoteLogs())
-    found = Inventory(fs, place, options.keys, options.cache, moved.objects, is_survey=is_survey)
-    remarks, segments = [*found.remarks, *moved.remarks()], list(found.segments)
+    inventory = Inventory(fs, place, options.keys, options.cache, moved.objects, is_survey=is_survey)
+    remarks, segments = [*inventory.remarks, *moved.remarks()], list(inventory.segments)
     if options.metadata is not None:
-        segments, more = checked_against(options.metadata, place, segments, found.ids)
+        segments, more = checked_against(options.metadata, place, segments, inventory.ids)
         remarks += more
     local = None if options.local is None else _local_part(fs, options.local / str(place.topic_partition), remarks)
 
-    def note(one: TierSegment, error: OSError) -> None:
-        subject = f"the leader epochs of the segment at offset {one.start_offset}"
-        remarks.append(unreadable(place, error, subject, one.start_offset))
+    def note(segment: TierSegment, error: OSError) -> None:
+        subject = f"the leader epochs of the segment at offset {segment.start_offset}"
+        remarks.append(unreadable(place, error, subject, segment.start_offset))
 
     lineage = local.epochs if local is not None and local.epochs else lineage_of(segments, note if is_survey else None)
     choice = choose(str(place.topic_partition), segments, local, lineage)
-    remarks += [_qualified(each, remarks) for each in choice.remarks]
+    remarks += [_qualified(remark, remarks) for remark in choice.remarks]
     files = {} if is_survey else _files(fs, choice.chosen)
     return TieredPartition(place, segments, choice.chosen, local, files, remarks)
 

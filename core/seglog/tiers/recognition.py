@@ -176,21 +176,21 @@ def _place_of(directory: Path, names: Sequence[str]) -> Place | None:
 def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[Place]:
     """Returns the partitions of a tier's root, or of Aiven's directory of a topic."""
     if parse_tiered_topic(path.name) is not None:
-        found = _known(_place_of(path / name, _names(fs, path / name)) for name in names if name.isdigit())
-        if found:
-            return found
+        numbered = _known(_place_of(path / name, _names(fs, path / name)) for name in names if name.isdigit())
+        if numbered:
+            return numbered
     places: list[Place] = []
     for name in names:
         below = path / name
         if parse_tiered_topic(name) is None and parse_local_tiered_directory(name) is None:
             continue
         inside = _names(fs, below)
-        one = _place_of(below, inside)
-        if one is not None:
-            places.append(one)
+        place = _place_of(below, inside)
+        if place is not None:
+            places.append(place)
         else:
-            numbers = [each for each in inside if parse_partition_number(each) is not None]
-            places += _known(_place_of(below / each, _names(fs, below / each)) for each in numbers)
+            numbers = [number for number in inside if parse_partition_number(number) is not None]
+            places += _known(_place_of(below / number, _names(fs, below / number)) for number in numbers)
     return places
 
 

@@ -187,21 +187,21 @@ class TierFileSystem(ViewFileSystem):
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
         if directory in self._mounts:
-            shown = {name: stored.status for name, stored in self.partition(directory).files.items()}
+            files = {name: stored.status for name, stored in self.partition(directory).files.items()}
             if self._has_local and self._below.status(directory) is not None:
-                shown |= dict(self._below.entries(directory))
-            return sorted(shown.items())
-        found = {} if directory in self._roots and not self._has_local else dict(self._below.entries(directory))
+                files |= dict(self._below.entries(directory))
+            return sorted(files.items())
+        listed = {} if directory in self._roots and not self._has_local else dict(self._below.entries(directory))
         if directory in self._roots:
             is_partition = filenames.parse_partition_directory
-            found = {n: one for n, one in found.items() if n != COMMITTED and is_partition(n) is None}
-        found |= {path.name: stored.status for path, stored in self.made.items() if path.parent == directory}
+            listed = {n: status for n, status in listed.items() if n != COMMITTED and is_partition(n) is None}
+        listed |= {path.name: stored.status for path, stored in self.made.items() if path.parent == directory}
         for path in self._mounts:
             if path.parent == directory:
                 status = self.status(path)
                 if status is not None:
-                    found[path.name] = status
-        return sorted(found.items())
+                    listed[path.name] = status
+        return sorted(listed.items())
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:

@@ -112,8 +112,8 @@ class ExtentObserver:
         if self._segment is not None:
             cut_short = self._end < self._segment.size
             name, base = self._segment.log.name, self._segment.base_offset
-            found = SegmentExtent(name, base, max(self._next_offset, base), self._segment.size, cut_short)
-            self.extent.segments.append(found)
+            extent = SegmentExtent(name, base, max(self._next_offset, base), self._segment.size, cut_short)
+            self.extent.segments.append(extent)
         return iter(())
 
     def _note(self, good: np.ndarray) -> None:
@@ -209,13 +209,13 @@ class _Losses:
             message = "there is no .log file; nothing shows that the partition ever held records"
             return Loss(LOG_MISSING, Severity.INFO, "", message, None, None)
         message = f"there is no .log file, but the partition held records: {_texts(witnesses)}"
-        last = max(each.reached for each in witnesses) - 1
+        last = max(witness.reached for witness in witnesses) - 1
         return Loss(LOG_MISSING, _severity(witnesses), "", message, first, last)
 
     def _head(self) -> Iterator[Loss]:
         base = self._extent.segments[0].base_offset
-        witnesses = [each for each in self._orphans() if each.base is not None and each.base < base]
-        witnesses = [each for each in witnesses if each.reached > (self._start or 0)]
+        witnesses = [witness for witness in self._orphans() if witness.base is not None and witness.base < base]
+        witnesses = [witness for witness in witnesses if witness.reached > (self._start or 0)]
         known_start = self._start is not None and 0 <= self._start < base
         if known_start and self._around.clean:
             witnesses.append(_Witness(f"the checkpointed log start is {self._start}", base, base=self._start))
@@ -228,7 +228,7 @@ class _Losses:
         tiered = self._around.tiered(self._topic)
         if not witnesses or tiered:
             return
-        first = max(min(each.base for each in witnesses if each.base is not None), self._start or 0)
+        first = max(min(witness.base for witness in witnesses if witness.base is not None), self._start or 0)
         # a log start before the first segment may also mean that older segments are in tiered storage
         only_start = tiered is None and len(witnesses) == 1 and witnesses[0].base == self._start
         loss = self._missing(first, base, witnesses, Severity.WARNING if only_start else Severity.ERROR)
@@ -243,13 +243,15 @@ class _Losses:
             if self._start is not None and stop <= self._start:
                 continue
             first = max(first, self._start or 0)
-            names = [each for each in self._orphans() if each.base is not None and first <= each.base < stop]
+            names = [
+                witness for witness in self._orphans() if witness.base is not None and first <= witness.base < stop
+            ]
             dense = self._dense_from
             if dense is not None and dense < stop:
                 first = max(first, dense)
                 yield self._hole(first, stop, names + self._in_hole(first, stop))
             elif names:
-                first = min(each.base for each in names if each.base is not None)
+                first = min(witness.base for witness in names if witness.base is not None)
                 yield self._missing(first, stop, names, Severity.ERROR)
 
     def _tail(self) -> Iterator[Loss]:
@@ -259,11 +261,11 @@ class _Losses:
         if not witnesses:
             return
         message = f"the log ends at {end}, but {_texts(witnesses)}"
-        reached = max(each.reached for each in witnesses)
+        reached = max(witness.reached for witness in witnesses)
         yield Loss(LOG_END_MISSING, _severity(witnesses), last.file, message, end, reached - 1)
 
     def _missing(self, first: int, stop: int, witnesses: list[_Witness], severity: Severity) -> Loss:
-        bases = sorted(each.base for each in witnesses if each.base is not None)
+        bases = sorted(witness.base for witness in witnesses if witness.base is not None)
         file = filenames.segment_file_name(max(bases[0] if bases else first, 0))  # damaged files may name any offset
         clues = f": {_texts(witnesses)}" if witnesses else ""
         message = f"no segment holds these offsets; the next one begins at {stop}{clues}"
@@ -318,61 +320,61 @@ class _Losses:
 
     def _witnesses(self) -> list[_Witness]:
         """Returns all evidence on how far the log reached."""
-        found = [
+        witnesses = [
             _Witness(f"the {what} is {offset}", offset, trust)
             for name, (what, trust) in _CHECKPOINTS.items()
             if (offset := self._checkpoint(name)) is not None
         ]
         snapshots = self._listing.snapshots[-1:]
-        found += [_Witness(f"{each.path.name} exists", each.offset) for each in snapshots]
+        witnesses += [_Witness(f"{snapshot.path.name} exists", snapshot.offset) for snapshot in snapshots]
         # an epoch without records begins at the log's end
-        found += [
+        witnesses += [
             _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
             for entry in self._epochs[-1:]
         ]
-        found += self._orphans()
+        witnesses += self._orphans()
         committed = None if self._key is None else self._around.committed.get(self._key)
         if committed is not None:
             kind = "share group" if committed.share else "group"
             text = f"{kind} {committed.group} has read up to {committed.offset}"
-            found.append(_Witness(text, committed.offset, _Trust.WEAK))
-        return found
+            witnesses.append(_Witness(text, committed.offset, _Trust.WEAK))
+        return witnesses
 
     def _beyond(self, offset: int) -> list[_Witness]:
         """Returns the witnesses that the log reached beyond `offset`; none if all of them are only supporting."""
-        found = [each for each in self._witnesses() if each.reached > offset]
-        return found if any(each.trust > _Trust.SUPPORTING for each in found) else []
+        beyond = [witness for witness in self._witnesses() if witness.reached > offset]
+        return beyond if any(witness.trust > _Trust.SUPPORTING for witness in beyond) else []
 
     def _in_hole(self, first: int, stop: int) -> list[_Witness]:
         """Returns the snapshots, epochs and producers' batches in a hole of a log that was never compacted.
 
         An epoch that begins exactly at the hole does not count: its leader may have written nothing.
         """
-        found = [
-            _Witness(f"{each.path.name} exists", each.offset, base=each.offset)
-            for each in self._listing.snapshots
-            if first <= each.offset < stop
+        witnesses = [
+            _Witness(f"{snapshot.path.name} exists", snapshot.offset, base=snapshot.offset)
+            for snapshot in self._listing.snapshots
+            if first <= snapshot.offset < stop
         ]
-        found += [
+        witnesses += [
             _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
             for entry in self._epochs
             if first < entry.start_offset < stop
         ]
-        return found + self._producers_in(first, stop)
+        return witnesses + self._producers_in(first, stop)
 
     def _producers_in(self, first: int, stop: int) -> list[_Witness]:
         """Returns the producer whose last batch lay furthest in a hole, by the first snapshot after the hole."""
-        snapshot = next((each for each in self._listing.snapshots if each.offset >= stop), None)
+        snapshot = next((entry for entry in self._listing.snapshots if entry.offset >= stop), None)
         if snapshot is None:
             return []
         try:
             entries = decode_snapshot(self._fs.read_bytes(snapshot.path), snapshot.path)
         except (CorruptionError, RefusedError):
             return []  # has its own finding
-        inside = [each for each in entries if first <= each.last_offset < stop]
+        inside = [entry for entry in entries if first <= entry.last_offset < stop]
         if not inside:
             return []
-        last = max(inside, key=lambda each: each.last_offset)
+        last = max(inside, key=lambda entry: entry.last_offset)
         text = f"{snapshot.path.name} has a batch of producer {last.producer_id} that ended at {last.last_offset}"
         return [_Witness(text, last.last_offset + 1)]
 
@@ -380,15 +382,15 @@ class _Losses:
         """Returns the live indexes whose log is gone, except those that a broker was deleting."""
         leaving = (path.name for path in self._listing.leftovers if path.name.endswith(".log.deleted"))
         deleted = {name.partition(".")[0] for name in leaving}
-        found: dict[int, _Witness] = {}
-        for each in self._listing.orphans:
-            if each.path.name.partition(".")[0] in deleted:
+        witnesses: dict[int, _Witness] = {}
+        for index in self._listing.orphans:
+            if index.path.name.partition(".")[0] in deleted:
                 continue
-            reached = max(_reached(self._fs, each), each.offset)
-            known = found.get(each.offset)
-            if known is None or known.reached < reached:
-                found[each.offset] = _Witness(f"{each.path.name} exists", reached, base=each.offset)
-        return [found[base] for base in sorted(found)]
+            reached = max(_reached(self._fs, index), index.offset)
+            witness = witnesses.get(index.offset)
+            if witness is None or witness.reached < reached:
+                witnesses[index.offset] = _Witness(f"{index.path.name} exists", reached, base=index.offset)
+        return [witnesses[base] for base in sorted(witnesses)]
 
     def _checkpoint(self, name: str) -> int | None:
         """Returns the offset in a checkpoint, None if it belongs to a deleted partition of the same name."""
@@ -425,11 +427,11 @@ def _reached(fs: FileSystem, index: NamedFile) -> int:
 
 
 def _severity(witnesses: list[_Witness]) -> Severity:
-    return Severity.ERROR if any(each.trust is _Trust.STRONG for each in witnesses) else Severity.WARNING
+    return Severity.ERROR if any(witness.trust is _Trust.STRONG for witness in witnesses) else Severity.WARNING
 
 
 def _texts(witnesses: list[_Witness]) -> str:
-    ordered = sorted(witnesses, key=lambda each: (-each.trust, -each.reached))
-    named = ", ".join(each.text for each in ordered[:_MOST_NAMED])
+    ordered = sorted(witnesses, key=lambda witness: (-witness.trust, -witness.reached))
+    named = ", ".join(witness.text for witness in ordered[:_MOST_NAMED])
     more = len(ordered) - _MOST_NAMED
     return named if more <= 0 else f"{named} and {more} more"

@@ -164,12 +164,12 @@ def known_ranges(known: KnownParts, fs: FileSystem, log: Path) -> list[KnownRang
     status, parts = fs.status(log), known.get(log)
     if not parts or status is None or any(part.stamp != stamp_of(status) for part in parts):
         return None
-    found: list[KnownRange] = []
-    for each in (each for part in parts for each in part.ranges):
-        if each.start != (found[-1].end if found else 0):
+    ranges: list[KnownRange] = []
+    for part_range in (part_range for part in parts for part_range in part.ranges):
+        if part_range.start != (ranges[-1].end if ranges else 0):
             break
-        found.append(each)
-    return found
+        ranges.append(part_range)
+    return ranges
 
 
 def _packed(entries: WalkedEntries) -> _PackedEntries:

@@ -398,11 +398,11 @@ def _remove(found: Survey, removed: RemovedRange) -> None:
         found.removed.append(removed)
 
 
-def _finished(found: Survey) -> Survey:
-    kept = sorted(found.kept, key=lambda each: each.position)
-    removed = sorted(found.removed, key=lambda each: each.position)
-    found.removed = [part for each in removed for part in without_parts(each, kept)]
-    return found
+def _finished(survey: Survey) -> Survey:
+    kept_parts = sorted(survey.kept, key=lambda part: part.position)
+    removed = sorted(survey.removed, key=lambda part: part.position)
+    survey.removed = [piece for part in removed for piece in without_parts(part, kept_parts)]
+    return survey
 
 
 def without_parts(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:

@@ -166,7 +166,7 @@ class Coordinated:
         name = _STATES[self.state] if 0 <= self.state < len(_STATES) else str(self.state)
         return f"{self.transactional_id} {name}"
 
-    def had_committed(self, one: Transaction, place: tuple[str, int]) -> bool:
+    def had_committed(self, transaction: Transaction, place: tuple[str, int]) -> bool:
         """True if it had decided to commit a transaction that is open in a partition: only the marker is missing.
 
         A broker that is killed and restarted may never write a marker, and the producer continues. So an older decision
@@ -182,8 +182,11 @@ class Coordinated:
         return (
             decision is not None
             and decision.commit
-            and decision.producer_epoch in (one.producer_epoch, one.producer_epoch + 1)
-            and (decision.at_ms > one.previous_end or (self.state == _PREPARE_COMMIT and place in self.partitions))
+            and decision.producer_epoch in (transaction.producer_epoch, transaction.producer_epoch + 1)
+            and (
+                decision.at_ms > transaction.previous_end
+                or (self.state == _PREPARE_COMMIT and place in self.partitions)
+            )
         )
 
 
@@ -203,10 +206,10 @@ def transactions(
     """
     walk, segments = TransactionWalk(fs, listing), listing.segments if has_producers else ()
     yield from walk.ended((segment, step) for segment in segments for step in LogWalk(fs, segment.log))
-    found = walk.left_open()
-    known = coordinators() if found else None
-    for one in found:
-        yield _judged(one, listing, now_ms, DEFAULT_MAX_TIMEOUT_MS, known)
+    left_open = walk.left_open()
+    coordinated = coordinators() if left_open else None
+    for transaction in left_open:
+        yield _judged(transaction, listing, now_ms, DEFAULT_MAX_TIMEOUT_MS, coordinated)
 
 
 def view_transactions(
@@ -223,16 +226,17 @@ def view_transactions(
     """
     walk = TransactionWalk(view.fs, view.listing)
     yield from walk.ended(walk_view(view))
-    found = walk.left_open()
-    known = coordinators() if found else None
-    judged = [_judged(one, view.listing, now_ms, max_timeout_ms, known) for one in found]
-    if view.live and any(one.hanging for one in judged):
+    left_open = walk.left_open()
+    coordinated = coordinators() if left_open else None
+    judged = [_judged(transaction, view.listing, now_ms, max_timeout_ms, coordinated) for transaction in left_open]
+    if view.live and any(transaction.hanging for transaction in judged):
         view.look()
         later = TransactionWalk(view.fs, view.listing)
         deque(later.ended(walk_view(view)), maxlen=0)
-        still = {(one.producer_id, one.first_offset) for one in later.left_open()}
-        ended = [one for one in judged if (one.producer_id, one.first_offset) not in still]
-        judged = [replace(one, hanging=False) if one in ended else one for one in judged]
+        still = {(transaction.producer_id, transaction.first_offset) for transaction in later.left_open()}
+        for number, transaction in enumerate(judged):
+            if (transaction.producer_id, transaction.first_offset) not in still:
+                judged[number] = replace(transaction, hanging=False)
     yield from judged
 
 
@@ -242,20 +246,20 @@ def read_coordinators(fs: FileSystem, log_directory: Path) -> dict[int, Coordina
     Returns None if there are no such partitions, or if this user may not read all of them. Records that cannot be
     decoded are skipped. Raises OSError.
     """
-    found: dict[str, Coordinated] = {}
+    by_id: dict[str, Coordinated] = {}
     live = [p for p in list_log_directory(fs, log_directory).live if p.topic_partition.topic == TRANSACTION_TOPIC]
     for partition in live:
         try:
             with PartitionView(fs, partition.path) as view:
                 for _, step in walk_view(view):
                     if isinstance(step, WalkedEntries):
-                        _take_coordinated(step, found)
+                        _take_coordinated(step, by_id)
         except PermissionError:
             return None
-    return {one.producer_id: one for one in found.values()} if live else None
+    return {state.producer_id: state for state in by_id.values()} if live else None
 
 
-def _take_coordinated(piece: WalkedEntries, found: dict[str, Coordinated]) -> None:
+def _take_coordinated(piece: WalkedEntries, by_id: dict[str, Coordinated]) -> None:
     data = piece.batches[piece.valid & ((piece.batches["attributes"] & layout.CONTROL_MASK) == 0)]
     for records in piece.records(data):
         for i in range(len(records)):
@@ -265,56 +269,60 @@ def _take_coordinated(piece: WalkedEntries, found: dict[str, Coordinated]) -> No
                 continue
             name = str(record.key.get("transactionalId"))
             if record.value is None:
-                found.pop(name, None)
+                by_id.pop(name, None)
                 continue
-            found[name] = Coordinated.read(name, record.value, found.get(name))
+            by_id[name] = Coordinated.read(name, record.value, by_id.get(name))
 
 
 def _judged(
-    one: Transaction,
+    transaction: Transaction,
     listing: PartitionListing,
     now_ms: int,
     max_timeout_ms: int,
     coordinators: Mapping[int, Coordinated] | None,
 ) -> Transaction:
-    one = replace(one, open_ms=max(0, now_ms - one.first_timestamp) if one.first_timestamp >= 0 else None)
-    if coordinators is not None and (known := coordinators.get(one.producer_id)) is not None:
+    transaction = replace(
+        transaction, open_ms=max(0, now_ms - transaction.first_timestamp) if transaction.first_timestamp >= 0 else None
+    )
+    if coordinators is not None and (producer := coordinators.get(transaction.producer_id)) is not None:
         here = listing.topic_partition
         place = ("", -1) if here is None else (here.topic, here.partition)
         under_way = (
-            known.state in _UNDER_WAY and place in known.partitions and known.producer_epoch <= one.producer_epoch + 1
+            producer.state in _UNDER_WAY
+            and place in producer.partitions
+            and producer.producer_epoch <= transaction.producer_epoch + 1
         )
-        committed = not under_way and known.had_committed(one, place)
-        coordinator = known.describe() + (", which had decided to commit it" if committed else "")
-        ends, ends_at_ms = _ending(known, now_ms) if under_way else ("", None)
+        committed = not under_way and producer.had_committed(transaction, place)
+        coordinator = producer.describe() + (", which had decided to commit it" if committed else "")
+        ends, ends_at_ms = _ending(producer, now_ms) if under_way else ("", None)
         return replace(
-            one,
+            transaction,
             hanging=not under_way,
             coordinator=coordinator,
             is_decided=committed,
             ends=ends,
             ends_at_ms=ends_at_ms,
         )
-    if one.source == "snapshot" or now_ms - one.last_timestamp > max_timeout_ms:
-        return replace(one, hanging=True)
-    at_ms = one.last_timestamp + max_timeout_ms
+    if transaction.source == "snapshot" or now_ms - transaction.last_timestamp > max_timeout_ms:
+        return replace(transaction, hanging=True)
+    at_ms = transaction.last_timestamp + max_timeout_ms
     ends = f"its coordinator's state is not here; if it is still open at {format_time(at_ms)}, it hangs"
-    return replace(one, ends=ends, ends_at_ms=at_ms)
+    return replace(transaction, ends=ends, ends_at_ms=at_ms)
 
 
-def _ending(known: Coordinated, now_ms: int) -> tuple[str, int | None]:
+def _ending(producer: Coordinated, now_ms: int) -> tuple[str, int | None]:
     """Returns what ends a transaction that its coordinator works on, and when at the latest.
 
     A running coordinator looks for expired transactions every ten seconds (TransactionStateManager, KIP-98); one that
     has decided writes its markers as soon as the partition's leader takes them.
     """
-    if known.state == _PREPARE_COMMIT:
+    if producer.state == _PREPARE_COMMIT:
         return "its coordinator has decided to commit it and writes the marker when the brokers are up", None
-    if known.state == _PREPARE_ABORT:
+    if producer.state == _PREPARE_ABORT:
         return "its coordinator has decided to abort it and writes the marker when the brokers are up", None
-    if known.started_ms < 0 or known.timeout_ms < 0:
+    if producer.started_ms < 0 or producer.timeout_ms < 0:
         return "its coordinator aborts it when its timeout is over, unless its producer ends it before", None
-    at_ms = known.started_ms + known.timeout_ms
+    at_ms = producer.started_ms + producer.timeout_ms
     if at_ms <= now_ms:
         over = f"its timeout ended at {format_time(at_ms)}"
         return f"{over}: its coordinator aborts it within seconds, as soon as the brokers run", at_ms
@@ -337,10 +345,10 @@ class TransactionWalk:
 
     def left_open(self) -> list[Transaction]:
         """Returns the transactions that are open at the end of the log, after `ended`."""
-        for one in self._of_snapshot():
-            if one.producer_id not in self._open:
-                self._open[one.producer_id] = one
-        return sorted(self._open.values(), key=lambda one: one.first_offset)
+        for transaction in self._of_snapshot():
+            if transaction.producer_id not in self._open:
+                self._open[transaction.producer_id] = transaction
+        return sorted(self._open.values(), key=lambda transaction: transaction.first_offset)
 
     def _piece(self, piece: WalkedEntries, path: Path) -> Iterator[Transaction]:
         rows = piece.batches[piece.valid & (piece.batches["magic"] == 2)]
@@ -421,14 +429,14 @@ class TransactionWalk:
             return
 
 
-def abort_command(one: Transaction, listing: PartitionListing, bootstrap_server: str) -> str:
+def abort_command(transaction: Transaction, listing: PartitionListing, bootstrap_server: str) -> str:
     """Returns the `kafka-transactions.sh` call that writes the ABORT marker (Kafka: TransactionsCommand, KIP-664)."""
     here = listing.topic_partition
     topic = listing.directory.name if here is None else here.topic
     number = 0 if here is None else here.partition
     return (
         f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
-        f" --topic {topic} --partition {number} --start-offset {one.first_offset}"
+        f" --topic {topic} --partition {number} --start-offset {transaction.first_offset}"
     )
 
 
@@ -472,15 +480,15 @@ class Unsettled:
 
 def unsettled(fs: FileSystem, listing: PartitionListing) -> Unsettled:
     """Finds the unsettled transactions of a partition. Damaged batches are skipped. Raises OSError."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    spans_of: dict[int, list[tuple[int, int]]] = {}
     end = layout.INT64_MAX
-    for one in transactions(fs, listing, now_ms=0):
-        if one.state is TransactionState.COMMITTED:
+    for transaction in transactions(fs, listing, now_ms=0):
+        if transaction.state is TransactionState.COMMITTED:
             continue
-        if one.last_offset is None:
-            end = min(end, one.first_offset)
-        if one.source == "log":
-            last = layout.INT64_MAX if one.last_offset is None else one.last_offset
-            found.setdefault(one.producer_id, []).append((one.first_offset, last))
-    tables = {producer: np.array(sorted(spans), dtype=np.int64) for producer, spans in found.items()}
+        if transaction.last_offset is None:
+            end = min(end, transaction.first_offset)
+        if transaction.source == "log":
+            last = layout.INT64_MAX if transaction.last_offset is None else transaction.last_offset
+            spans_of.setdefault(transaction.producer_id, []).append((transaction.first_offset, last))
+    tables = {producer: np.array(sorted(spans), dtype=np.int64) for producer, spans in spans_of.items()}
     return Unsettled({producer: _Spans(table[:, 0], table[:, 1]) for producer, table in tables.items()}, end)

@@ -98,16 +98,16 @@ class MetadataImage:
             "controllers": _sorted(self.controllers),
             "brokers": _sorted(self.brokers),
             "topics": _sorted(self.topics),
-            "configs": {kind: _sorted(known) for kind, known in configured.items() if known},
+            "configs": {kind: _sorted(resources_of) for kind, resources_of in configured.items() if resources_of},
             "users": _sorted(self.users),
             "quotas": _sorted(self.quotas),
-            "acls": dict(sorted(self.acls.items(), key=lambda one: one[1])),
+            "acls": dict(sorted(self.acls.items(), key=lambda item: item[1])),
             "tokens": _sorted(self.tokens),
         }
-        found = {name: part for name, part in parts.items() if part}
+        filled = {name: part for name, part in parts.items() if part}
         if self.next_producer_id is not None:
-            found["next_producer_id"] = self.next_producer_id
-        return found
+            filled["next_producer_id"] = self.next_producer_id
+        return filled
 
     def entries(self) -> dict[tuple[str, ...], object]:
         """Returns each fact by its path, such as ("topics", "orders", "partitions", "0", "isr")."""
@@ -406,14 +406,14 @@ def _named(names: tuple[str, ...], number: int) -> str:
     return names[number] if 0 <= number < len(names) else str(number)
 
 
-def _sorted(known: Mapping[Any, Any]) -> dict[str, Any]:
+def _sorted(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     """Returns a mapping with its keys as text, sorted by the original keys, including those nested in a topic."""
-    found = {}
-    for key, value in sorted(known.items()):
+    ordered = {}
+    for key, value in sorted(mapping.items()):
         if isinstance(value, Mapping):
-            value = {name: _sorted(one) if name in _NESTED else one for name, one in value.items()}
-        found[str(key)] = value
-    return found
+            value = {name: _sorted(part) if name in _NESTED else part for name, part in value.items()}
+        ordered[str(key)] = value
+    return ordered
 
 
 _NESTED = frozenset({"partitions", "configs"})

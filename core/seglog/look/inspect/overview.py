@@ -104,15 +104,15 @@ def overview(
         log_directory = log_directory_of(target)
         if log_directory not in starts:
             starts[log_directory] = _log_starts(fs, log_directory) if log_starts else {}
-        known = starts[log_directory]
+        starts_here = starts[log_directory]
         if target.kind is not TargetKind.LOG_DIRECTORY:
-            yield _from_log_start(_overview_of(fs, target.directory, PartitionState.LIVE), known)
+            yield _from_log_start(_overview_of(fs, target.directory, PartitionState.LIVE), starts_here)
             continue
         partitions = list_log_directory(fs, target.path).partitions
-        for found in announced(fs, partitions, attrgetter("path"), ends):
-            one = _from_log_start(_overview_of(fs, found.path, found.state), known)
-            if isinstance(one, PartitionOverview) or fs.status(found.path, follow=False) is not None:
-                yield one
+        for partition in announced(fs, partitions, attrgetter("path"), ends):
+            row = _from_log_start(_overview_of(fs, partition.path, partition.state), starts_here)
+            if isinstance(row, PartitionOverview) or fs.status(partition.path, follow=False) is not None:
+                yield row
 
 
 def _log_starts(fs: FileSystem, log_directory: Path) -> Mapping[TopicPartition, int]:

@@ -39,10 +39,10 @@ class Coordinators:
         if not self.read:
             return None
         if self._known is None or self.live:
-            found = [read_coordinators(self.fs, path) for path in self.paths if self._partitions_in(path)]
-            known = [each for each in found if each is not None]
-            self._readable = len(known) == len(found)
-            self._known = ({key: value for each in known for key, value in each.items()} if known else None,)
+            read = [read_coordinators(self.fs, path) for path in self.paths if self._partitions_in(path)]
+            readable = [states for states in read if states is not None]
+            self._readable = len(readable) == len(read)
+            self._known = ({key: value for states in readable for key, value in states.items()} if readable else None,)
         return self._known[0]
 
     def know_all(self, metadata: ClusterMetadata | None, node_id: int | None) -> bool:

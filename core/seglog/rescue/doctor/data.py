@@ -91,28 +91,31 @@ def _is_newest_snapshot(facts: PartitionFacts, file: str) -> bool:
 def of_transactions(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields open transactions, and producers that a clean start forgets."""
     seen = False
-    found = transactions(
+    all_of_log = transactions(
         facts.fs,
         facts.listing,
         facts.clock.now_ms(),
         coordinators=facts.coordinators,
         has_producers=facts.has_producers,
     )
-    for one in found:
+    for transaction in all_of_log:
         seen = True
-        if one.state is not TransactionState.OPEN:
+        if transaction.state is not TransactionState.OPEN:
             continue
-        known = f" (its coordinator says: {one.coordinator})" if one.coordinator else ""
-        message = f"producer {one.producer_id} epoch {one.producer_epoch} has an open transaction{known}"
-        if one.source == "snapshot":
+        stated = f" (its coordinator says: {transaction.coordinator})" if transaction.coordinator else ""
+        producer = f"producer {transaction.producer_id} epoch {transaction.producer_epoch}"
+        message = f"{producer} has an open transaction{stated}"
+        if transaction.source == "snapshot":
             message += "; only the producer snapshot names it, the log has no record of it"
         # age alone proves nothing: a coordinator whose log is not here may still end the transaction
-        hanging = one.hanging is True and (one.coordinator != "" or one.source == "snapshot")
-        if not one.coordinator and facts.coordinators.know_all(facts.metadata, facts.around.node_id):
+        hanging = transaction.hanging is True and (transaction.coordinator != "" or transaction.source == "snapshot")
+        if not transaction.coordinator and facts.coordinators.know_all(facts.metadata, facts.around.node_id):
             hanging = True
             message += "; no coordinator knows the producer, so nothing ends it"
         code = "TRANSACTION_HANGING" if hanging else "TRANSACTION_OPEN"
-        yield facts.diagnosis(code, one.file, message, position=one.position, first_offset=one.first_offset)
+        yield facts.diagnosis(
+            code, transaction.file, message, position=transaction.position, first_offset=transaction.first_offset
+        )
     if facts.clean and not facts.listing.snapshots and (seen or facts.has_producers):
         yield facts.diagnosis("SNAPSHOT_LOST", "", "there is no producer snapshot, but the log has producers")
 

@@ -179,14 +179,19 @@ class Doctor:
 
     def _starts_of_metadata(self, directories: Sequence[DirectoryFacts], kafka: KafkaVersion) -> Iterator[Diagnosis]:
         """Yields the diagnoses of the metadata log, and gives the directories the metadata that a broker then knows."""
-        found = [(one, each) for one in directories for each in one.listing.partitions if each.is_cluster_metadata]
-        for directory, partition in found:
+        logs = [
+            (directory, partition)
+            for directory in directories
+            for partition in directory.listing.partitions
+            if partition.is_cluster_metadata
+        ]
+        for directory, partition in logs:
             if directory.live or partition.state is not PartitionState.LIVE:
                 continue
             try:
                 with PartitionView(self._fs, partition.path, live=False, clock=self._clock) as view:
                     facts = facts_of_metadata(view, self._clock, directory.around)
-                    start = examine_metadata(facts, [one.listing.path for one in directories], kafka)
+                    start = examine_metadata(facts, [directory.listing.path for directory in directories], kafka)
             except OSError as error:
                 is_refused = is_url(error.filename)
                 code = "NOT_EXAMINED" if is_refused else "DIRECTORY_UNREADABLE"
@@ -195,7 +200,7 @@ class Doctor:
                 continue
             directory.around.foreseen = start.known
             yield from start.rows
-        homes = [one for one, _ in found] or list(directories[:1])
+        homes = [directory for directory, _ in logs] or list(directories[:1])
         for directory in homes:
             yield from self._bootstrap(directory, kafka)
 

@@ -109,7 +109,7 @@ class _Start:
             found.rows.append(self._refused(problem, mends.get(problem, self._rebuild)))
         for problem in replay.unnoticed[:1]:
             path, message = self._place(problem)
-            found.rows.append(self._row("METADATA_SNAPSHOT_DAMAGED", path, message, command=self._rebuild))
+            found.rows.append(self._facts.diagnosis("METADATA_SNAPSHOT_DAMAGED", path, message, command=self._rebuild))
         if not problems:
             found.known = checks.metadata
             found.known.end_offset = replay.end_offset
@@ -126,7 +126,7 @@ class _Start:
         if path is not None and topic_id is not None and topic_id != METADATA_TOPIC_ID:
             message = f"the topic id {topic_id} is not that of the metadata log, {METADATA_TOPIC_ID}"
             fields = {"broker": REFUSES, "command": aside_command(path), "offline": False}
-            yield self._row("PARTITION_METADATA_UNREADABLE", path, message, **fields)
+            yield self._facts.diagnosis("PARTITION_METADATA_UNREADABLE", path, message, **fields)
 
     def _quorum_state(self) -> Iterator[Diagnosis]:
         path = self._directory / filenames.QUORUM_STATE
@@ -134,13 +134,15 @@ class _Start:
         if status is None:
             return
         if status.is_directory:
-            yield self._row("QUORUM_STATE_UNREADABLE", path, "it is a directory", command=aside_command(path))
+            yield self._facts.diagnosis(
+                "QUORUM_STATE_UNREADABLE", path, "it is a directory", command=aside_command(path)
+            )
             return
         try:
             parse_quorum_state(self._facts.fs.read_bytes(path), path)
         except (CorruptCheckpointError, RefusedError) as error:
             message = f"{str(error).removeprefix(f'{path}: ')}; without the file the node votes as if it never had"
-            yield self._row("QUORUM_STATE_UNREADABLE", path, message, command=aside_command(path))
+            yield self._facts.diagnosis("QUORUM_STATE_UNREADABLE", path, message, command=aside_command(path))
 
     # --- loading
 
@@ -155,7 +157,7 @@ class _Start:
             loaded = load_log(files, self._directory, self._facts.clock, options)
         except SeglogError as error:
             message = str(error).replace(f"{self._directory}/", "")
-            found.rows.append(self._row("LOAD_FAILS", "", message, command=self._rebuild))
+            found.rows.append(self._facts.diagnosis("LOAD_FAILS", "", message, command=self._rebuild))
             return None
         loaded.segments.close()
         return files, loaded.report
@@ -170,7 +172,7 @@ class _Start:
         torn = not report.deleted_segments and self._is_torn(f"{cut.base_offset:020d}.log", cut.valid_bytes)
         fields: dict[str, object] = {"gravity": Gravity.NOTE, "broker": _TORN} if torn else {"command": self._rebuild}
         where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
-        yield self._row("METADATA_CUT", f"{cut.base_offset:020d}.log", message, **where, **fields)
+        yield self._facts.diagnosis("METADATA_CUT", f"{cut.base_offset:020d}.log", message, **where, **fields)
 
     def _is_torn(self, name: str, position: int) -> bool:
         """True if no whole batch lies after `position`: a write that was cut short, which nobody was told of."""
@@ -179,7 +181,7 @@ class _Start:
                 return False
         return True
 
-    def _snapshots_fit(self, found: MetadataStart, files: OverlayFileSystem, report: RecoveryReport) -> bool:
+    def _snapshots_fit(self, start: MetadataStart, files: OverlayFileSystem, report: RecoveryReport) -> bool:
         """Removes from `files` what the start removes; False if it refuses."""
         names = [parse_file_name(name) for name in files.list(self._directory)]
         snapshots = sorted(
@@ -187,22 +189,22 @@ class _Start:
             for name in names
             if name is not None and name.kind is FileKind.METADATA_SNAPSHOT and name.state is FileState.LIVE
         )
-        kept = [one for one in snapshots if one[0] >= report.log_start_offset and one != (0, 0)]
-        if report.log_start_offset > 0 and not kept:
+        staying = [snapshot for snapshot in snapshots if snapshot[0] >= report.log_start_offset and snapshot != (0, 0)]
+        if report.log_start_offset > 0 and not staying:
             message = f"the log begins at offset {report.log_start_offset}, and no snapshot covers what came before"
-            found.rows.append(self._row("METADATA_SNAPSHOT_MISSING", "", message, command=self._rebuild))
+            start.rows.append(self._facts.diagnosis("METADATA_SNAPSHOT_MISSING", "", message, command=self._rebuild))
             return False
         for offset, epoch in snapshots:
-            if (offset, epoch) not in kept:
+            if (offset, epoch) not in staying:
                 files.remove(self._directory / _snapshot_name(offset, epoch))
-        if kept:
-            kept.sort(key=lambda one: (one[1], one[0]))
-            for older in kept[:-1]:
+        if staying:
+            staying.sort(key=lambda snapshot: (snapshot[1], snapshot[0]))
+            for older in staying[:-1]:
                 files.remove(self._directory / _snapshot_name(*older))
-            offset, epoch = kept[-1]
+            offset, epoch = staying[-1]
             latest = self._latest_epoch(files)
             if epoch > latest or (epoch == latest and offset > report.log_end_offset):
-                self._drop_log(found, files, report, _snapshot_name(offset, epoch))
+                self._drop_log(start, files, report, _snapshot_name(offset, epoch))
         return True
 
     def _latest_epoch(self, files: FileSystem) -> int:
@@ -221,7 +223,7 @@ class _Start:
         if report.log_end_offset > report.log_start_offset and segments:
             message = f"the snapshot {snapshot} is newer than the log, which ends at {report.log_end_offset}"
             fields = {"position": 0, "first_offset": report.log_start_offset, "last_offset": report.log_end_offset - 1}
-            found.rows.append(self._row("METADATA_REPLACED", segments[0], message, **fields))
+            found.rows.append(self._facts.diagnosis("METADATA_REPLACED", segments[0], message, **fields))
 
     # --- records
 
@@ -235,15 +237,12 @@ class _Start:
         path, message = self._place(problem)
         if path.name.endswith(".checkpoint"):
             code = "METADATA_SNAPSHOT_DAMAGED"
-            return self._row(code, path, message, gravity=Gravity.BLOCKER, broker=REFUSES, command=mend)
-        return self._row("METADATA_RECORD_REFUSED", path, message, command=mend)
+            return self._facts.diagnosis(code, path, message, gravity=Gravity.BLOCKER, broker=REFUSES, command=mend)
+        return self._facts.diagnosis("METADATA_RECORD_REFUSED", path, message, command=mend)
 
     def _place(self, problem: str) -> tuple[Path, str]:
         path, _, message = problem.partition(": ")
         return Path(path), message.removesuffix("; the rest was not read")
-
-    def _row(self, code: str, path: Path | str, message: str, **fields: object) -> Diagnosis:
-        return self._facts.diagnosis(code, path, message, **fields)
 
 
 def _snapshot_name(offset: int, epoch: int) -> str:

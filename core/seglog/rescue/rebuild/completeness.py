@@ -100,7 +100,7 @@ def missing_of(fs: FileSystem, log_directories: Sequence[Path]) -> Iterator[tupl
 
     Without an identity (`meta.properties`) for each directory, nobody can say which are missing.
     """
-    known = furthest([found for path in log_directories if (found := read_known(fs, path)) is not None])
+    newest = furthest([metadata for path in log_directories if (metadata := read_known(fs, path)) is not None])
     given: dict[int, list[str]] = {}
     held: dict[TopicPartition, set[int]] = {}
     for path in log_directories:
@@ -109,10 +109,10 @@ def missing_of(fs: FileSystem, log_directories: Sequence[Path]) -> Iterator[tupl
         if not node.isdigit():
             return
         given.setdefault(int(node), []).extend([directory] if directory else [])
-        for one in list_log_directory(fs, path).live:
-            held.setdefault(one.topic_partition, set()).add(int(node))
-    if known is not None:
-        yield from ((known, one) for one in missing_directories(known, given, held))
+        for partition in list_log_directory(fs, path).live:
+            held.setdefault(partition.topic_partition, set()).add(int(node))
+    if newest is not None:
+        yield from ((newest, partition) for partition in missing_directories(newest, given, held))
 
 
 def _expected(known: KnownMetadata) -> dict[int, list[str]]:

@@ -91,7 +91,7 @@ class RebuildPlanner:
         self._known, self._formatted = known, formatted
         self._whole = known is not None and not known.problems and bool(known.topics)
         self._errors: list[SeglogError] = []
-        self._notes: list[str] = [note for one in directories for note in one.notes]
+        self._notes: list[str] = [note for directory in directories for note in directory.notes]
         self._files: list[NewFile] = []
         self._metas: dict[Path, MetaProperties] = {}
 
@@ -118,13 +118,13 @@ class RebuildPlanner:
             tuple(self._records()),
             self._next_producer_id(),
             self._nodes(),
-            tuple(one.path for one in self._directories),
-            tuple(one.metadata_log for one in self._directories if one.metadata_log is not None),
+            tuple(directory.path for directory in self._directories),
+            tuple(directory.metadata_log for directory in self._directories if directory.metadata_log is not None),
             tuple(self._files),
             None if known is None else known.source,
             0 if known is None else known.end_offset,
             () if known is None else tuple(known.problems),
-            tuple(pair for one in self._directories for pair in one.left_out),
+            tuple(pair for directory in self._directories for pair in directory.left_out),
             tuple(self._notes),
         )
 
@@ -138,38 +138,40 @@ class RebuildPlanner:
     # --- the owners of the directories ------------------------------------------------------------------------
 
     def _cluster_id(self) -> tuple[str, bool]:
-        found: dict[str, Path] = {}
-        for one in self._directories:
-            if one.meta is not None and one.meta.cluster_id is not None:
-                found.setdefault(one.meta.cluster_id, one.path)
-        if len(found) > 1:
-            owners = ", ".join(f"{path} to {cluster}" for cluster, path in found.items())
+        paths: dict[str, Path] = {}
+        for directory in self._directories:
+            if directory.meta is not None and directory.meta.cluster_id is not None:
+                paths.setdefault(directory.meta.cluster_id, directory.path)
+        if len(paths) > 1:
+            owners = ", ".join(f"{path} to {cluster}" for cluster, path in paths.items())
             raise RefusedError(f"the directories belong to several clusters ({owners}): give those of one")
-        stated, own = self._choices.cluster_id, next(iter(found), None)
+        stated, own = self._choices.cluster_id, next(iter(paths), None)
         if stated is not None and own is not None and stated != own:
-            raise RefusedError(f"{found[own]} belongs to the cluster {own}, not to {stated}")
+            raise RefusedError(f"{paths[own]} belongs to the cluster {own}, not to {stated}")
         chosen = stated or own
         return (format_uuid(self._new_id()), True) if chosen is None else (chosen, False)
 
     def _identify(self, cluster_id: str) -> None:
         """Gives each directory its node id and directory id; an incomplete `meta.properties` becomes a new file."""
         seen: dict[UUID, Path] = {}
-        for one in self._directories:
-            meta, stated = one.meta, self._choices.nodes.get(one.path)
+        for directory in self._directories:
+            meta, stated = directory.meta, self._choices.nodes.get(directory.path)
             if meta is not None and stated is not None and stated != meta.node_id:
-                self._refuse(f"{one.path} belongs to the node {meta.node_id} by its meta.properties, not to {stated}")
-            elif meta is None and stated is None and one.replicas:
-                reason = f"{one.path}: {one.meta_problem}, so its broker is not known"
-                self._refuse(f"{reason}: say --node {one.path}=ID")
+                self._refuse(
+                    f"{directory.path} belongs to the node {meta.node_id} by its meta.properties, not to {stated}"
+                )
+            elif meta is None and stated is None and directory.replicas:
+                reason = f"{directory.path}: {directory.meta_problem}, so its broker is not known"
+                self._refuse(f"{reason}: say --node {directory.path}=ID")
             elif meta is not None or stated is not None:
-                self._metas[one.path] = self._identity(one, meta, stated, cluster_id)
-                identity = self._metas[one.path].directory_id
-                if identity is not None and seen.setdefault(identity, one.path) != one.path:
-                    both = f"{one.path} and {seen[identity]}"
+                self._metas[directory.path] = self._identity(directory, meta, stated, cluster_id)
+                identity = self._metas[directory.path].directory_id
+                if identity is not None and seen.setdefault(identity, directory.path) != directory.path:
+                    both = f"{directory.path} and {seen[identity]}"
                     self._refuse(f"{both} have the same directory.id: one is a copy of the other, so give only one")
 
     def _identity(
-        self, one: FoundDirectory, meta: MetaProperties | None, stated: int | None, cluster_id: str
+        self, directory: FoundDirectory, meta: MetaProperties | None, stated: int | None, cluster_id: str
     ) -> MetaProperties:
         if meta is not None and meta.version == 1:
             return meta
@@ -177,54 +179,54 @@ class RebuildPlanner:
         assert node is not None
         made = MetaProperties(1, cluster_id, node, self._new_id())
         contents = format_meta_properties(made, self._now_ms)
-        self._files.append(NewFile(node, one.path / filenames.META_PROPERTIES, contents))
+        self._files.append(NewFile(node, directory.path / filenames.META_PROPERTIES, contents))
         return made
 
     def _nodes(self) -> dict[int, tuple[Path, ...]]:
-        found: dict[int, tuple[Path, ...]] = {}
-        for one in self._directories:
-            node = self._metas[one.path].node_id if one.path in self._metas else None
-            if node is not None and one.replicas:
-                found[node] = (*found.get(node, ()), one.path)
-        return dict(sorted(found.items()))
+        nodes: dict[int, tuple[Path, ...]] = {}
+        for directory in self._directories:
+            node = self._metas[directory.path].node_id if directory.path in self._metas else None
+            if node is not None and directory.replicas:
+                nodes[node] = (*nodes.get(node, ()), directory.path)
+        return dict(sorted(nodes.items()))
 
     def _given(self) -> set[int]:
         """Returns the nodes with a given directory, even an empty one."""
         return {meta.node_id for meta in self._metas.values() if meta.node_id is not None}
 
-    def _note_age(self, found: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
+    def _note_age(self, by_topic: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
         """Metadata that is older than the logs was not read to the cluster's end."""
         if self._known is None:
             return
         for name, topic in self._known.topics.items():
-            for number, replicas in found.get(name, {}).items():
-                known, newest = topic.partitions.get(number), max(replicas, key=lambda one: one.rank)
-                if known is not None and newest.found.last_epoch > known.leader_epoch:
+            for number, replicas in by_topic.get(name, {}).items():
+                entry, newest = topic.partitions.get(number), max(replicas, key=lambda replica: replica.rank)
+                if entry is not None and newest.found.last_epoch > entry.leader_epoch:
                     self._whole = False
                     self._notes.append(
                         f"{self._known.source} is older than the logs: {newest.found.directory} has leader epoch"
-                        f" {newest.found.last_epoch}, and there it is {known.leader_epoch}. What changed since is not"
+                        f" {newest.found.last_epoch}, and there it is {entry.leader_epoch}. What changed since is not"
                         " known: give the directories of all controllers and brokers"
                     )
                     return
 
-    def _require_complete(self, found: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
+    def _require_complete(self, by_topic: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
         """Refuses for each broker with missing directories that `without` does not name, and for each other one that
         it names."""
         missing: dict[int, Missing] = {}
         if self._known is not None:
-            held = {
-                TopicPartition(name, number): {one.node for one in replicas}
-                for name, topic in found.items()
+            nodes = {
+                TopicPartition(name, number): {replica.node for replica in replicas}
+                for name, topic in by_topic.items()
                 for number, replicas in topic.items()
             }
-            missing = {one.node: one for one in missing_directories(self._known, self._directory_ids(), held)}
-            for node, one in missing.items():
+            missing = {broker.node: broker for broker in missing_directories(self._known, self._directory_ids(), nodes)}
+            for node, broker in missing.items():
                 self._whole = False  # they may know more
                 if node in self._choices.without:
-                    self._notes.append(one.note())
+                    self._notes.append(broker.note())
                 else:
-                    self._errors.append(one.refusal(self._known))
+                    self._errors.append(broker.refusal(self._known))
         if self._known is None or not self._known.topics:
             self._notes.append(
                 "no metadata says which brokers and directories the cluster had: make sure that all are given, because"
@@ -236,47 +238,47 @@ class RebuildPlanner:
 
     def _directory_ids(self) -> dict[int, list[str]]:
         """Returns the nodes with a given directory, even an empty one, and the ids of these."""
-        found: dict[int, list[str]] = {}
+        ids_of: dict[int, list[str]] = {}
         for meta in self._metas.values():
             if meta.node_id is not None:
-                ids = found.setdefault(meta.node_id, [])
+                ids = ids_of.setdefault(meta.node_id, [])
                 ids += [] if meta.directory_id is None else [format_uuid(meta.directory_id)]
-        return found
+        return ids_of
 
     # --- topics -----------------------------------------------------------------------------------------------
 
     def _replicas(self) -> dict[str, dict[int, list[_Replica]]]:
         """Returns all replicas by topic and partition, at most one per broker."""
-        found: dict[str, dict[int, list[_Replica]]] = {}
+        by_topic: dict[str, dict[int, list[_Replica]]] = {}
         for directory in self._directories:
             for replica in directory.replicas:
                 meta, key = self._metas[directory.path], replica.partition
                 assert meta.node_id is not None
                 identity = UNASSIGNED_DIRECTORY if meta.directory_id is None else format_uuid(meta.directory_id)
-                others = found.setdefault(key.topic, {}).setdefault(key.partition, [])
-                twin = next((one for one in others if one.node == meta.node_id), None)
+                others = by_topic.setdefault(key.topic, {}).setdefault(key.partition, [])
+                twin = next((other for other in others if other.node == meta.node_id), None)
                 if twin is not None:
                     both = f"{twin.found.directory} and {replica.directory}"
                     self._refuse(f"{both}: broker {meta.node_id} has {key} twice, so move one out of its log directory")
                 else:
                     others.append(_Replica(meta.node_id, identity, replica))
-        return found
+        return by_topic
 
-    def _topic(self, name: str, found: Mapping[int, Sequence[_Replica]]) -> PlannedTopic | None:
-        known = None if self._known is None else self._known.topics.get(name)
-        if not found and known is not None and not self._whole:
+    def _topic(self, name: str, replicas: Mapping[int, Sequence[_Replica]]) -> PlannedTopic | None:
+        entry = None if self._known is None else self._known.topics.get(name)
+        if not replicas and entry is not None and not self._whole:
             given = self._given()
-            if all(node in given for one in known.partitions.values() for node in one.replicas):
+            if all(node in given for partition in entry.partitions.values() for node in partition.replicas):
                 self._notes.append(
                     f"{name} is left out: none of its directories is there, and the metadata could be read only in"
                     " part; the topic may have been deleted"
                 )
                 return None
-        identity = self._topic_id(name, found, known)
+        identity = self._topic_id(name, replicas, entry)
         if identity is None:
             return None
         topic_id, is_new = identity
-        there = {*found, *(known.partitions if known is not None else ())}
+        there = {*replicas, *(entry.partitions if entry is not None else ())}
         numbers = range(max(there, default=-1) + 1)
         if len(numbers) - len(there) > _MAX_MISSING:
             self._refuse(
@@ -287,32 +289,34 @@ class RebuildPlanner:
         partitions = []
         for number in numbers:
             partition = TopicPartition(name, number)
-            before = None if known is None else known.partitions.get(number)
-            planned = self._partition(partition, found.get(number, ()), before) or self._missing(partition, found)
+            before = None if entry is None else entry.partitions.get(number)
+            planned = self._partition(partition, replicas.get(number, ()), before) or self._missing(partition, replicas)
             if planned is not None:
                 partitions.append(planned)
-            for one in found.get(number, ()):
-                if one.found.topic_id is None:
+            for replica in replicas.get(number, ()):
+                if replica.found.topic_id is None:
                     contents = format_partition_metadata(PartitionMetadata(topic_id))
-                    self._files.append(NewFile(one.node, one.found.directory / filenames.PARTITION_METADATA, contents))
-        if known is None and self._known is not None and self._whole:
+                    self._files.append(
+                        NewFile(replica.node, replica.found.directory / filenames.PARTITION_METADATA, contents)
+                    )
+        if entry is None and self._known is not None and self._whole:
             self._notes.append(
                 f"{name} is not in the metadata, which was read to its end: if it had been deleted, delete it again"
             )
-        values, is_known = self._configuration(name, known)
+        values, is_known = self._configuration(name, entry)
         return PlannedTopic(name, format_uuid(topic_id), is_new, values, is_known, tuple(partitions))
 
     def _topic_id(
-        self, name: str, found: Mapping[int, Sequence[_Replica]], known: KnownTopic | None
+        self, name: str, partitions: Mapping[int, Sequence[_Replica]], entry: KnownTopic | None
     ) -> tuple[UUID, bool] | None:
         """Returns (id, whether it is new); None, after noting an obstacle, if the replicas contradict each other."""
         ids: dict[UUID, str] = {}
-        if known is not None and self._known is not None:
-            ids[parse_uuid(known.topic_id)] = f"the metadata in {self._known.source}"
-        for replicas in found.values():
-            for one in replicas:
-                if one.found.topic_id is not None:
-                    ids.setdefault(one.found.topic_id, str(one.found.directory))
+        if entry is not None and self._known is not None:
+            ids[parse_uuid(entry.topic_id)] = f"the metadata in {self._known.source}"
+        for replicas in partitions.values():
+            for replica in replicas:
+                if replica.found.topic_id is not None:
+                    ids.setdefault(replica.found.topic_id, str(replica.found.directory))
         if len(ids) > 1:
             places = ", ".join(f"{format_uuid(identity)} in {place}" for identity, place in ids.items())
             self._refuse(
@@ -322,8 +326,8 @@ class RebuildPlanner:
             return None
         return (next(iter(ids)), False) if ids else (self._new_id(), True)
 
-    def _configuration(self, name: str, known: KnownTopic | None) -> tuple[Mapping[str, str], bool]:
-        if known is not None and self._known is not None:
+    def _configuration(self, name: str, entry: KnownTopic | None) -> tuple[Mapping[str, str], bool]:
+        if entry is not None and self._known is not None:
             return self._known.configuration(name), True
         own = KAFKAS_OWN_TOPICS.get(name)
         return (own, True) if own is not None else (_KEPT_FOR_EVER, False)
@@ -331,80 +335,82 @@ class RebuildPlanner:
     # --- partitions -------------------------------------------------------------------------------------------
 
     def _partition(
-        self, partition: TopicPartition, found: Sequence[_Replica], known: KnownPartition | None
+        self, partition: TopicPartition, replicas: Sequence[_Replica], entry: KnownPartition | None
     ) -> PlannedPartition | None:
         """Plans a partition with data in the given directories, or on brokers without a given directory; else None."""
-        if known is not None and self._is_elsewhere(known, found):
+        if entry is not None and self._is_elsewhere(entry, replicas):
             self._notes.append(
                 f"{partition}: no replica that was in sync is in the given directories: it is offline until one of the"
-                f" brokers {known.in_sync} starts on its own (kafka-leader-election --election-type unclean gives up"
+                f" brokers {entry.in_sync} starts on its own (kafka-leader-election --election-type unclean gives up"
                 " what they have)"
             )
-            leader = known.leader if known.leader in known.in_sync else known.in_sync[0]
-            return self._planned(partition, found, known, leader, tuple(known.isr) or (leader,))
-        if not found:
+            leader = entry.leader if entry.leader in entry.in_sync else entry.in_sync[0]
+            return self._planned(partition, replicas, entry, leader, tuple(entry.isr) or (leader,))
+        if not replicas:
             return None
-        candidates = _in_sync(found, known)
-        best = _leader(partition.partition, candidates or found, known)
-        if known is not None and not candidates:
+        candidates = _in_sync(replicas, entry)
+        best = _leader(partition.partition, candidates or replicas, entry)
+        if entry is not None and not candidates:
             self._notes.append(
                 f"{partition}: broker {best.node} leads, which was not in sync: acknowledged records that only the"
-                f" brokers {known.in_sync} have are lost"
+                f" brokers {entry.in_sync} have are lost"
             )
-        for one in found:
-            if one.found.log_end > best.found.log_end:
-                why = "in an older leader epoch" if one.rank < best.rank else "and was not in sync"
+        for replica in replicas:
+            if replica.found.log_end > best.found.log_end:
+                why = "in an older leader epoch" if replica.rank < best.rank else "and was not in sync"
                 self._notes.append(
-                    f"{partition}: broker {one.node} goes on to offset {one.found.log_end - 1} {why}, and"
+                    f"{partition}: broker {replica.node} goes on to offset {replica.found.log_end - 1} {why}, and"
                     f" loses the records that the leader, broker {best.node}, lacks when it follows it:"
-                    f" copy {one.found.directory} first"
+                    f" copy {replica.found.directory} first"
                 )
-        extra = [one.node for one in found if known is not None and one.node not in known.replicas]
+        extra = [replica.node for replica in replicas if entry is not None and replica.node not in entry.replicas]
         if extra:
             brokers = f"broker{'s' if len(extra) > 1 else ''} {', '.join(map(str, extra))}"
             self._notes.append(f"{partition}: the metadata knows no replica on {brokers}; it is taken as one")
-        return self._planned(partition, found, known, best.node, (best.node,))
+        return self._planned(partition, replicas, entry, best.node, (best.node,))
 
-    def _is_elsewhere(self, known: KnownPartition, found: Sequence[_Replica]) -> bool:
+    def _is_elsewhere(self, entry: KnownPartition, replicas: Sequence[_Replica]) -> bool:
         """True if no replica in sync was found, and one is on a broker without a given directory."""
-        in_sync, given = known.in_sync, self._given()
-        return not any(one.node in in_sync for one in found) and any(node not in given for node in in_sync)
+        in_sync, given = entry.in_sync, self._given()
+        return not any(replica.node in in_sync for replica in replicas) and any(node not in given for node in in_sync)
 
     def _planned(
         self,
         partition: TopicPartition,
-        found: Sequence[_Replica],
-        known: KnownPartition | None,
+        given: Sequence[_Replica],
+        entry: KnownPartition | None,
         leader: int,
         isr: tuple[int, ...],
     ) -> PlannedPartition:
-        here = {one.node: one for one in found}
-        before = [] if known is None else known.replicas
-        replicas = list(dict.fromkeys([*(before or [leader]), *sorted(here)]))
-        epochs = [one.found.last_epoch for one in found] + ([] if known is None else [known.leader_epoch])
-        ids = {} if known is None else dict(zip(known.replicas, known.directories, strict=False))
+        here = {replica.node: replica for replica in given}
+        before = [] if entry is None else entry.replicas
+        nodes = list(dict.fromkeys([*(before or [leader]), *sorted(here)]))
+        epochs = [replica.found.last_epoch for replica in given] + ([] if entry is None else [entry.leader_epoch])
+        ids = {} if entry is None else dict(zip(entry.replicas, entry.directories, strict=False))
         ids |= {node: replica.directory_id for node, replica in here.items()}
-        directories = [ids.get(node, UNASSIGNED_DIRECTORY) for node in replicas]
+        directories = [ids.get(node, UNASSIGNED_DIRECTORY) for node in nodes]
         return PlannedPartition(
             partition.partition,
-            tuple(replicas),
+            tuple(nodes),
             isr,
             leader,
             max(epochs, default=-1) + 1,
             tuple(directories),
-            "directories" if found else "metadata",
+            "directories" if given else "metadata",
             here[leader].found.log_end if leader in here else None,
         )
 
-    def _missing(self, partition: TopicPartition, found: Mapping[int, Sequence[_Replica]]) -> PlannedPartition | None:
+    def _missing(
+        self, partition: TopicPartition, siblings: Mapping[int, Sequence[_Replica]]
+    ) -> PlannedPartition | None:
         if not self._choices.allow_missing:
             self._refuse(
                 f"{partition} is in none of the directories: give those of the broker that has it, or say"
                 " --allow-missing to begin it empty"
             )
             return None
-        sibling = found[min(found)] if found else ()  # the new partition gets its replicas' brokers
-        nodes = sorted(one.node for one in sibling) or sorted(self._nodes())[:1]
+        sibling = siblings[min(siblings)] if siblings else ()  # a new partition gets its replicas' brokers
+        nodes = sorted(replica.node for replica in sibling) or sorted(self._nodes())[:1]
         if not nodes:
             self._refuse(f"{partition} cannot begin empty: no broker's directory was given")
             return None
@@ -419,22 +425,22 @@ class RebuildPlanner:
             levels = {} if source is None else _levels(source)
             if METADATA_VERSION in levels:
                 return _version_first({**levels, **self._choices.features})
-        shown, chosen = dict(self._shown()), self._choices.features
-        least = shown.pop(METADATA_VERSION, _DEFAULT_VERSION)
-        shown = {name: level for name, level in shown.items() if chosen.get(name, level)}  # level 0 turns it off
-        least = least if shown else _DEFAULT_VERSION
+        needs, chosen = dict(self._shown()), self._choices.features
+        least = needs.pop(METADATA_VERSION, _DEFAULT_VERSION)
+        needs = {name: level for name, level in needs.items() if chosen.get(name, level)}  # level 0 turns it off
+        least = least if needs else _DEFAULT_VERSION
         version = chosen.get(METADATA_VERSION, least)
-        needed = ", ".join(f"{name}={level}" for name, level in shown.items())
+        needed = ", ".join(f"{name}={level}" for name, level in needs.items())
         if METADATA_VERSION not in chosen:
-            why = f", and with {needed}, which its groups need" if shown else ", which Kafka 3.7 and later run"
+            why = f", and with {needed}, which its groups need" if needs else ", which Kafka 3.7 and later run"
             self._notes.append(
                 f"the cluster's features are not known: it begins with {METADATA_VERSION}={version}{why}; raise it by"
                 " kafka-features upgrade --release-version VERSION"
             )
-        elif shown and version < least:
+        elif needs and version < least:
             self._notes.append(f"groups need {needed}, which begin with {METADATA_VERSION}={least}: they do not work")
-            shown = {}
-        return _version_first({**shown, **chosen, METADATA_VERSION: version})
+            needs = {}
+        return _version_first({**needs, **chosen, METADATA_VERSION: version})
 
     def _records(self) -> Iterator[FramedRecord]:
         """Yields all records but features, topics, their configuration and producer ids, written separately."""
@@ -444,10 +450,10 @@ class RebuildPlanner:
                 yield record
 
     def _next_producer_id(self) -> int:
-        known = 0 if self._known is None else self._known.next_producer_id
-        last = max((one.last_producer_id for one in self._directories), default=-1)
+        stated = 0 if self._known is None else self._known.next_producer_id
+        last = max((directory.last_producer_id for directory in self._directories), default=-1)
         above = (last // _PRODUCER_BLOCK + 1) * _PRODUCER_BLOCK
-        return max(known, above if self._whole and known else above + _SPARE_PRODUCER_IDS)
+        return max(stated, above if self._whole and stated else above + _SPARE_PRODUCER_IDS)
 
     def _advise(self, topics: Sequence[PlannedTopic]) -> None:
         unknown = [topic.name for topic in topics if not topic.configuration_known]
@@ -456,7 +462,7 @@ class RebuildPlanner:
                 f"the configuration of {', '.join(unknown)} is not known: retention.ms=-1 keeps all records until you"
                 " say otherwise (kafka-configs --alter --entity-type topics --entity-name TOPIC --add-config …)"
             )
-        compacted = {name for one in self._directories for name in one.compacted}
+        compacted = {name for directory in self._directories for name in directory.compacted}
         for name in sorted(compacted & set(unknown)):
             self._notes.append(f"{name} was compacted: set its cleanup.policy to compact again")
         for topic in topics:
@@ -466,24 +472,24 @@ class RebuildPlanner:
                 )
 
 
-def _in_sync(found: Sequence[_Replica], known: KnownPartition | None) -> list[_Replica]:
+def _in_sync(replicas: Sequence[_Replica], entry: KnownPartition | None) -> list[_Replica]:
     """Returns the replicas that may lead: those in sync by the metadata; all if the logs are newer than that."""
-    if known is None or max(one.found.last_epoch for one in found) > known.leader_epoch:
-        return list(found)
-    return [one for one in found if one.node in known.in_sync]
+    if entry is None or max(replica.found.last_epoch for replica in replicas) > entry.leader_epoch:
+        return list(replicas)
+    return [replica for replica in replicas if replica.node in entry.in_sync]
 
 
-def _leader(number: int, found: Sequence[_Replica], known: KnownPartition | None) -> _Replica:
+def _leader(number: int, replicas: Sequence[_Replica], entry: KnownPartition | None) -> _Replica:
     """Chooses the leader: among equal replicas the former leader, else by the partition's number, to spread leaders."""
-    highest = max(one.rank for one in found)
-    equals = sorted((one for one in found if one.rank == highest), key=lambda one: one.node)
-    before = [one for one in equals if known is not None and one.node == known.leader]
+    highest = max(replica.rank for replica in replicas)
+    equals = sorted((replica for replica in replicas if replica.rank == highest), key=lambda replica: replica.node)
+    before = [replica for replica in equals if entry is not None and replica.node == entry.leader]
     return (before or equals)[0 if before else number % len(equals)]
 
 
 def _levels(source: KnownMetadata) -> dict[str, int]:
-    found = (one.data for key, one in source.records.items() if key[0] == "FEATURE_LEVEL_RECORD")
-    return {str(data["name"]): int(data["featureLevel"]) for data in found}
+    features = (record.data for key, record in source.records.items() if key[0] == "FEATURE_LEVEL_RECORD")
+    return {str(data["name"]): int(data["featureLevel"]) for data in features}
 
 
 def _version_first(levels: dict[str, int]) -> dict[str, int]:

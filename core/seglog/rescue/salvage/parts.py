@@ -97,14 +97,14 @@ def files_of(listing: PartitionListing) -> list[PartFile]:
 
 def join(fs: FileSystem, files: Sequence[PartFile], progress: BytesRead | None = None) -> Joined:
     """Joins the parts. Raises NotALogError if they hold no good batch, RefusedError if they contradict each other."""
-    tables = [_table(fs, one, number, progress) for number, one in enumerate(files)]
-    damage = [each for one, rows in zip(files, tables, strict=True) for each in _damage(one, rows)]
-    found = np.concatenate(tables)
-    if not len(found) and damage:
+    tables = [_table(fs, file, number, progress) for number, file in enumerate(files)]
+    damage = [part for file, rows in zip(files, tables, strict=True) for part in _damage(file, rows)]
+    table = np.concatenate(tables)
+    if not len(table) and damage:
         raise NotALogError(damage[0].path, "it holds no good batch")
-    order = np.lexsort((found["source"], found["first_offset"]))
-    rows = _without_copies(fs, files, found[order])
-    joined = Joined(list(files), rows, len(found) - len(rows), damage)
+    order = np.lexsort((table["source"], table["first_offset"]))
+    rows = _without_copies(fs, files, table[order])
+    joined = Joined(list(files), rows, len(table) - len(rows), damage)
     joined.missing += _missing(joined)
     return joined
 

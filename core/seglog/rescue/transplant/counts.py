@@ -25,10 +25,10 @@ class SourceCounts:
 
     def stated(self, topic: str, log_directory: Path) -> int | None:
         """Returns the number that the cluster's newest metadata has; None without metadata that knows the topic."""
-        found = [self._metadata[path] for path in self._around(log_directory) if path in self._metadata]
-        for metadata in sorted(found, key=lambda one: one.end_offset, reverse=True):
-            known = metadata.topic_ids.get(topic)
-            count = 0 if known is None else len(metadata.partitions.get(known, {}))
+        around = [self._metadata[path] for path in self._around(log_directory) if path in self._metadata]
+        for metadata in sorted(around, key=lambda metadata: metadata.end_offset, reverse=True):
+            topic_id = metadata.topic_ids.get(topic)
+            count = 0 if topic_id is None else len(metadata.partitions.get(topic_id, {}))
             if count:
                 return count
         return None

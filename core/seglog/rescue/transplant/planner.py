@@ -128,13 +128,13 @@ def _newest_replicas(
     return taken
 
 
-def _require_each_once(found: Sequence[Wanted]) -> None:
-    known: dict[TopicPartition, Path] = {}
-    for one in found:
-        other = known.setdefault(one.target, one.directory)
-        if other != one.directory:
+def _require_each_once(chosen: Sequence[Wanted]) -> None:
+    places: dict[TopicPartition, Path] = {}
+    for source in chosen:
+        other = places.setdefault(source.target, source.directory)
+        if other != source.directory:
             raise RefusedError(
-                f"{other} and {one.directory} would both become {one.target}; name the one to take (seglog diff"
+                f"{other} and {source.directory} would both become {source.target}; name the one to take (seglog diff"
                 " compares them)"
             )
 

@@ -158,23 +158,23 @@ class _Reading:
         self._clean_shutdown = found.fs.status(marker) is not None
 
     def read(self) -> None:
-        found, segments = self._found, list(self._listing.segments)
-        found.log_start, found.committed_below = self._checkpoints.of(found.directory)
+        source, segments = self._found, list(self._listing.segments)
+        source.log_start, source.committed_below = self._checkpoints.of(source.directory)
         if not segments:
-            raise RefusedError(f"{found.directory} holds no segment: there is nothing to transplant")
+            raise RefusedError(f"{source.directory} holds no segment: there is nothing to transplant")
         self._require_whole(segments)
-        while len(segments) > 1 and segments[1].base_offset <= found.log_start:
-            found.left_behind.append(segments.pop(0).log.name)
-        found.log_start = max(found.log_start, segments[0].base_offset)
-        walk = TransactionWalk(found.fs, self._listing)
+        while len(segments) > 1 and segments[1].base_offset <= source.log_start:
+            source.left_behind.append(segments.pop(0).log.name)
+        source.log_start = max(source.log_start, segments[0].base_offset)
+        walk = TransactionWalk(source.fs, self._listing)
         for ended in walk.ended(self._steps(segments)):
-            known = found.coordinator_epochs.get(ended.producer_id, _NO_OFFSET)
-            found.coordinator_epochs[ended.producer_id] = max(known, ended.coordinator_epoch)
-        found.open = [one for one in walk.left_open() if one.source == "log"]
-        found.log_end = max(self._last_offset + 1, segments[-1].base_offset)
-        if found.log_start > found.log_end:
+            epoch = source.coordinator_epochs.get(ended.producer_id, _NO_OFFSET)
+            source.coordinator_epochs[ended.producer_id] = max(epoch, ended.coordinator_epoch)
+        source.open = [transaction for transaction in walk.left_open() if transaction.source == "log"]
+        source.log_end = max(self._last_offset + 1, segments[-1].base_offset)
+        if source.log_start > source.log_end:
             raise RefusedError(
-                f"{found.directory} ends at offset {found.log_end}, below its log start {found.log_start} in"
+                f"{source.directory} ends at offset {source.log_end}, below its log start {source.log_start} in"
                 f" {filenames.LOG_START_OFFSET_CHECKPOINT}: a broker would drop all of it; {MENDING}"
             )
 

@@ -155,18 +155,18 @@ class TargetDirectory:
     def _require_assigned(self, directory: Path, key: TopicPartition, topic_id: str, every_replica: bool) -> int | None:
         metadata = self.metadata
         if metadata is None or not metadata.knows_topics:
-            found = [one.topic_partition for one in self.listing.live]
-            most = max(one.partition for one in found if one.topic == key.topic)
+            listed = [partition.topic_partition for partition in self.listing.live]
+            most = max(other.partition for other in listed if other.topic == key.topic)
             return None if metadata is not None else most + 1
-        known = metadata.topic_ids.get(key.topic)
-        assigned = None if known is None else metadata.assignment(known, key.partition)
-        if known is None or known != topic_id or assigned is None:
+        assigned_id = metadata.topic_ids.get(key.topic)
+        assigned = None if assigned_id is None else metadata.assignment(assigned_id, key.partition)
+        if assigned_id is None or assigned_id != topic_id or assigned is None:
             what = "no such partition" if assigned is None else "another topic id"
             raise RefusedError(
                 f"{directory}: the cluster's metadata has {what}, so a broker would set it aside as a stray"
             )
         self._require_only_replica(directory, assigned, every_replica)
-        return len(metadata.partitions[known])
+        return len(metadata.partitions[assigned_id])
 
     def _require_only_replica(self, directory: Path, assigned: Assignment, every_replica: bool) -> None:
         node = self._identity.get("node.id", "")
