@@ -60,8 +60,10 @@ def run(
     bytes. In JSON values, value->>'name' takes a field. A name that is no plain word of SQL is written "my-topic", and
     so is "offset", which is a reserved word.
 
-    With --value-as (and --key-as), value is what the schema of each value makes of it, as JSON; value_schema has the
-    schema's id, and value_error says why a value is not decoded.
+    With --value-as (and --key-as), value is what the schema of each value makes of it. A topic's Avro or Protobuf has
+    columns with types: value.city takes a field, and fields that a version of the schema has not are null. JSON, and
+    values in the table records of several topics, are text. value_schema has the schema's id, and value_error says why
+    a value is not decoded; value is then null, and value_bytes has its bytes.
 
     The other tables are batches, segments, findings (damage), partitions, groups (committed offsets), transactions and
     configs.

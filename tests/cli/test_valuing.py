@@ -89,14 +89,25 @@ def test_parquet_and_sql_have_texts_schemas_reasons_and_bytes(logs: Path, tmp_pa
     assert table["value_schema"].to_pylist() == ["1", "2", "3", "20", "1", None, "1"]
     assert table["value_bytes"].to_pylist() == [None, None, None, b"\0\0\0\0\x14x", b"\0\0\0\0\1x", None, None]
     query = "select value->>'city' as city, value_schema, value_error, octet_length(value_bytes) as size from orders"
-    done = run("sql", "--json", query, logs, "--value-as", "registry")
+    decoded = logs, "--value-as", "registry"  # one of them is JSON, so that no type says them all
+    done = run("sql", "--json", query, *decoded)
     rows = json_lines(done)
     assert [row["city"] for row in rows] == ["Köln", None, None, None, None, None, "Bern"]
     assert "schema id 20" in rows[3]["value_error"] and rows[3]["size"] == 6
-    filtered = run(
-        "sql", "--json", f"{query} where value->>'city' = 'Bern' and value_error is null", logs, "--value-as", "avro"
-    )
+    filtered = run("sql", "--json", f"{query} where value->>'city' = 'Bern' and value_error is null", *decoded)
     assert len(json_lines(filtered)) == 1
+
+
+def test_sql_has_columns_with_types(logs: Path, tmp_path: Path) -> None:
+    query = "select value.city as city, value.id + 1 as id, value_schema, value_error is null as good from orders"
+    rows = json_lines(run("sql", "--json", query, logs, "--value-as", "avro"))
+    assert [row["city"] for row in rows] == ["Köln", None, None, None, None, None, "Bern"]
+    assert [row["id"] for row in rows if row["city"]] == [8, 9]
+    assert [row["good"] for row in rows] == [True, False, False, False, False, True, True]
+    out = tmp_path / "cities.parquet"
+    query = "select value from orders where value.city = 'Bern'"
+    assert run("sql", query, logs, "--value-as", "avro", "-o", out).exit_code == 0
+    assert pq.read_table(out)["value"].to_pylist() == [{"id": 8, "city": "Bern", "note": "bare"}]
 
 
 @pytest.mark.parametrize(

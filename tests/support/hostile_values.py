@@ -3,6 +3,8 @@
 `python -m tests.support.hostile_values VALUES SCHEMAS SEED` decodes so many of each, Avro and Protobuf, with 2 GiB of
 memory and 10 seconds for each. It ends with an error if one takes longer or raises anything but NotDecodedError, and
 prints how many were decoded, and how many were not, by the beginning of the reason. A crash is the process's own end.
+With `typed` after the numbers it makes columns with types of them: blocks of values, which have 10 seconds together,
+and for each schema its column with a few values. Then every value has a reason or is what the decoder of JSON accepts.
 """
 
 from __future__ import annotations
@@ -16,14 +18,25 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from seglog import layout
+from seglog.format.columns import Records
+from seglog.table.columns import Part, Place
+from seglog.table.typed import Shown, TypedColumn
 from seglog.values import avro, protobuf
-from seglog.values.schemas import NotDecodedError, Schema
+from seglog.values.column_types import column_type
+from seglog.values.forms import Forms, Tally
+from seglog.values.schemas import KnownSchemas, NotDecodedError, Schema, Text
 from tests.support.schema_registry import ITEM, ORDER, text_of
 from tests.support.schema_registry import avro as written
 
 SECONDS, BYTES = 10, 2 << 30
+BLOCK = 1000  # values of a column at once
+COMPARED = 50  # of a block
 PROTOC_SHARE = 200  # one schema of so many is Protobuf's, as each takes a process
 
 TREE = {
@@ -57,6 +70,31 @@ SAMPLES: list[tuple[Any, list[Any]]] = [
     ),
 ]
 ODD: tuple[Any, ...] = (None, "null", -1, 10**11, 1e99, "", [], {}, "Tree", True, "x" * 5000, ["int"], {"type": "Tree"})
+WITHIN = {"type": "record", "name": "Within", "fields": [{"name": "s", "type": "string"}]}
+FLAT: tuple[Any, list[Any]] = (
+    {
+        "type": "record",
+        "name": "Flat",
+        "fields": [
+            {
+                "name": "n",
+                "type": ["null", {"type": "record", "name": "In", "fields": [{"name": "s", "type": "string"}]}],
+            },
+            {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+            {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4}},
+            {"name": "t", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+            {"name": "f", "type": {"type": "fixed", "name": "F", "size": 3}},
+            {"name": "x", "type": ["double", "null"]},
+        ],
+    },
+    [{"n": {"s": "Köln"}, "e": "B", "d": b"\1\2", "t": 10**15, "f": b"abc", "x": None}],
+)
+FLAT_PROTO = (
+    """syntax = "proto3"; message Flat { string s = 1; Within w = 2; sint64 n = 4; E e = 5; uint64 u = 6;
+    oneof o { bytes b = 8; bool c = 9; } optional float f = 10; } message Within { Deep deep = 1; string t = 2; }
+    message Deep { fixed32 x = 3; } enum E { A = 0; B = 1; }""",
+    [b"\x0a\1x\x12\x0a\x0a\5\x1d\1\0\0\0\x12\1y\x20\7\x28\1\x30\5\x42\1b", b"\x48\1\x55\0\0\0\x40"],
+)
 PAYLOADS = [b"\x0a\1x\x12\4\x0a\2yy\x20\7\x2a\x10" + bytes(16), b"\x1a\7\x0a\1k\x12\2\x20\1\x32\0\x42\3abc"]
 
 
@@ -193,9 +231,98 @@ def schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
         counted(counts, "Avro schema", lambda s=schema, d=data: text_of(avro.reader_of(s, {}).text(d)))  # type: ignore[misc]
 
 
+def laid_out(values: Sequence[bytes]) -> Part:
+    """Records with these values, in memory."""
+    rows = np.zeros(len(values), dtype=layout.RECORD)
+    sizes = np.array([len(one) for one in values], dtype=np.int64)
+    rows["value_size"], rows["value_position"], rows["key_size"] = sizes, np.cumsum(sizes) - sizes, -1
+    batches = np.zeros(1, dtype=layout.BATCH)
+    arena = np.frombuffer(b"".join(values), dtype=np.uint8)
+    return Part(Place("t", 0, ""), Records(arena, rows, batches, np.zeros(1, dtype=np.int8)))
+
+
+def column_of(schema: Schema) -> tuple[TypedColumn, Tally]:
+    """The column of a schema, which has the id 1. Raises NotDecodedError if it gives none."""
+    known = KnownSchemas("the test")
+    known.add(replace(schema, id=1, subject="t-value", version=1))
+    column = column_type(Forms("auto", "registry", known), "value", "t", [])
+    if column is None:
+        raise NotDecodedError("no column")
+    tally = Tally()
+    return TypedColumn(column, tally), tally
+
+
+def typed_block(column: TypedColumn, tally: Tally, values: Sequence[bytes], counts: Counter[str], name: str) -> Shown:
+    """Makes the column of a block of values, and counts what became of them."""
+    before = sum(tally.decoded.values())
+    shown = column.of(laid_out([b"\0\0\0\0\1" + one for one in values]))
+    shown.values.validate(full=True)
+    good = sum(tally.decoded.values()) - before
+    if shown.errors.null_count != good or shown.undecoded.null_count != good or len(shown.values) != len(values):
+        raise AssertionError(f"{good} of {len(values)} are decoded, and {shown.errors.null_count} have no reason")
+    counts[f"{name}: decoded"] += good
+    counts[f"{name}: not decoded"] += len(values) - good
+    return shown
+
+
+def alike(shown: Shown, values: Sequence[bytes], read: Callable[[bytes], Text]) -> None:
+    """Compares with the decoder of JSON: a column has what this accepts, unless it is outside of the column's type."""
+    for value, error in zip(values[:COMPARED], shown.errors.to_pylist(), strict=False):
+        text = read(value)
+        said = "" if isinstance(text, str) else str(text)
+        is_own = error is not None and ("does not fit the type" in error or "was made without" in error)
+        if said != (error or "") and not is_own:
+            raise AssertionError(f"{value.hex()}: {said!r} in JSON, {error!r} in a column")
+
+
+def typed_values(count: int, draw: random.Random, counts: Counter[str]) -> None:
+    """Columns of mutated values of good schemas, of which a kernel decodes some and the libraries others."""
+    ways: list[tuple[str, Schema, list[bytes], Callable[[bytes], Text]]] = []
+    for schema, good in (*SAMPLES, FLAT):
+        name = f"Avro values, {'the kernel' if schema is FLAT[0] else 'a library'}"
+        one = Schema("AVRO", json.dumps(schema))
+        ways.append((name, one, [written(schema, value) for value in good], avro.reader_of(one, {}).text))
+    for text, good in ((PROTO, PAYLOADS), FLAT_PROTO):
+        name = f"Protobuf values, {'the kernel' if text is FLAT_PROTO[0] else 'a library'}"
+        one = Schema("PROTOBUF", text)
+        read = protobuf.reader_of(one, {})
+        ways.append((name, one, [b"\0" + value for value in good], lambda data, read=read: read((data,), None)[0]))  # type: ignore[misc]
+    columns = [column_of(one) for _, one, _, _ in ways]
+    for number in range(max(len(ways), count // BLOCK)):
+        name, _, good, read = ways[number % len(ways)]
+        block = [mutated(draw.choice(good), draw) for _ in range(BLOCK)]
+
+        def work(name: str = name, at: int = number % len(ways), block: Sequence[bytes] = block) -> None:
+            alike(typed_block(*columns[at], block, counts, name), block, ways[at][3])
+
+        counted(counts, "block", work)
+
+
+def typed_schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
+    """Columns of mutated schemas."""
+    samples = [*SAMPLES, FLAT]
+    texts = [json.dumps(schema) for schema, _ in samples]
+    others = [word for text in texts for word in tokens_of(text)]
+    good = [written(schema, value) for schema, values in samples for value in values]
+    for number in range(count):
+        data = [b"", *(mutated(draw.choice(good), draw) for _ in range(2)), draw.choice(good)]
+        if number % PROTOC_SHARE == 0:
+            text = mutated_text(draw.choice((PROTO, FLAT_PROTO[0])), draw, tokens_of(PROTO))
+            schema = Schema("PROTOBUF", text)
+        elif number % 5:
+            schema = Schema("AVRO", json.dumps(mutated_tree(draw.choice(samples)[0], draw)))
+        else:
+            schema = Schema("AVRO", mutated_text(draw.choice(texts), draw, others))
+
+        def work(schema: Schema = schema, data: Sequence[bytes] = data) -> None:
+            typed_block(*column_of(schema), data, counts, f"{schema.type} column")
+
+        counted(counts, f"{schema.type} schema", work)
+
+
 def main() -> None:
     """Runs with the numbers of the command line."""
-    count, of_schemas, seed = map(int, sys.argv[1:])
+    count, of_schemas, seed = map(int, sys.argv[1:4])
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
 
@@ -204,8 +331,9 @@ def main() -> None:
 
     signal.signal(signal.SIGALRM, too_long)
     counts: Counter[str] = Counter()
-    values(count, random.Random(seed), counts)
-    schemas(of_schemas, random.Random(seed + 1), counts)
+    decode, make = (typed_values, typed_schemas) if sys.argv[4:] == ["typed"] else (values, schemas)
+    decode(count, random.Random(seed), counts)
+    make(of_schemas, random.Random(seed + 1), counts)
     for reason, number in counts.most_common():
         sys.stdout.write(f"{number:9} {reason}\n")
     sys.stdout.write(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB\n")

@@ -11,6 +11,7 @@ compared calls by kernel, and which kernels the engine can call.
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import sys
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from google.protobuf import descriptor_pb2
 
 from seglog.cleaner import chunks, offset_map, record_filter
 from seglog.cleaner.cleaner import foresee_round
@@ -42,7 +44,9 @@ from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.table import columns
+from seglog.table import columns, typed
+from seglog.values import avro_columns, protobuf_columns
+from seglog.values.schemas import Schema
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.guarded_kernels import Guard, guard_kernels
 from tests.support.guarded_memory import Journal, Side
@@ -52,6 +56,30 @@ from tests.support.manual_clock import ManualClock
 _NOW_MS = 1_800_000_000_000
 
 _DISK = LocalFileSystem()
+
+AVRO = Schema(
+    "AVRO",
+    """{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": [
+    {"type": "record", "name": "S", "fields": [{"name": "x", "type": "string"}]}, "null"]}]}""",
+)
+_FIELDS = {4: 3, 6: 9, 7: 1, 12: 5, 13: 2, 14: 18}  # types by number
+PROTOBUF = Schema(  # a descriptor, as no other process is to be started
+    "PROTOBUF",
+    base64.b64encode(
+        descriptor_pb2.FileDescriptorProto(
+            name="m.proto",
+            message_type=[
+                descriptor_pb2.DescriptorProto(
+                    name="M",
+                    field=[
+                        descriptor_pb2.FieldDescriptorProto(name=f"f{number}", number=number, type=kind, label=1)
+                        for number, kind in _FIELDS.items()
+                    ],
+                )
+            ],
+        ).SerializeToString()
+    ).decode(),
+)
 
 
 @dataclass(frozen=True)
@@ -135,6 +163,18 @@ def as_arrow(given: Input) -> None:
         columns.spans(records.arena, rows["key_position"], rows["key_size"])
         columns.spans(records.arena, rows["value_position"], rows["value_size"])
         columns.headers(records)
+        _typed(records, given.chance.choice((0, 0, 0, 1, 5)))
+
+
+def _typed(records: Records, skipped: int) -> None:
+    """Keys and values as those of schemas; most of them are none."""
+    programs = avro_columns.described(AVRO, {}).program, protobuf_columns.described(PROTOBUF, {}, (0,)).program
+    for side in ("key", "value"):
+        positions, sizes = records.rows[f"{side}_position"], records.rows[f"{side}_size"]
+        typed.value_slots.frame_ids(records.arena, positions, sizes, np.empty(len(sizes), dtype=np.int64))
+        for program in programs:
+            assert program is not None
+            program.run(records.arena, positions, sizes, skipped)
 
 
 def cleaned(given: Input) -> None:

@@ -44,11 +44,13 @@ def open_table(
     raises CorruptRecordError with file, position and offsets; with `on_corrupt` "skip" it goes on, and the table's
     `left_out` says what is missing. `local`, `tier_keys` and `remote_metadata` are for paths in tiered storage.
 
-    `value_as` "registry" decodes values by the schemas that they name: `value` is then JSON text, or null where one is
-    not decoded, and value_schema, value_error and value_bytes tell of it; `key_as` does the same for keys. Other forms
-    are string, hex, base64, int, long, json, kafka, avro, protobuf, json-schema. `schemas` is a registry's log, URL or
-    directory of files (default: the `_schemas-0` beside the logs), `schema` the FILE or FILE:MESSAGE for values without
-    a frame (extra `schemas`).
+    `value_as` "registry" decodes values by the schemas that they name: `value` is then null where one is not decoded,
+    and value_schema, value_error and value_bytes tell of it; `key_as` does the same for keys. Where the paths have one
+    topic, Avro and Protobuf give `value` the type of its schemas: a struct with the fields of all versions, in which a
+    type that changed is the wider one, or text. Values of a schema that is not among these are not decoded. Elsewhere,
+    and where no type says it, `value` is JSON text. Other forms are string, hex, base64, int, long, json, kafka, avro,
+    protobuf, json-schema. `schemas` is a registry's log, URL or directory of files (default: the `_schemas-0` beside
+    the logs), `schema` the FILE or FILE:MESSAGE for values without a frame (extra `schemas`).
 
     Raises NotALogError for a path without a log, ConfigError for an unknown column or missing schemas.
 
@@ -67,6 +69,7 @@ def open_table(
     from seglog.table.columns import outputs_of
     from seglog.table.dataset import Table
     from seglog.table.opening import open_source
+    from seglog.table.planned_types import typed_columns
     from seglog.table.valued import valued_outputs
 
     if not paths:
@@ -83,7 +86,10 @@ def open_table(
         remote_metadata=[parse_location(path) for path in remote_metadata or ()],
     )
     outputs = outputs_of(columns)
-    return Table(source, outputs if values is None else valued_outputs(outputs, values))
+    if values is not None:
+        typed = typed_columns(values.forms, values.tally, source.fs, source.logs, source.options)
+        outputs = valued_outputs(outputs, values, typed)
+    return Table(source, outputs)
 
 
 def append_table(

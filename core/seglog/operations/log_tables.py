@@ -17,8 +17,9 @@ from seglog.operations.workspace import Workspace
 from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_directories
 from seglog.scan.view import PartitionView
 from seglog.storage.lock import partition_path
-from seglog.table.columns import Output, text_outputs
+from seglog.table.columns import text_outputs
 from seglog.table.dataset import Table
+from seglog.table.planned_types import typed_columns
 from seglog.table.relations import VIEWS, Relation, relation_of_rows, view_relation
 from seglog.table.source import Source
 from seglog.table.valued import valued_outputs
@@ -48,7 +49,7 @@ class LogTables:
         """
         folded = name.lower()
         if folded == RECORDS:
-            return Table(self.source, self._columns())
+            return self._table(self.source)
         if folded in VIEWS:
             return view_relation(self.source, folded)
         if folded in _OF_ROWS:
@@ -58,7 +59,7 @@ class LogTables:
         found = [topic for topic in topics if topic == name] or [topic for topic in topics if topic.lower() == folded]
         if len(found) == 1:
             logs = [log for log in self.source.logs if log.topic_partition.topic == found[0]]
-            return Table(replace(self.source, logs=logs), self._columns())
+            return self._table(replace(self.source, logs=logs))
         if found:
             several = " and ".join(found)
             raise ConfigError(f"{several} are one name in SQL: use {RECORDS} with topic = '{found[0]}'")
@@ -66,8 +67,11 @@ class LogTables:
         hint = f"; did you mean {' or '.join(near)}?" if near else f": there are {', '.join(TABLES)}"
         raise ConfigError(f"there is no topic or table '{name}'{hint}")
 
-    def _columns(self) -> tuple[Output, ...]:
-        return text_outputs() if self.values is None else valued_outputs(text_outputs(), self.values)
+    def _table(self, source: Source) -> Table:
+        if self.values is None:
+            return Table(source, text_outputs())
+        typed = typed_columns(self.values.forms, self.values.tally, source.fs, source.logs, source.options)
+        return Table(source, valued_outputs(text_outputs(), self.values, typed))
 
     def topics_within(self, text: str) -> list[str]:
         """Returns the topics whose names are in a text, longest first."""

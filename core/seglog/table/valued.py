@@ -1,25 +1,31 @@
-"""Columns of decoded keys and values: text, the schema of each, and why one is not decoded (`seglog.values`).
+"""Columns of decoded keys and values: what they are, the schema of each, and why one is not decoded (`seglog.values`).
 
-`value` is JSON, or the characters of a string; null where a value does not decode. Then `value_error` says why, and
-`value_bytes` has its bytes. The same for keys.
+`value` has the type of its schemas (`typed`) where there is one; else it is JSON, or the characters of a string. It is
+null where a value does not decode: then `value_error` says why, and `value_bytes` has its bytes. The same for keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from seglog.table.columns import Output, Part, readable_text
+from seglog.table.typed import Shown, TypedColumn
 from seglog.values.forms import Column, Values, plain_text
 from seglog.values.frames import SIDES, Side
 
 
-def valued_outputs(outputs: Sequence[Output], values: Values) -> tuple[Output, ...]:
-    """Returns columns with decoded keys and values in place of `key` and `value`, and those that tell of them."""
-    decoding = _Decoding(values)
+def valued_outputs(
+    outputs: Sequence[Output], values: Values, typed: Mapping[Side, TypedColumn] | None = None
+) -> tuple[Output, ...]:
+    """Returns columns with decoded keys and values in place of `key` and `value`, and those that tell of them.
+
+    A side in `typed` has a column of types, others have text.
+    """
+    texts = _Decoding(values)
     columns: list[Output] = []
     names = {output.field.name for output in outputs}
     for output in outputs:
@@ -27,7 +33,10 @@ def valued_outputs(outputs: Sequence[Output], values: Values) -> tuple[Output, .
         if side is None or values.forms.of(side) == "auto":
             columns.append(output)
             continue
-        columns.append(replace(output, field=pa.field(side, pa.string()), make=partial(decoding.texts, side)))
+        column = None if typed is None else typed.get(side)
+        decoding = texts if column is None else _TypedDecoding(column)
+        kind = pa.string() if column is None else column.type
+        columns.append(replace(output, field=pa.field(side, kind), make=partial(decoding.shown, side)))
         for what, make in (("schema", decoding.schemas), ("error", decoding.errors)):
             columns.append(Output(pa.field(f"{side}_{what}", pa.string()), partial(make, side)))
         if f"{side}_bytes" not in names:
@@ -42,7 +51,7 @@ class _Decoding:
         self._values = values
         self._last: tuple[Part, dict[Side, Column]] | None = None  # scans in several threads replace it as a whole
 
-    def texts(self, side: Side, part: Part) -> pa.Array:
+    def shown(self, side: Side, part: Part) -> pa.Array:
         """Makes the column of texts."""
         column = self._of(part).get(side)
         if column is None:  # of a topic that is shown as it is
@@ -82,3 +91,33 @@ class _Decoding:
         columns = {} if decoder is None else decoder.columns(part.records)
         self._last = part, columns
         return columns
+
+
+class _TypedDecoding:
+    """Decodes a part once for all columns of a side."""
+
+    def __init__(self, column: TypedColumn) -> None:
+        self._column = column
+        self._last: tuple[Part, Shown] | None = None  # scans in several threads replace it as a whole
+
+    def shown(self, _side: Side, part: Part) -> pa.Array:
+        """Makes the column of values."""
+        return self._of(part).values
+
+    def schemas(self, _side: Side, part: Part) -> pa.Array:
+        """Makes the column of schemas' ids."""
+        return self._of(part).schemas
+
+    def errors(self, _side: Side, part: Part) -> pa.Array:
+        """Makes the column of reasons."""
+        return self._of(part).errors
+
+    def undecoded(self, _side: Side, part: Part) -> pa.Array:
+        """Makes the column of the bytes of what is not decoded."""
+        return self._of(part).undecoded
+
+    def _of(self, part: Part) -> Shown:
+        last = self._last
+        if last is None or last[0] is not part:
+            last = self._last = part, self._column.of(part)
+        return last[1]

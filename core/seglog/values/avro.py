@@ -26,15 +26,18 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
-def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Reader:
-    """Returns the reader of a schema's values. Raises NotDecodedError for a schema that is not decoded by."""
+def reader_of(schema: Schema, references: Mapping[str, Schema], shown: Callable[[Any], str] | None = None) -> Reader:
+    """Returns the reader of a schema's values, which are JSON, or the texts that `shown` makes of Python's values.
+
+    Raises NotDecodedError for a schema that is not decoded by.
+    """
     safe = safe_schema(schema, references)
     names: dict[str, Any] = {"writer": {}, "reader": {}}
     try:
         parsed = fastavro.parse_schema(safe.definition, names["writer"])
     except Exception as error:
         raise NotDecodedError(f"fastavro refuses it: {_reason(error)}") from error
-    write = json_writer(_fields_with_floats(safe.definition))
+    write = json_writer(_fields_with_floats(safe.definition)) if shown is None else shown
     read, read_safely = _read._read_data, _read_py.schemaless_reader
 
     def decode(data: bytes) -> str:

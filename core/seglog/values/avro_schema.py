@@ -224,7 +224,7 @@ def _logical(kind: str, schema: Mapping[str, Any], otherwise: str) -> dict[str, 
     scale = schema.get("scale", 0)
     if not isinstance(scale, int) or not 0 <= scale <= MOST_SCALE:
         return {"logicalType": PREFIX + otherwise}  # Avro: a logical type that is not valid is ignored
-    return {"logicalType": f"{PREFIX}decimal", "seglog_scale": scale}
+    return {"logicalType": f"{PREFIX}decimal", "seglog_scale": scale, "seglog_precision": schema.get("precision")}
 
 
 def _either(costs: list[Cost]) -> Cost:

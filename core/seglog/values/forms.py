@@ -190,11 +190,11 @@ class TopicDecoder:
         if self._internal is None:  # Kafka's decoders are for Kafka's topics; others stay as they are
             self._forms = {side: AUTO if form == KAFKA else form for side, form in self._forms.items()}
         self.sides: tuple[Side, ...] = tuple(side for side, form in self._forms.items() if form != AUTO)
-        self._schemas: dict[Side, _BySchema] = {}
+        self._schemas: dict[Side, BySchema] = {}
         for side in self.sides:
             if self._forms[side] in BY_SCHEMA:
                 wanted = BY_SCHEMA[self._forms[side]]
-                self._schemas[side] = _BySchema(side, f"{topic}-{side}", wanted, forms.source, forms.given)
+                self._schemas[side] = BySchema(side, f"{topic}-{side}", wanted, forms.source, forms.given)
 
     def form(self, side: Side) -> str:
         """Returns the form of a side of this topic."""
@@ -218,7 +218,7 @@ class TopicDecoder:
         """Decodes the keys or values in some places, which are not null."""
         form = self._forms[side]
         if side in self._schemas:
-            self._schemas[side].decode(column, places, _naming_headers(records, side))
+            self._schemas[side].decode(column, places, naming_headers(records, side))
         elif form == KAFKA:
             self._decode_internal(side, column, places, records)
         else:
@@ -243,7 +243,7 @@ class TopicDecoder:
         self._tally.add(decoded, failed)
 
 
-def _naming_headers(records: Records, side: Side) -> dict[int, Sequence[Header]]:
+def naming_headers(records: Records, side: Side) -> dict[int, Sequence[Header]]:
     """Returns the headers that may say the schema of a key or value, by the record's place."""
     if not records.rows["header_count"].any():
         return {}
@@ -269,12 +269,22 @@ def _of_text(text: str) -> str:
     return json_value(text)
 
 
-class _BySchema:
-    """Decodes keys or values by the schema that each names, or by the one of its topic."""
+class BySchema:
+    """Decodes keys or values by the schema that each names, or by the one of its topic.
+
+    `made` gives the reader of a schema, and raises NotDecodedError for one that is not read.
+    """
 
     def __init__(
-        self, side: Side, subject: str, wanted: str | None, source: SchemaSource | None, given: Schema | None
+        self,
+        side: Side,
+        subject: str,
+        wanted: str | None,
+        source: SchemaSource | None,
+        given: Schema | None,
+        made: Callable[[Schema, Mapping[str, Schema]], Read] | None = None,
     ) -> None:
+        self._make = _reader_of if made is None else made
         self._side, self._subject, self._wanted, self._source, self._given = side, subject, wanted, source, given
         self._only_given = source is None and given is not None
         self._read: dict[SchemaId | None, Read | NotDecodedError] = {}
@@ -358,11 +368,15 @@ class _BySchema:
             self._unframed = schema.id
         if self._wanted is not None and schema.type != self._wanted:
             raise NotDecodedError(f"{schema.label} is of the type {schema.type}, not {self._wanted}")
-        references = closure(schema, self._source) if schema.references and self._source is not None else {}
         try:
-            return _reader_of(schema, references)
+            return self._make(schema, references_of(schema, self._source))
         except NotDecodedError as error:
             raise NotDecodedError(f"{schema.label} is not read: {error}") from error
+
+
+def references_of(schema: Schema, source: SchemaSource | None) -> Mapping[str, Schema]:
+    """Returns what a schema refers to. Raises NotDecodedError if the source does not have it."""
+    return closure(schema, source) if schema.references and source is not None else {}
 
 
 def _reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:

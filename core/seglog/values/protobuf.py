@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
@@ -24,9 +24,12 @@ _MAIN = "seglog_main.proto"
 _PROVIDED = "google/protobuf/"
 
 
-def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:
-    """Returns the reader of a schema's values. Raises NotDecodedError for a schema that is not decoded by."""
-    pool, main = _pool_of(schema, references)
+def reader_of(schema: Schema, references: Mapping[str, Schema], shown: Callable[[Any], str] | None = None) -> Read:
+    """Returns the reader of a schema's values, which are JSON, or the texts that `shown` makes of messages.
+
+    Raises NotDecodedError for a schema that is not decoded by.
+    """
+    message = messages_of(schema, references)
     readers: dict[tuple[int, ...] | str, Reader] = {}
 
     def text(payload: bytes, path: bytes | None) -> Text:
@@ -34,12 +37,21 @@ def reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:
             indices, start = message_path(payload, path)
             name = schema.message or indices
             if name not in readers:
-                readers[name] = _reader_of_message(_named(pool, name) if isinstance(name, str) else _at(main, name))
+                readers[name] = _reader_of_message(message(name), shown)
         except NotDecodedError as error:
             return error
         return readers[name].text(payload[start:])
 
     return lambda payloads, path: [text(payload, path) for payload in payloads]
+
+
+def messages_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[tuple[int, ...] | str], Descriptor]:
+    """Returns a function that gives the message at a path of the schema, or with a name.
+
+    It raises NotDecodedError for a message that is not there; so does this for a schema that is not read.
+    """
+    pool, main = _pool_of(schema, references)
+    return lambda name: _named(pool, name) if isinstance(name, str) else _at(main, name)
 
 
 def _pool_of(schema: Schema, references: Mapping[str, Schema]) -> tuple[descriptor_pool.DescriptorPool, Any]:
@@ -90,7 +102,7 @@ def _at(file: Any, path: tuple[int, ...]) -> Descriptor:
     return found
 
 
-def _reader_of_message(message: Descriptor) -> Reader:
+def _reader_of_message(message: Descriptor, shown: Callable[[Any], str] | None) -> Reader:
     kind = message_factory.GetMessageClass(message)
     reached = list(_reached(message))
     # A field takes two bytes at least (packed numbers one), a message within shows fields that it does not have, too.
@@ -100,17 +112,28 @@ def _reader_of_message(message: Descriptor) -> Reader:
     def decode(data: bytes) -> str:
         value = kind.FromString(data)
         size = value.ByteSize()
-        found = json_format.MessageToDict(
-            value,
-            preserving_proto_field_name=True,
-            always_print_fields_with_no_presence=len(data) * (of_fields + absent) <= MOST_NODES,
-        )
+        shows_absent = len(data) * (of_fields + absent) <= MOST_NODES
+        if shown is None:
+            found = as_json(value, shows_absent)
+        elif shows_absent:
+            found = shown(value)
+        else:
+            raise NotDecodedError(f"{len(data)} bytes of {message.full_name} expand to more than {MOST_NODES} parts")
         value.DiscardUnknownFields()
         if value.ByteSize() != size:
             raise NotDecodedError(f"{size - value.ByteSize()} bytes are fields that {message.full_name} has not")
-        return json_value(found)
+        return found
 
     return Reader(decode, message.full_name, MOST_NODES // of_fields, _line)
+
+
+def as_json(message: Any, shows_absent: bool) -> str:
+    """Returns a message as JSON; `shows_absent`: with the fields that are not there and have a value nevertheless."""
+    return json_value(
+        json_format.MessageToDict(
+            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=shows_absent
+        )
+    )
 
 
 def _cost(field: FieldDescriptor) -> int:

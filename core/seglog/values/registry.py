@@ -19,6 +19,7 @@ from seglog.values.schemas import AVRO, MOST_SCHEMA_BYTES, NotDecodedError, Sche
 from seglog.values.schemas_topic import reference_of
 
 SECONDS = 10
+MOST_VERSIONS = 100  # of a subject, that are asked for together
 
 _MOST_MISSING = 1000  # ids that a registry is asked for in vain: broken values name many
 _NOT_FOUND = 404
@@ -37,14 +38,14 @@ class Registry:
         if parts.username is not None:
             words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(words.encode()).decode()}"
-        self._answers: dict[str, dict[str, Any] | None] = {}
+        self._answers: dict[str, Any] = {}
         self._missing = 0
 
     def by_id(self, number: SchemaId) -> Schema:
         """Returns the schema with this id or GUID."""
         kind = "guids" if isinstance(number, UUID) else "ids"
         fields = self._asked(f"/schemas/{kind}/{number}")
-        if fields is None:
+        if not isinstance(fields, dict):
             raise NotDecodedError(f"schema id {number} is not in {self.where}")
         return self._schema(fields, number)
 
@@ -56,9 +57,15 @@ class Registry:
         """Returns a version of a subject, also a deleted one."""
         return self._of_subject(subject, f"{version}?deleted=true")
 
+    def versions(self, subject: str) -> list[Schema]:
+        """Returns all versions of a subject, also deleted ones; the newest MOST_VERSIONS if there are more."""
+        numbers = self._asked(f"/subjects/{quote(subject, safe='')}/versions?deleted=true")
+        known = sorted(one for one in numbers if isinstance(one, int)) if isinstance(numbers, list) else []
+        return [self.version(subject, one) for one in known[-MOST_VERSIONS:]]
+
     def _of_subject(self, subject: str, version: str) -> Schema:
         fields = self._asked(f"/subjects/{quote(subject, safe='')}/versions/{version}")
-        if fields is None:
+        if not isinstance(fields, dict):
             raise NotDecodedError(f"subject {subject} is not in {self.where}")
         number = fields.get("id")
         return self._schema(fields, number if isinstance(number, int) else None)
@@ -81,8 +88,11 @@ class Registry:
             references,
         )
 
-    def _asked(self, path: str) -> dict[str, Any] | None:
-        """Returns the answer; None if there is no such thing. Raises OSError if the registry does not answer."""
+    def _asked(self, path: str) -> Any:
+        """Returns the answer, an object or a list; None if there is no such thing.
+
+        Raises OSError if the registry does not answer.
+        """
         if path not in self._answers:
             if self._missing >= _MOST_MISSING:
                 raise NotDecodedError(f"{self.where} did not have {_MOST_MISSING} schemas, and is asked no more")
@@ -90,7 +100,7 @@ class Registry:
             self._missing += self._answers[path] is None
         return self._answers[path]
 
-    def _fetched(self, path: str) -> dict[str, Any] | None:
+    def _fetched(self, path: str) -> Any:
         try:
             with urlopen(Request(self.where + path, headers=self._headers), timeout=SECONDS) as answer:
                 data = answer.read(4 * MOST_SCHEMA_BYTES + 1)
@@ -107,4 +117,4 @@ class Registry:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise NotDecodedError(f"{self.where} answers with what is no JSON") from error
-        return found if isinstance(found, dict) else None
+        return found if isinstance(found, dict | list) else None

@@ -111,13 +111,19 @@ class Schema:
 
 
 class SchemaSource(Protocol):
-    """Where schemas come from. All methods raise NotDecodedError if they do not have one."""
+    """Where schemas come from. The methods for one schema raise NotDecodedError if they do not have it; `versions` has
+    all of a subject, the deleted ones too. `where` names the place in sentences.
+    """
+
+    where: str
 
     def by_id(self, number: SchemaId) -> Schema: ...
 
     def latest(self, subject: str) -> Schema: ...
 
     def version(self, subject: str, version: int) -> Schema: ...
+
+    def versions(self, subject: str) -> list[Schema]: ...
 
 
 @dataclass
@@ -158,6 +164,10 @@ class KnownSchemas:
             return self.subjects[subject][version]
         except KeyError:
             raise NotDecodedError(f"version {version} of subject {subject} is not in {self.where}") from None
+
+    def versions(self, subject: str) -> list[Schema]:
+        """Returns all versions of a subject."""
+        return list(self.subjects.get(subject, {}).values())
 
 
 def closure(schema: Schema, source: SchemaSource) -> Mapping[str, Schema]:

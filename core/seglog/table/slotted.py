@@ -1,0 +1,242 @@
+"""Arrow's arrays of the shapes of values (`seglog.values.shapes`): their types, and how they are made.
+
+What a kernel decoded into slots becomes arrays without a copy of its numbers; what a library decoded comes as values of
+JSON (`ColumnType.reader`), in which dates, times and decimal numbers are texts that Arrow reads.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from seglog.table.columns import spans
+from seglog.values.shapes import Items, Leaf, LeafSlot, Named, Row, RowSlot, Shape, Slots, Slotted
+
+_MOST_DECIMAL_BYTES = 16
+_UTC = "UTC"
+_TYPES: dict[str, pa.DataType] = {
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "unsigned": pa.decimal128(20, 0),  # 64 bits without a sign, which many engines do not have
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", _UTC),
+    "timestamp-micros": pa.timestamp("us", _UTC),
+    "timestamp-nanos": pa.timestamp("ns", _UTC),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+}
+_HALVES = ("int", "date", "time-millis")  # types of 32 bits
+_PLAIN = ("boolean", "int", "long", "float", "double", "string")  # kinds that JSON has
+# What an array of one kind may become.
+_CASTS = {
+    ("int", "long"),
+    ("int", "double"),
+    ("float", "double"),
+    *((kind, "text") for kind in ("string", "int", "long", "boolean")),
+}
+
+
+class UnreadableError(Exception):
+    """Rows that do not fit the type of a column; only the row by row way knows why."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        super().__init__(f"{len(rows)} rows")
+        self.rows = rows
+
+
+def type_of(shape: Shape) -> pa.DataType:
+    """Returns the type of a shape."""
+    if isinstance(shape, Row):
+        return pa.struct([pa.field(name, type_of(child)) for name, child in shape.fields])
+    if isinstance(shape, Items):
+        return pa.list_(type_of(shape.item))
+    if isinstance(shape, Named):
+        return pa.map_(pa.string(), type_of(shape.value))
+    return pa.decimal128(shape.precision, shape.scale) if shape.kind == "decimal" else _TYPES[shape.kind]
+
+
+def array_of_values(values: Sequence[Any], shape: Shape) -> pa.Array:
+    """Returns an array of Python's values. Raises UnreadableError with the rows that do not fit."""
+    try:
+        return _of_values(values, shape)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        rows = np.array([i for i, value in enumerate(values) if not _is_fit(value, shape)], dtype=np.int64)
+        if not len(rows):
+            raise
+        raise UnreadableError(rows) from error
+
+
+def _is_fit(value: Any, shape: Shape) -> bool:
+    try:
+        _of_values([value], shape)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return False
+    return True
+
+
+def _of_values(values: Sequence[Any], shape: Shape) -> pa.Array:
+    if isinstance(shape, Row):
+        children = [
+            _of_values([None if value is None else value[name] for value in values], child)
+            for name, child in shape.fields
+        ]
+        absent = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(children, fields=list(type_of(shape)), mask=absent)
+    if isinstance(shape, Items):
+        return pa.ListArray.from_arrays(_offsets(values), _of_values(list(_parts(values)), shape.item))
+    if isinstance(shape, Named):
+        keys = pa.array([key for value in values for key in value or ()], pa.string())
+        pairs = [value.values() for value in values if value is not None]
+        return pa.MapArray.from_arrays(_offsets(values), keys, _of_values(list(_parts(pairs)), shape.value))
+    if shape.kind == "bytes":
+        return pa.array([None if value is None else value.encode("iso-8859-1") for value in values], pa.binary())
+    if shape.kind in _PLAIN:
+        return pa.array(values, type_of(shape))
+    if shape.kind.startswith("time-"):
+        times = [None if value is None else datetime.time.fromisoformat(value) for value in values]
+        return pa.array(times, type_of(shape))
+    texts = pa.array([None if value is None else str(value) for value in values], pa.string())
+    return texts.cast(type_of(shape))
+
+
+def _parts(values: Iterable[Iterable[Any] | None]) -> Iterator[Any]:
+    return (part for value in values for part in value or ())
+
+
+def _offsets(values: Sequence[Sized | None]) -> pa.Array:
+    """Returns where each list begins, and where the last one ends; null for one that is null."""
+    found: list[int | None] = []
+    at = 0
+    for value in values:
+        found.append(None if value is None else at)
+        at += len(value or ())
+    return pa.array([*found, at], pa.int32())
+
+
+# --- of slots -------------------------------------------------------------------------------------------------
+
+
+def array_of_slots(slotted: Slotted, slots: Slots, shape: Shape) -> pa.Array:
+    """Returns an array of a shape of what a kernel decoded; rows that are not decoded are null.
+
+    Raises UnreadableError with rows whose texts or numbers the type does not have.
+    """
+    return _of_slots(slotted, slots, shape, slots.statuses != 0)
+
+
+def can_become(slotted: Slotted, shape: Shape) -> bool:
+    """True if `array_of_slots` makes arrays of the shape."""
+    if isinstance(slotted, RowSlot):
+        wanted = dict(shape.fields) if isinstance(shape, Row) else {}
+        return isinstance(shape, Row) and all(can_become(one, wanted[name]) for name, one in slotted.fields)
+    return slotted.leaf == shape or (isinstance(shape, Leaf) and (slotted.leaf.kind, shape.kind) in _CASTS)
+
+
+def _of_slots(slotted: Slotted, slots: Slots, shape: Shape, absent: np.ndarray | None) -> pa.Array:
+    if isinstance(slotted, LeafSlot):
+        made = _leaf(slotted, slots)
+        return made if slotted.leaf == shape else made.cast(type_of(shape))
+    assert isinstance(shape, Row)
+    known = dict(slotted.fields)
+    rows = len(slots.statuses)
+    children = [
+        _of_slots(known[name], slots, child, None) if name in known else pa.nulls(rows, type_of(child))
+        for name, child in shape.fields
+    ]
+    if slotted.slot >= 0:
+        absent = slots.lengths[slotted.slot] < 0
+    mask = pa.array(absent) if absent is not None and absent.any() else None
+    return pa.StructArray.from_arrays(children, fields=list(type_of(shape)), mask=mask)
+
+
+def _leaf(slotted: LeafSlot, slots: Slots) -> pa.Array:
+    kind, numbers, lengths = slotted.leaf.kind, slots.numbers[slotted.slot], slots.lengths[slotted.slot]
+    without = lengths < 0
+    mask = without if without.any() else None
+    if slotted.symbols is not None:
+        return _symbols(slotted.symbols, numbers, without)
+    if kind == "decimal":
+        return _decimals(slotted.leaf, numbers, lengths, slots.arena, mask)
+    if kind == "unsigned":
+        return pa.array(numbers.view(np.uint64), mask=mask).cast(_TYPES[kind])
+    if kind in ("string", "bytes", "text"):
+        array = spans(slots.arena, numbers.astype(np.int32), lengths)
+        return array if kind == "bytes" else _strings(array)
+    if kind == "boolean":
+        return pa.array(numbers != 0, mask=mask)
+    if kind == "float":
+        return pa.array(numbers.astype(np.uint32).view(np.float32), mask=mask)
+    if kind == "double":
+        return pa.array(numbers.view(np.float64), mask=mask)
+    numbers = numbers.astype(np.int32) if kind in _HALVES else numbers
+    return pa.array(numbers, mask=mask).view(_TYPES[kind])
+
+
+def _strings(array: pa.Array) -> pa.Array:
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise UnreadableError(np.array([i for i, one in enumerate(array) if not _is_text(one)])) from error
+
+
+def _is_text(data: pa.BinaryScalar) -> bool:
+    try:
+        return data.as_py() is None or bool(data.as_py().decode() is not None)
+    except UnicodeDecodeError:
+        return False
+
+
+def _symbols(symbols: Any, numbers: np.ndarray, without: np.ndarray) -> pa.Array:
+    known = np.array(sorted(symbols), dtype=np.int64)
+    places = np.searchsorted(known, numbers)
+    places[places == len(known)] = 0
+    unknown = ~without & (known[places] != numbers)
+    if unknown.any():
+        raise UnreadableError(np.flatnonzero(unknown))
+    texts = pa.array([symbols[one] for one in known.tolist()], pa.string())
+    return texts.take(pa.array(places, mask=without))
+
+
+def _decimals(leaf: Leaf, numbers: np.ndarray, lengths: np.ndarray, arena: np.ndarray, mask: Any) -> pa.Array:
+    """Returns decimal numbers of big-endian bytes."""
+    kind = pa.decimal128(leaf.precision, leaf.scale)
+    long = lengths > _MOST_DECIMAL_BYTES
+    if long.any():
+        raise UnreadableError(np.flatnonzero(long))
+    out = np.zeros((len(numbers), _MOST_DECIMAL_BYTES), dtype=np.uint8)
+    there = lengths > 0
+    negative = np.zeros(len(numbers), dtype=bool)
+    negative[there] = arena[numbers[there]] > 0x7F
+    for i in range(_MOST_DECIMAL_BYTES):
+        within = lengths > i
+        out[within, i] = arena[numbers[within] + lengths[within] - 1 - i]
+        out[~within, i] = np.where(negative[~within], 0xFF, 0)
+    validity = None if mask is None else pa.array(~mask).buffers()[1]
+    array = pa.Array.from_buffers(kind, len(numbers), [validity, pa.py_buffer(out)])
+    low, high = out[:, :8].copy().view(np.uint64).ravel(), out[:, 8:].copy().view(np.int64).ravel()
+    most = 10**leaf.precision
+    beyond = _at_least(low, high, most) | ~_at_least(low, high, 1 - most)
+    beyond &= lengths >= 0
+    if beyond.any():
+        raise UnreadableError(np.flatnonzero(beyond))
+    return array
+
+
+def _at_least(low: np.ndarray, high: np.ndarray, limit: int) -> np.ndarray:
+    """True where a number of 128 bits, in two halves, is at least `limit`."""
+    limit_low, limit_high = np.uint64(limit & 0xFFFFFFFFFFFFFFFF), np.int64(limit >> 64)
+    found: np.ndarray = (high > limit_high) | ((high == limit_high) & (low >= limit_low))
+    return found

@@ -1,0 +1,201 @@
+"""Columns of decoded keys and values with types: what a kernel decodes, at once; the rest, a value at a time.
+
+`value` has the type of the topic's schemas (`values.column_types`). A value that does not decode is null; then
+`value_error` says why, and `value_bytes` has its bytes. `value_schema` is the id of the schema that it names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from seglog import layout
+from seglog.format.columns import Records
+from seglog.kernels import value_slots
+from seglog.table.columns import Part
+from seglog.table.slotted import UnreadableError, array_of_slots, array_of_values, can_become, type_of
+from seglog.values import schemas as kinds
+from seglog.values.column_types import ColumnType, Written
+from seglog.values.forms import Column, Tally, naming_headers
+from seglog.values.frames import PLAIN_FRAME_BYTES, named_in_headers
+from seglog.values.schemas import SchemaId
+from seglog.values.shapes import Program
+
+# Numbers in the slots of a program at once: 12 bytes each.
+_MOST_SLOTS = 1 << 20
+
+
+class Shown(NamedTuple):
+    """The columns of a part: the values, and of each its schema's id, and the reason and bytes if it is not decoded."""
+
+    values: pa.Array
+    schemas: pa.Array
+    errors: pa.Array
+    undecoded: pa.Array
+
+
+class _Group(NamedTuple):
+    """Rows of one schema that a kernel decoded: `array` has the values of `rows`."""
+
+    rows: np.ndarray
+    array: pa.Array
+    written: Written
+
+
+class TypedColumn:
+    """Decodes keys or values of one topic to a column of their type. Counts in `tally`."""
+
+    def __init__(self, column: ColumnType, tally: Tally) -> None:
+        self._column, self._tally, self.type = column, tally, type_of(column.shape)
+        self._reader = column.reader()
+        self._programs: dict[SchemaId | None, tuple[Written, Program] | None] = {}
+
+    def of(self, part: Part) -> Shown:
+        """Returns the columns of a part."""
+        rows = part.records.rows
+        positions, sizes = rows[f"{self._column.side}_position"], rows[f"{self._column.side}_size"]
+        left = (sizes >= 0) & ~_are_control(part.records)
+        groups = []
+        for chosen, written, program in self._groups(part, left):
+            for group in self._decoded(part.records.arena, positions, sizes, chosen, written, program):
+                left[group.rows] = False
+                groups.append(group)
+        return self._put_together(part, groups, np.flatnonzero(left))
+
+    # --- by kernels
+
+    def _groups(self, part: Part, left: np.ndarray) -> Iterator[tuple[np.ndarray, Written, Program]]:
+        """Yields the rows that a schema has, and its program."""
+        records, side = part.records, self._column.side
+        if self._column.unframed is not None:
+            found = self._program(None)
+            if found is not None:
+                yield np.flatnonzero(left), *found
+            return
+        rows = records.rows
+        ids = np.empty(len(rows), dtype=np.int64)
+        value_slots.frame_ids(records.arena, rows[f"{side}_position"], rows[f"{side}_size"], ids)
+        ids[~left] = value_slots.NULL_VALUE
+        if rows["header_count"].any() and named_in_headers(records.arena.tobytes(), side):
+            ids[rows["header_count"] > 0] = value_slots.NO_PLAIN_FRAME
+        for number in np.unique(ids).tolist():
+            found = self._program(number) if number > 0 else None
+            if found is not None:
+                yield np.flatnonzero(ids == number), *found
+
+    def _program(self, number: SchemaId | None) -> tuple[Written, Program] | None:
+        if number not in self._programs:
+            written = self._column.unframed if number is None else self._column.of_id(number)
+            program = None if written is None else written.described.program
+            fits = program is not None and can_become(program.root, self._column.shape)
+            self._programs[number] = (written, program) if written and program and fits else None
+        return self._programs[number]
+
+    def _decoded(
+        self,
+        arena: np.ndarray,
+        positions: np.ndarray,
+        sizes: np.ndarray,
+        chosen: np.ndarray,
+        written: Written,
+        program: Program,
+    ) -> Iterator[_Group]:
+        skipped = 0
+        if self._column.unframed is None:
+            skipped = PLAIN_FRAME_BYTES
+            if written.schema.type == kinds.PROTOBUF:  # a byte 0 is the path to the first message
+                chosen = chosen[sizes[chosen] > PLAIN_FRAME_BYTES]
+                chosen = chosen[arena[positions[chosen] + PLAIN_FRAME_BYTES] == 0]
+                skipped += 1
+        most = max(1, _MOST_SLOTS // max(program.slots, 1))
+        for first in range(0, len(chosen), most):
+            rows = chosen[first : first + most]
+            slots = program.run(arena, positions[rows], sizes[rows], skipped)
+            while True:
+                try:
+                    array = array_of_slots(program.root, slots, self._column.shape)
+                    break
+                except UnreadableError as error:
+                    slots.give_up(error.rows)
+            good = slots.statuses == value_slots.DECODED
+            if not good.all():
+                rows, array = rows[good], array.filter(pa.array(good))
+            self._tally.add({(self._column.side, written.schema.label): len(rows)}, {})
+            yield _Group(rows, array, written)
+
+    # --- a value at a time, and all together
+
+    def _slowly(self, part: Part, rows: np.ndarray) -> tuple[pa.Array, Column]:
+        """Returns the values of rows, and what else is known of them."""
+        side, records = self._column.side, part.chosen(rows).records
+        column = Column.of(records.parts(side))
+        self._reader.decode(column, range(len(rows)), naming_headers(records, side))
+        values = [None if text is None else json.loads(text) for text in column.texts]
+        try:
+            array = array_of_values(values, self._column.shape)
+        except UnreadableError as error:
+            for i in error.rows.tolist():
+                values[i], column.errors[i] = None, f"it does not fit the type of the column {side}"
+            array = array_of_values(values, self._column.shape)
+        self._count(column)
+        return array, column
+
+    def _count(self, column: Column) -> None:
+        side = self._column.side
+        good = (number for i, number in enumerate(column.schemas) if i not in column.errors)
+        decoded = Counter((side, self._reader.label(number)) for number in good)
+        self._tally.add(decoded, Counter((side, error) for error in column.errors.values()))
+
+    def _put_together(self, part: Part, groups: list[_Group], rest: np.ndarray) -> Shown:
+        count = len(part)
+        slow, told = self._slowly(part, rest) if len(rest) else (None, Column.of([]))
+        numbers = [None if one.written.schema.id is None else str(one.written.schema.id) for one in groups]
+        errors = pa.nulls(count, pa.string())
+        undecoded = pa.nulls(count, pa.binary())
+        if slow is None and len(groups) == 1 and len(groups[0].rows) == count:
+            return Shown(groups[0].array, pa.array(numbers, pa.string()).take(_zeros(count)), errors, undecoded)
+        places, of_schema = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+        arrays = [group.array for group in groups]
+        at = 0
+        for i, group in enumerate(groups):
+            places[group.rows] = np.arange(at, at + len(group.rows))
+            of_schema[group.rows] = i
+            at += len(group.rows)
+        if slow is not None:
+            arrays.append(slow)
+            places[rest] = np.arange(at, at + len(rest))
+            of_schema[rest] = np.arange(len(numbers), len(numbers) + len(rest))
+            numbers += [None if one is None else str(one) for one in told.schemas]
+            errors, undecoded = self._failed(part, rest, told.errors, count)
+        values = pa.concat_arrays([*arrays, pa.nulls(0, self.type)])
+        return Shown(
+            values.take(_or_null(places)), pa.array(numbers, pa.string()).take(_or_null(of_schema)), errors, undecoded
+        )
+
+    def _failed(self, part: Part, rest: np.ndarray, errors: Mapping[int, str], count: int) -> tuple[pa.Array, pa.Array]:
+        """Returns the reasons and the bytes of what is not decoded; `errors` are by place in `rest`."""
+        places = np.full(count, -1, dtype=np.int64)
+        rows = rest[list(errors)]
+        places[rows] = np.arange(len(rows))
+        reasons = pa.array(list(errors.values()), pa.string()).take(_or_null(places))
+        return reasons, part.chosen(rows).spans(self._column.side).take(_or_null(places))
+
+
+def _zeros(count: int) -> pa.Array:
+    return pa.array(np.zeros(count, dtype=np.int32))
+
+
+def _or_null(places: np.ndarray) -> pa.Array:
+    return pa.array(places, mask=places < 0)
+
+
+def _are_control(records: Records) -> np.ndarray:
+    """True for control records, which no producer wrote."""
+    batches = records.batches
+    control = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
+    return control[records.rows["batch"]] if control.any() else np.zeros(len(records.rows), dtype=bool)

@@ -1,0 +1,210 @@
+"""Avro schemas as types of columns, and as programs of the kernel that decodes them (`kernels.avro_values`).
+
+There is a program for records of records, of values without parts, and of what may be null beside one more type.
+Others (lists, maps, other unions) are decoded by `seglog.values.avro`, a value at a time.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from seglog.kernels import avro_values as kernel
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.values.avro_schema import MOST_LEVELS, PREFIX, PRIMITIVES, safe_schema
+from seglog.values.schemas import Schema
+from seglog.values.shapes import (
+    MOST_DIGITS,
+    MOST_FIELDS,
+    TEXT,
+    Described,
+    Items,
+    Leaf,
+    LeafSlot,
+    Named,
+    Program,
+    Row,
+    RowSlot,
+    Shape,
+    Slots,
+    Slotted,
+    are_columns,
+    size_of,
+)
+
+_OPERATION = {
+    "boolean": kernel.BOOLEAN,
+    "int": kernel.NUMBER,
+    "long": kernel.NUMBER,
+    "float": kernel.FLOAT,
+    "double": kernel.DOUBLE,
+    "bytes": kernel.TEXT,
+    "string": kernel.TEXT,
+    "fixed": kernel.FIXED,
+}
+_RANGES = {"int": (-INT32_MAX - 1, INT32_MAX), "long": (-INT64_MAX - 1, INT64_MAX)}
+_EPOCH = datetime.datetime(1970, 1, 1)
+_SECONDS = (  # from the year 1 to the end of the year 9999
+    (datetime.datetime.min - _EPOCH).days * 86400,
+    (datetime.datetime.max - _EPOCH).days * 86400 + 86399,
+)
+_A_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+
+
+def described(schema: Schema, references: Mapping[str, Schema]) -> Described:
+    """Returns what a schema says of columns. Raises NotDecodedError for one that is wrong or not safe."""
+    definition = safe_schema(schema, references).definition
+    walk = _Walk()
+    shape = walk.shape(definition, ())
+    if size_of(shape) > MOST_FIELDS:
+        return Described(TEXT)
+    making = _Making(walk.named)
+    root = making.of(definition)
+    return Described(shape, None if root is None else AvroProgram(root, making))
+
+
+class _Walk:
+    """Finds the shape of a schema, in which each name comes first with its definition. `named` has these."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, Any] = {}
+        self._size = 0
+
+    def shape(self, definition: Any, above: tuple[str, ...], level: int = 0) -> Shape:
+        """Returns the shape of a type, which is TEXT if it is within itself; `above` are the records around it."""
+        self._size += 1
+        if level > MOST_LEVELS or self._size > 2 * MOST_FIELDS:
+            return TEXT
+        if isinstance(definition, str) and definition not in PRIMITIVES:
+            if definition in above:
+                return TEXT
+            definition = self.named[definition]
+        if isinstance(definition, list):
+            shapes = [self.shape(branch, above, level + 1) for branch in definition if branch != "null"]
+            return shapes[0] if len(shapes) == 1 else TEXT
+        if isinstance(definition, str):
+            return TEXT if definition == "null" else Leaf(definition)
+        if "name" in definition:
+            self.named[definition["name"]] = definition
+        kind = definition["type"]
+        if kind == "record":
+            inside = (*above, definition["name"])
+            fields = [(one["name"], self.shape(one["type"], inside, level + 1)) for one in definition["fields"]]
+            return Row(tuple(fields)) if are_columns([name for name, _ in fields]) else TEXT
+        if kind == "array":
+            return Items(self.shape(definition["items"], above, level + 1))
+        if kind == "map":
+            return Named(self.shape(definition["values"], above, level + 1))
+        return _leaf(definition)
+
+
+def _leaf(definition: Mapping[str, Any]) -> Leaf:
+    kind, logical = definition["type"], definition["logicalType"].removeprefix(PREFIX)
+    if logical == "enum":
+        return Leaf("string")
+    if logical == "decimal":
+        digits, scale = definition["seglog_precision"], definition["seglog_scale"]
+        fits = isinstance(digits, int) and not isinstance(digits, bool) and scale <= digits <= MOST_DIGITS
+        return Leaf("decimal", digits, scale) if fits and digits > 0 else TEXT
+    return Leaf("bytes" if kind in ("bytes", "fixed") else logical)
+
+
+# --- programs -------------------------------------------------------------------------------------------------
+
+
+class _Making:
+    """Collects the operations of a program. `named` has the types that have names."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self.operations: list[tuple[int, ...]] = []
+        self.slots = 0
+
+    def of(self, definition: Any, level: int = 0, *, optional: bool = False) -> Slotted | None:
+        """Adds what decodes a type; `optional`: it may be null. Returns its slots, None if there is no program."""
+        if self.slots > MOST_FIELDS or level > MOST_LEVELS:
+            return None
+        if isinstance(definition, str) and definition not in PRIMITIVES:
+            definition = self._named[definition]
+        if isinstance(definition, list):
+            return None if optional else self._union(definition, level)
+        if definition == "null":
+            return LeafSlot(TEXT, self._add(kernel.NOTHING))
+        if isinstance(definition, str):
+            return self._plain(Leaf(definition), definition)
+        kind = definition["type"]
+        if kind == "record":
+            return self._record(definition, level, optional)
+        if kind in ("array", "map"):
+            return None
+        leaf = _leaf(definition)
+        if leaf == TEXT:
+            return None  # a decimal number of any size
+        symbols = definition.get("seglog_symbols")
+        if symbols is not None:
+            slot = self._add(kernel.NUMBER, least=0, most=len(symbols) - 1)
+            return LeafSlot(leaf, slot, dict(enumerate(symbols)))
+        return self._plain(leaf, kind, definition.get("size", 0))
+
+    def _plain(self, leaf: Leaf, kind: str, size: int = 0) -> LeafSlot | None:
+        if size > INT32_MAX:
+            return None
+        least, most = _range_of(leaf.kind, kind)
+        return LeafSlot(leaf, self._add(_OPERATION[kind], size, least, most))
+
+    def _record(self, definition: Mapping[str, Any], level: int, optional: bool) -> RowSlot | None:
+        if not are_columns([one["name"] for one in definition["fields"]]):
+            return None
+        slot = self._add(kernel.PRESENT) if optional else -1
+        fields: list[tuple[str, Slotted]] = []
+        for one in definition["fields"]:
+            found = self.of(one["type"], level + 1)
+            if found is None:
+                return None
+            fields.append((one["name"], found))
+        return RowSlot(tuple(fields), slot)
+
+    def _union(self, branches: list[Any], level: int) -> Slotted | None:
+        if len(branches) != 2 or branches.count("null") != 1:
+            return None
+        null = branches.index("null")
+        at, first = len(self.operations), self.slots
+        self.operations.append(())
+        found = self.of(branches[1 - null], level + 1, optional=True)
+        self.operations[at] = (kernel.OPTIONAL, 0, null, len(self.operations), first, self.slots)
+        return found
+
+    def _add(self, code: int, size: int = 0, least: int = 0, most: int = 0) -> int:
+        self.operations.append((code, self.slots, size, 0, least, most))
+        self.slots += 1
+        return self.slots - 1
+
+
+def _range_of(logical: str, kind: str) -> tuple[int, int]:
+    """Returns the numbers that a type has; of dates and times those that seglog shows."""
+    unit = _A_SECOND.get(logical.rpartition("-")[2], 0)
+    if logical.startswith("time-"):
+        return 0, 86400 * unit - 1
+    low, high = _RANGES.get(kind, (0, 0))
+    if unit:
+        return max(low, _SECONDS[0] * unit), min(high, _SECONDS[1] * unit + unit - 1)
+    if logical == "date":
+        return _SECONDS[0] // 86400, _SECONDS[1] // 86400
+    return low, high
+
+
+class AvroProgram(Program):
+    """Decodes values of a schema by `kernels.avro_values`."""
+
+    def __init__(self, root: Slotted, making: _Making) -> None:
+        self.root, self.slots = root, making.slots
+        self.operations = np.array(making.operations, dtype=np.int64).reshape(-1, 6)
+
+    def _decode(self, slots: Slots, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> None:
+        room = np.empty((min(kernel.BLOCK, len(positions) + 1), 3), dtype=np.int64)
+        outputs = slots.numbers.ravel(), slots.lengths.ravel(), slots.statuses
+        done = kernel.decode_avro(slots.arena, positions, sizes, skipped, self.operations, self.slots, room, *outputs)
+        assert done != kernel.BAD_PROGRAM

@@ -1,0 +1,200 @@
+"""The type of a column of decoded keys or values, and what decodes them to it.
+
+A table must say its types before it reads, so they come from the schemas that are known then: the given one, all
+versions of the topic's subject, and those that the first values of its partitions name. What other schemas wrote does
+not decode, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from seglog.escaping import json_value
+from seglog.model import Header
+from seglog.values import schemas as kinds
+from seglog.values.forms import BY_SCHEMA, BySchema, Forms, references_of
+from seglog.values.frames import Side, frame_of, message_path
+from seglog.values.schemas import KnownSchemas, NotDecodedError, Read, Schema, SchemaId, Text
+from seglog.values.shapes import TEXT, Described, Items, Named, Row, Shape, merged
+
+_logger = logging.getLogger(__name__)
+
+Path = tuple[int, ...] | str  # of a Protobuf message; () in other formats
+Sample = tuple[bytes, tuple[Header, ...]]
+
+FIRST_MESSAGE: Path = (0,)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A schema whose values the column has."""
+
+    schema: Schema
+    references: Mapping[str, Schema]
+    path: Path
+    described: Described
+
+
+class ColumnType:
+    """The shape of a column for one side of a topic, and its schemas. It is pickled without readers."""
+
+    def __init__(self, side: Side, topic: str, forms: Forms, written: list[Written], shape: Shape) -> None:
+        self.side, self.topic, self.shape, self.written = side, topic, shape, written
+        self._forms = forms
+        self._of_text: dict[tuple[str, str, str], list[Written]] = {}
+        for one in written:
+            self._of_text.setdefault(_named(one.schema), []).append(one)
+
+    def __reduce__(self) -> Any:
+        given = self._forms.given
+        form = self._forms.of(self.side)
+        forms = Forms(form, form, None if self._forms.source is None else self._snapshot(), given)
+        return type(self), (self.side, self.topic, forms, self.written, self.shape)
+
+    def _snapshot(self) -> KnownSchemas:
+        """Returns the column's schemas as a source for other processes, which do not ask a registry."""
+        assert self._forms.source is not None
+        known = KnownSchemas(self._forms.source.where)
+        for one in self.written:
+            known.add(one.schema)
+            for name in one.schema.references:
+                known.subjects.setdefault(name.subject, {}).setdefault(name.version, one.references[name.name])
+            for within in one.references.values():
+                for name in within.references:
+                    known.subjects.setdefault(name.subject, {}).setdefault(name.version, one.references[name.name])
+        return known
+
+    @property
+    def unframed(self) -> Written | None:
+        """The given schema, if all values are to be tried by it first."""
+        return self._given() if self._forms.source is None else None
+
+    def _given(self) -> Written | None:
+        given = self._forms.given
+        return next((one for one in self.written if given is not None and one.schema == given), None)
+
+    def of_id(self, number: SchemaId) -> Written | None:
+        """Returns the schema that plain frames with an id mean; of Protobuf the schema's first message."""
+        found = [one for one in self.written if one.schema.id == number and one.path in ((), FIRST_MESSAGE)]
+        return found[0] if found else None
+
+    def reader(self) -> BySchema:
+        """Returns what decodes a value at a time, to JSON of the column's fields: with what JSON lacks (NaN) as Python
+        writes it, bytes as a character for each, and numbers, dates and times that are no plain numbers as text.
+        """
+        form = self._forms.of(self.side)
+        subject = f"{self.topic}-{self.side}"
+        return BySchema(self.side, subject, BY_SCHEMA[form], self._forms.source, self._forms.given, self._read)
+
+    def _read(self, schema: Schema, references: Mapping[str, Schema]) -> Read:
+        known = self._of_text.get(_named(schema), [])
+        if not known:
+            _described(schema, references, schema.message or FIRST_MESSAGE)  # says why it is not read at all
+            raise NotDecodedError("the type of the column was made without it")
+        if schema.type == kinds.AVRO:
+            from seglog.values import avro
+
+            texts = avro.reader_of(schema, references, lambda value: json.dumps(_of_avro(value, self.shape))).texts
+            return lambda payloads, _path: texts(payloads)
+        from seglog.values import protobuf
+        from seglog.values.protobuf_columns import plain
+
+        of_messages = protobuf.reader_of(schema, references, lambda message: json.dumps(plain(message, self.shape)))
+        paths = {one.path for one in known}
+
+        def text(payload: bytes, path: bytes | None) -> Text:
+            try:
+                named = schema.message or message_path(payload, path)[0]
+            except NotDecodedError as error:
+                return error
+            if named not in paths:
+                return NotDecodedError(f"the column was made without its message, at the path {list(named)}")
+            return of_messages((payload,), path)[0]
+
+        return lambda payloads, path: [text(payload, path) for payload in payloads]
+
+
+def column_type(forms: Forms, side: Side, topic: str, samples: Iterable[Sample]) -> ColumnType | None:
+    """Returns the type of a side of a topic; None if no type expresses it, so that the column is JSON text.
+
+    `samples` are values and headers of records, whose schemas count too. A change of type is logged.
+    """
+    wanted = BY_SCHEMA.get(forms.of(side), kinds.JSON)
+    if wanted == kinds.JSON:
+        return None
+    written: dict[tuple[SchemaId | None, str, str, str, Path], Written] = {}
+    for schema, path in _candidates(forms, side, topic, samples):
+        if wanted is not None and schema.type != wanted:
+            continue
+        if schema.type == kinds.JSON:
+            return None
+        place: Path = () if schema.type == kinds.AVRO else schema.message or path
+        try:
+            references = references_of(schema, forms.source)
+            one = Written(schema, references, place, _described(schema, references, place))
+        except NotDecodedError:
+            continue  # its values say why
+        written.setdefault((schema.id, *_named(schema), place), one)
+    if not written:
+        return None
+    column = f"{topic}: {side}"
+    shapes = [one.described.shape for one in written.values()]
+    shape = shapes[0]
+    for other in shapes[1:]:
+        shape = merged(shape, other, lambda said: _logger.warning("%s", said), column)
+    return ColumnType(side, topic, forms, list(written.values()), shape)
+
+
+def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample]) -> Iterable[tuple[Schema, Path]]:
+    if forms.given is not None:
+        yield forms.given, FIRST_MESSAGE
+    if forms.source is None:
+        return
+    for schema in forms.source.versions(f"{topic}-{side}"):
+        yield schema, FIRST_MESSAGE
+    for data, headers in samples:
+        try:
+            frame = frame_of(data, headers, side)
+            if frame is not None:
+                schema = forms.source.by_id(frame.id)
+                is_message = schema.type == kinds.PROTOBUF
+                yield schema, message_path(frame.payload, frame.path)[0] if is_message else FIRST_MESSAGE
+        except NotDecodedError:
+            continue
+
+
+def _described(schema: Schema, references: Mapping[str, Schema], path: Path) -> Described:
+    if schema.type == kinds.AVRO:
+        import_module("seglog.values.avro")  # without its library, a table says so when it is opened
+        from seglog.values import avro_columns
+
+        return avro_columns.described(schema, references)
+    if schema.type == kinds.PROTOBUF:
+        from seglog.values import protobuf_columns
+
+        return protobuf_columns.described(schema, references, path)
+    raise NotDecodedError(f"its type is {schema.type}, of which no column is made")
+
+
+def _named(schema: Schema) -> tuple[str, str, str]:
+    return schema.type, schema.text, schema.message
+
+
+def _of_avro(value: Any, shape: Shape) -> Any:
+    """Returns a value of fastavro as one for a column of a shape, in JSON's types."""
+    if value is None:
+        return None
+    if shape == TEXT:
+        return value if isinstance(value, str) else json_value(value)
+    if isinstance(shape, Row):
+        return {name: _of_avro(value.get(name), child) for name, child in shape.fields}
+    if isinstance(shape, Items):
+        return [_of_avro(one, shape.item) for one in value]
+    if isinstance(shape, Named):
+        return {name: _of_avro(one, shape.value) for name, one in value.items()}
+    return value

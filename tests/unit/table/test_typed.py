@@ -1,0 +1,341 @@
+"""Typed columns of decoded values: those of fastavro and of Google's library, whatever decodes them."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+import seglog
+from seglog.storage.local import LocalFileSystem
+from seglog.table.columns import Part, Place
+from seglog.table.opening import open_source
+from seglog.table.planned_types import planned_types
+from seglog.table.typed import Shown, TypedColumn
+from seglog.values.column_types import ColumnType, column_type
+from seglog.values.forms import Forms, Tally
+from seglog.values.protobuf import messages_of
+from seglog.values.schemas import KnownSchemas, Schema
+from seglog.values.shapes import Leaf, Row, merged
+from tests.support.protobuf_maker import ProtobufMaker
+from tests.support.schema_registry import avro, framed, registered, write_log
+from tests.unit.values.test_avro import Maker, record
+
+
+def known(*schemas: tuple[int, Any, str]) -> KnownSchemas:
+    """Versions of the subject t-value, by id."""
+    source = KnownSchemas("the test")
+    for version, (number, schema, kind) in enumerate(schemas, 1):
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        source.add(Schema(kind, text, number, "t-value", version))
+    return source
+
+
+def planned(*schemas: tuple[int, Any, str]) -> ColumnType:
+    found = column_type(Forms("auto", "registry", known(*schemas)), "value", "t", [])
+    assert found is not None
+    return found
+
+
+def part_of(values: Sequence[bytes | None], directory: Path) -> Part:
+    """The records with these values."""
+    (part,) = parts_of(values, directory)
+    return part
+
+
+def parts_of(values: Sequence[bytes | None], directory: Path) -> list[Part]:
+    """The same for many values, which may have several buffers."""
+    write_log(directory / "t-0", [seglog.Record(one) for one in values])
+    with seglog.open_log(directory / "t-0") as log:
+        return [Part(Place("t", 0, ""), records) for records in log.columns()]
+
+
+def columns_of(column: ColumnType, tally: Tally, values: Sequence[bytes], directory: Path) -> Shown:
+    """The columns of values, all together."""
+    shown = [TypedColumn(column, tally).of(part) for part in parts_of(values, directory)]
+    return Shown(*(pa.concat_arrays(arrays) for arrays in zip(*shown, strict=True)))
+
+
+def expected(value: Any, shape: Any) -> Any:
+    """A value of fastavro as a column has it."""
+    if value is None:
+        return None
+    if isinstance(shape, Row):
+        return {name: expected(value[name], child) for name, child in shape.fields}
+    if not isinstance(shape, Leaf):
+        if isinstance(value, dict):
+            return [(name, expected(one, shape.value)) for name, one in value.items()]
+        return [expected(one, shape.item) for one in value]
+    if shape.kind == "text":
+        return value if isinstance(value, str) else ANY
+    if shape.kind == "decimal":
+        return Decimal(value)
+    return value
+
+
+class Anything:
+    """Equal to everything: the JSON of a value is compared elsewhere (test_avro)."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ANY = Anything()
+
+
+def compared_with_fastavro(maker: Maker, count: int, directory: Path) -> bool:
+    """Compares a column with what fastavro reads; True if a kernel decoded it."""
+    schema = maker.record(3)
+    column = planned((1, schema, "AVRO"))
+    parsed = fastavro.parse_schema(schema)
+    payloads = []
+    for _ in range(count):
+        out = BytesIO()
+        fastavro.schemaless_writer(out, parsed, maker.value(schema))
+        payloads.append(out.getvalue())
+    tally = Tally()
+    shown = columns_of(column, tally, [framed(1, one) for one in payloads], directory)
+    assert shown.errors.null_count == shown.undecoded.null_count == count
+    assert set(shown.schemas.to_pylist()) == {"1"} and sum(tally.decoded.values()) == count
+    theirs = [expected(fastavro.schemaless_reader(BytesIO(one), parsed, None), column.shape) for one in payloads]
+    assert shown.values.to_pylist() == theirs, schema
+    shown.values.validate(full=True)
+    return column.written[0].described.program is not None
+
+
+@pytest.mark.parametrize("effort", [(30, 20), pytest.param((100, 1500), marks=pytest.mark.slow)])
+def test_columns_of_random_schemas_are_those_of_fastavro(effort: tuple[int, int], tmp_path: Path) -> None:
+    schemas, values = effort
+    by_kernel = [compared_with_fastavro(FlatMaker(seed), values, tmp_path / f"f{seed}") for seed in range(schemas)]
+    assert all(by_kernel)
+    by_kernel = [
+        compared_with_fastavro(Maker(seed), min(values, 300), tmp_path / f"m{seed}") for seed in range(schemas)
+    ]
+    assert not all(by_kernel)
+
+
+class FlatMaker(Maker):
+    """Makes schemas inside what the kernel decodes."""
+
+    def schema(self, depth: int = 4) -> Any:
+        found = super().schema(0)
+        choice = self.random.randrange(8)
+        if choice == 0 and depth > 0:
+            return self.record(depth - 1)
+        if choice == 1:
+            self.names += 1
+            return {"type": "enum", "name": f"E{self.names}", "symbols": ["A", "B", "C"]}
+        if choice == 2:
+            self.names += 1
+            return {"type": "fixed", "name": f"F{self.names}", "size": self.random.randrange(1, 5)}
+        if choice < 5:
+            inner = self.record(depth - 1) if depth > 0 and choice == 3 else found
+            return inner if inner == "null" else self.random.choice((["null", inner], [inner, "null"]))
+        return found
+
+
+@pytest.mark.parametrize("effort", [(6, 20), pytest.param((100, 1500), marks=pytest.mark.slow)])
+def test_columns_of_random_messages_are_those_of_googles_library(effort: tuple[int, int], tmp_path: Path) -> None:
+    schemas, values = effort
+    for seed in range(schemas):
+        compared_with_google(seed, values, tmp_path / f"{seed}")
+
+
+def compared_with_google(seed: int, count: int, directory: Path) -> None:
+    """Compares a column that a kernel makes with what Google's library reads."""
+    maker = ProtobufMaker(seed)
+    column = planned((1, maker.text, "PROTOBUF"))
+    assert column.written[0].described.program is not None, maker.text
+    message = messages_of(Schema("PROTOBUF", maker.text), {})((0,))
+    made = [maker.value(message) for _ in range(count)]
+    data = [framed(1, b"\0" + one.SerializeToString()) for one in made]
+    shown = columns_of(column, Tally(), data, directory)
+    assert shown.errors.null_count == count
+    assert shown.values.to_pylist() == [maker.expected(one) for one in made], maker.text
+
+
+# --- what does not decode ---------------------------------------------------------------------------------------
+
+SCHEMA = record("int", "string", {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1})
+GOOD = avro(SCHEMA, {"f0": 5, "f1": "ö", "f2": Decimal("-9.9")})
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (framed(1, GOOD + b"x"), "1 bytes follow"),
+        (framed(1, GOOD[:-1]), "ends early"),
+        (framed(1, b"\x0a\x02\xff\x02\x01"), "Unicode"),
+        (framed(1, b"\x0a\x02a\x06\x10\x00\x00"), "does not fit the type of the column"),
+        (framed(1, b"\xfe\xff\xff\xff\xff\x01\x02a\x02\x01"), "does not fit the type of the column"),
+        (framed(7, GOOD), "schema id 7 is not in the test"),
+        (b"\x01", "early"),
+    ],
+)
+def test_a_bad_value_is_null_with_its_reason_and_bytes(value: bytes, said: str, tmp_path: Path) -> None:
+    tally = Tally()
+    good = framed(1, GOOD)
+    shown = TypedColumn(planned((1, SCHEMA, "AVRO")), tally).of(part_of([good, value, None, good], tmp_path))
+    decoded = {"f0": 5, "f1": "ö", "f2": Decimal("-9.9")}
+    assert shown.values.to_pylist() == [decoded, None, None, decoded]
+    assert shown.undecoded.to_pylist() == [None, value, None, None]
+    reasons = shown.errors.to_pylist()
+    assert said in reasons[1] and [reasons[0], *reasons[2:]] == [None] * 3
+    assert sum(tally.failed.values()) == 1 and sum(tally.decoded.values()) == 2
+
+
+def test_what_other_schemas_wrote_is_not_in_the_column(tmp_path: Path) -> None:
+    source = known((1, SCHEMA, "AVRO"))
+    source.ids[2] = Schema("AVRO", '"int"', 2, "other-value", 1)
+    column = column_type(Forms("auto", "registry", source), "value", "t", [])
+    assert column is not None
+    shown = TypedColumn(column, Tally()).of(part_of([framed(2, b"\2")], tmp_path))
+    assert "the column was made without it" in shown.errors[0].as_py() and shown.schemas.to_pylist() == ["2"]
+    seen = column_type(Forms("auto", "registry", source), "value", "t", [(framed(2, b"\2"), ())])
+    assert seen is not None and len(seen.written) == 2
+
+
+# --- several schemas --------------------------------------------------------------------------------------------
+
+
+def test_versions_make_the_union_of_their_fields_and_a_changed_type_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    second = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "f0", "type": "long"}, {"name": "f1", "type": "int"}, {"name": "new", "type": "string"}],
+    }
+    first = record("int", "string")
+    column = planned((1, first, "AVRO"), (2, second, "AVRO"))
+    assert caplog.messages == [
+        "t: value.f0 is long, as schemas have it as int and as long",
+        "t: value.f1 is text, as schemas have it as string and as int",
+    ]
+    values = [
+        framed(1, avro(first, {"f0": 1, "f1": "a"})),
+        framed(2, avro(second, {"f0": 2, "f1": 3, "new": "n"})),
+    ]
+    shown = TypedColumn(column, Tally()).of(part_of([*values, *values], tmp_path))
+    rows = [{"f0": 1, "f1": "a", "new": None}, {"f0": 2, "f1": "3", "new": "n"}]
+    assert shown.values.to_pylist() == rows * 2 and shown.schemas.to_pylist() == ["1", "2"] * 2
+    assert pa.types.is_int64(shown.values.type.field("f0").type)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("int", "double", "double"),
+        ("float", "double", "double"),
+        ("long", "double", "text"),
+        ("string", "bytes", "text"),
+        ("timestamp-millis", "long", "text"),
+    ],
+)
+def test_types_widen_where_no_digit_is_lost(one: str, other: str, both: str) -> None:
+    said: list[str] = []
+    assert merged(Leaf(one), Leaf(other), said.append, "v") == merged(Leaf(other), Leaf(one), said.append, "v")
+    assert merged(Leaf(one), Leaf(other), said.append, "v").kind == both and len(said) == 3  # type: ignore[union-attr]
+
+
+def test_names_that_an_engine_does_not_tell_apart_make_text() -> None:
+    schema = {**record("int"), "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}
+    assert planned((1, schema, "AVRO")).shape == Leaf("text")
+    assert planned((1, record("int"), "AVRO"), (2, {**schema, "fields": schema["fields"][:1]}, "AVRO")).shape == Row(
+        (("f0", Leaf("int")), ("a", Leaf("int")))
+    )
+
+
+def test_what_no_type_expresses_is_text_and_numbers_that_json_lacks_stay(tmp_path: Path) -> None:
+    node = {
+        "type": "record",
+        "name": "N",
+        "fields": [
+            {"name": "x", "type": "double"},
+            {"name": "next", "type": ["null", "N"]},
+            {"name": "u", "type": ["int", "string"]},
+        ],
+    }
+    value = {"x": math.nan, "next": {"x": 1.0, "next": None, "u": 2}, "u": "s"}
+    shown = TypedColumn(planned((1, node, "AVRO")), Tally()).of(part_of([framed(1, avro(node, value))], tmp_path))
+    (found,) = shown.values.to_pylist()
+    assert math.isnan(found["x"]) and found["u"] == "s"
+    assert json.loads(found["next"]) == {"x": 1.0, "next": None, "u": 2}
+
+
+def test_json_schema_gives_no_types() -> None:
+    source = known((1, SCHEMA, "AVRO"), (2, "{}", "JSON"))
+    assert column_type(Forms("auto", "registry", source), "value", "t", []) is None
+    assert column_type(Forms("auto", "avro", source), "value", "t", []) is not None
+    assert column_type(Forms("auto", "json", source), "value", "t", []) is None
+
+
+def test_a_type_travels_without_its_source(tmp_path: Path) -> None:
+    column = planned((1, SCHEMA, "AVRO"), (2, record({"type": "array", "items": "int"}), "AVRO"))
+    there = pickle.loads(pickle.dumps(column))
+    data = [framed(1, GOOD), framed(2, b"\2\2\0"), framed(1, b"")]
+    part = part_of(data, tmp_path)
+    here, shown = TypedColumn(column, Tally()).of(part), TypedColumn(there, Tally()).of(part)
+    assert shown == here and shown.errors.null_count == 2
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    write_log(tmp_path / "_schemas-0", [registered("t-value", 1, 1, SCHEMA), registered("t-key", 1, 2, '"string"')])
+    write_log(tmp_path / "t-0", [seglog.Record(framed(1, GOOD), key=framed(2, b"\2k")), seglog.Record(None)])
+    return tmp_path
+
+
+def test_a_table_of_one_topic_has_types_for_keys_and_values(logs: Path) -> None:
+    table = seglog.open_table(logs / "t-0", columns=["key", "value"], key_as="registry", value_as="registry")
+    assert table.schema.field("key").type == pa.string()
+    assert [field.name for field in table.schema.field("value").type] == ["f0", "f1", "f2"]
+    assert table.to_table()["key"].to_pylist() == ["k", None]
+    assert table.to_table()["value"][0].as_py()["f0"] == 5
+    assert table.to_table()["value_schema"].to_pylist() == ["1", None]
+
+
+def test_a_table_of_several_topics_has_text(logs: Path) -> None:
+    write_log(logs / "u-0", [seglog.Record(framed(1, GOOD))])
+    table = seglog.open_table(logs, columns=["value"], value_as="registry")
+    assert table.schema.field("value").type == pa.string()
+
+
+def test_the_schemas_of_first_values_count_too(tmp_path: Path) -> None:
+    write_log(tmp_path / "_schemas-0", [registered("shop.Order", 1, 1, SCHEMA)])
+    write_log(tmp_path / "t-0", [seglog.Record(framed(1, GOOD))])
+    table = seglog.open_table(tmp_path / "t-0", columns=["value"], value_as="registry")
+    assert table.to_table()["value"][0].as_py()["f1"] == "ö"
+
+
+def test_damage_at_the_beginning_is_told_by_reading_and_not_by_opening(logs: Path) -> None:
+    (segment,) = (logs / "t-0").glob("*.log")
+    segment.write_bytes(segment.read_bytes()[:40] + b"\xff" * 40)
+    source = open_source(LocalFileSystem(), [logs / "t-0"])
+    forms = Forms("auto", "avro", None, Schema("AVRO", json.dumps(SCHEMA)))
+    assert set(planned_types(forms, source.fs, source.logs, source.options)) == {"value"}
+    with pytest.raises(seglog.CorruptRecordError):
+        seglog.open_table(logs / "t-0", value_as="registry").to_table()
+
+
+@pytest.mark.parametrize("open_given", [lambda name: name, str])
+def test_values_without_frames_are_read_by_the_given_schema(tmp_path: Path, open_given: Callable[[Path], Any]) -> None:
+    (tmp_path / "r.avsc").write_text(json.dumps(SCHEMA))
+    write_log(tmp_path / "t-0", [seglog.Record(GOOD), seglog.Record(b"\xff"), seglog.Record(framed(9, GOOD))])
+    table = seglog.open_table(tmp_path / "t-0", value_as="avro", schema=open_given(tmp_path / "r.avsc"))
+    values = table.to_table()["value"].to_pylist()
+    assert [value and value["f0"] for value in values] == [5, None, 5]
