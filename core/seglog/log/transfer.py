@@ -8,8 +8,8 @@ read and send. It remembers its progress, so a non-blocking socket may take any 
     | of what follows   | 0 = none              | `size - 2` of them               |
     +-------------------+-----------------------+----------------------------------+
 
-This is the library's own, for a plain socket of the caller's. `seglog serve` sends without it (`serve.connection`): the
-answers of the versioned protocol have other headers, and its sockets belong to an event loop, which has a `sendfile`.
+This is the library's own, for a plain socket of the caller's. `seglog serve` shares `by_sendfile` and no more
+(`serve.connection`): the answers of the versioned protocol have other headers, and its sockets belong to an event loop.
 """
 
 from __future__ import annotations
@@ -34,6 +34,18 @@ _CODE_BYTES = 2
 _COPY_BYTES = 64 << 10
 # sendfile exists but does not support this kind of descriptor
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP})
+
+
+def by_sendfile(target: int, file: File, position: int, size: int) -> int | None:
+    """Returns how many bytes of a file a socket (its descriptor) took by sendfile; None if it does not work for this
+    file or socket, and never will. Raises BlockingIOError if the socket takes none now, and the socket's errors.
+    """
+    try:
+        return os.sendfile(target, file.fileno(), position, size)
+    except OSError as error:
+        if error.errno not in _NO_SENDFILE:
+            raise
+    return None
 
 
 class FileRange(Protocol):
@@ -97,26 +109,14 @@ class MessageSetSend:
         assert self._file is not None
         done = self._sent - len(self._header)
         position, remaining = self._position + done, self._size - done
-        count = -1
-        if self._use_sendfile:
-            count = self._by_sendfile(target, position, remaining)
-        if count < 0:
+        count = by_sendfile(target.fileno(), self._file, position, remaining) if self._use_sendfile else None
+        if count is None:
+            self._use_sendfile = False
             piece = self._file.read_at(position, min(remaining, _COPY_BYTES))
             count = target.send(piece) if piece else 0
         if count == 0:
             raise IncompleteError(f"{self._file.path}: {remaining} bytes promised at position {position} are gone")
         return count
-
-    def _by_sendfile(self, target: socket.socket, position: int, remaining: int) -> int:
-        """Returns the bytes that sendfile took, or -1 if it does not work here and never will."""
-        assert self._file is not None
-        try:
-            return os.sendfile(target.fileno(), self._file.fileno(), position, remaining)
-        except OSError as error:
-            if error.errno not in _NO_SENDFILE:
-                raise
-        self._use_sendfile = False
-        return -1
 
 
 class MultiMessageSetSend:

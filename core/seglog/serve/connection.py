@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import struct
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import cast
 
+from seglog.log.transfer import by_sendfile
 from seglog.serve.dispatch import Dispatcher, Peer
 from seglog.serve.endpoint import ConnectionEnd, Endpoint
 from seglog.serve.protocol import Answer, HostileRequestError, read_request
@@ -66,6 +68,12 @@ class Connection:
         self._endpoint, self._dispatcher, self._budget = endpoint, dispatcher, budget
         self._reader, self._writer = reader, writer
         self._peer = _peer_of(writer)
+        # the event loop's own sendfile waits after the last byte until the socket has drained, and takes four calls of
+        # epoll for it; a descriptor of its own can be waited for beside the transport's
+        self._socket = os.dup(writer.get_extra_info("socket").fileno())
+        self._is_plain = writer.get_extra_info("sslcontext") is None
+        if self._is_plain:
+            writer.transport.set_write_buffer_limits(high=0)  # `drain` waits for the last byte
         self._requests = self._sent = 0
         self._busy = self._stopped = False
         self._idle_since = endpoint.clock.monotonic()
@@ -96,6 +104,7 @@ class Connection:
             _logger.exception("internal error")
         finally:
             self._writer.transport.abort()
+            os.close(self._socket)
             self._endpoint.metrics.hostile_total += hostile
             seconds = self._endpoint.clock.monotonic() - begun
             end = ConnectionEnd(
@@ -174,17 +183,33 @@ class Connection:
             position += len(piece)
 
     async def _by_sendfile(self, span: FileSpan) -> int:
-        """Sends by sendfile; returns the bytes sent, 0 over TLS or if it does not work for this file or socket."""
-        if self._writer.get_extra_info("sslcontext") is not None or not _has_descriptor(span):
+        """Sends by sendfile; returns the bytes sent, fewer (0 over TLS) if it does not work for this file or socket."""
+        if not self._is_plain or not _has_descriptor(span):
             return 0
-        transport, file = self._writer.transport, cast(Any, span.file)
-        if transport.is_closing():
+        await self._writer.drain()  # nothing may be left that belongs before the records
+        if self._writer.transport.is_closing():
             raise ConnectionResetError
+        sent = 0
+        while sent < span.size:
+            try:
+                count = by_sendfile(self._socket, span.file, span.position + sent, span.size - sent)
+            except BlockingIOError:
+                await self._writable()
+                continue
+            if not count:  # it does not work here, or the file became shorter
+                break
+            sent += count
+        return sent
+
+    async def _writable(self) -> None:
+        """Waits until the socket takes more bytes."""
+        loop = asyncio.get_running_loop()
+        turn = asyncio.Event()
+        loop.add_writer(self._socket, turn.set)
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.sendfile(transport, file, span.position, span.size, fallback=False)
-        except asyncio.SendfileNotAvailableError:
-            return 0
+            await turn.wait()
+        finally:
+            loop.remove_writer(self._socket)
 
 
 def _has_descriptor(span: FileSpan) -> bool:

@@ -1,7 +1,7 @@
 """Dispatches each request to the function that answers its API.
 
-Threads read files, so a slow disk delays no other client; the rest runs on the event loop. A produce request that wants
-no acknowledgement (acks 0) gets none.
+Threads read files, so a slow disk delays no other client. What is in the page cache (`is_quick`) and the rest is done
+on the event loop. A produce request that wants no acknowledgement (acks 0) gets none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from seglog.serve import protocol, topics
 from seglog.serve.endpoint import Address, Endpoint
-from seglog.serve.fetches import fetch
+from seglog.serve.fetches import fetch, is_quick
 from seglog.serve.group_requests import GROUP_APIS, GroupRequests
 from seglog.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
 from seglog.serve.refusals import REFUSALS, refuse_heartbeat
@@ -77,7 +77,10 @@ class Dispatcher:
         return REFUSALS[key](request.body)
 
     async def _fetch(self, request: Request) -> Values:
-        fetched = await self._in_thread(fetch, request)
+        if is_quick(self._endpoint, request.body):
+            fetched = fetch(self._endpoint, request.body, request.version)
+        else:
+            fetched = await self._in_thread(fetch, request)
         self._endpoint.metrics.fetched_bytes_total += fetched.file_bytes
         if not fetched.settled:
             wait_s = min(request.body.max_wait.total_seconds(), self._endpoint.limits.wait_ms / 1000)

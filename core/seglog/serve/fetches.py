@@ -16,10 +16,11 @@ from seglog.model import Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import Endpoint
 from seglog.serve.protocol import NO_OFFSET, ErrorCode, Values, isolation_of
-from seglog.serve.spans import FileSpan, Found, find_span
+from seglog.serve.spans import FileSpan, Found, find_span, is_at_hand
 from seglog.serve.topics import epoch_problem
 
 _NO_SESSION = 0
+_QUICK_BYTES = 4 << 20  # checked in about a millisecond
 _NO_PREFERENCE = -1
 
 
@@ -39,6 +40,21 @@ class _Room:
     left: int
     files: int
     empty: bool = True
+
+
+def is_quick(endpoint: Endpoint, body: Any) -> bool:
+    """True if answering a fetch takes about a millisecond: it goes on where earlier ones ended, and no disk is waited
+    for. The hop to a thread and back would cost a quarter of that.
+    """
+    asked = [(topic.topic, partition) for topic in body.topics for partition in topic.partitions]
+    if not 0 < sum(int(each.partition_max_bytes) for _, each in asked) <= _QUICK_BYTES:
+        return False
+    for topic, each in asked:
+        found = endpoint.catalog.find(topic, int(each.partition))
+        most = max(1, int(each.partition_max_bytes))
+        if found is None or not is_at_hand(found.log.view, int(each.fetch_offset), most, found.ends):
+            return False
+    return True
 
 
 def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from seglog.format.decoder import checksums_match, scan_batches
 from seglog.log.log import Log
 from seglog.model import Isolation, Record
 from seglog.scan.log_walk import LogWalk
-from seglog.serve.spans import FileSpan, Found, SpanEnds, empty_batch, find_span
+from seglog.serve.spans import FileSpan, Found, SpanEnds, empty_batch, find_span, is_at_hand
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.open_logs import opened_log
@@ -179,6 +180,32 @@ def test_only_the_last_ends_are_remembered() -> None:
     for offset in range(1, 1000):
         ends.note(offset, 0, 3 * offset)
     assert (ends.find(999, 0), ends.find(999, 5), ends.find(1, 0)) == (2997, 0, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells what is in its page cache")
+def test_only_what_goes_on_after_a_span_and_is_cached_is_at_hand(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, asked = SpanEnds(), []
+    assert not is_at_hand(log.view, 0, 3000, ends)
+    offset = offsets_of(find(log, 0, 3000, ends=ends))[-1] + EACH
+
+    def answering(result: int | OSError) -> None:
+        def preadv(descriptor: int, buffers: list[bytearray], position: int, flags: int) -> int:
+            asked.append((position, flags))
+            if isinstance(result, OSError):
+                raise result
+            return result
+
+        monkeypatch.setattr(os, "preadv", preadv)
+
+    answering(1)
+    assert is_at_hand(log.view, offset, 3000, ends)
+    begin = ends.find(offset, 0)
+    assert asked == [(begin, os.RWF_NOWAIT), (begin + 2999, os.RWF_NOWAIT)]
+    for elsewhere in (-1, 0, offset + EACH, log.view.log_end_offset, log.view.log_end_offset + 1):
+        assert not is_at_hand(log.view, elsewhere, 3000, ends), elsewhere
+    for error in (BlockingIOError(11, "not cached"), OSError(95, "not supported")):
+        answering(error)
+        assert not is_at_hand(log.view, offset, 3000, ends)
 
 
 class Handles(LocalFileSystem):
