@@ -173,12 +173,12 @@ def segment_file_name(base_offset: int, kind: FileKind = FileKind.LOG, state: Fi
     return format_file_name(FileName(base_offset, kind, state))
 
 
-@lru_cache(maxsize=1 << 16)  # a directory is listed several times, and may hold ten thousand segments
 def is_of_kafka(name: str) -> bool:
     """True if a broker or controller gives files this name."""
     return name in _WITHOUT_OFFSET or parse_file_name(name) is not None
 
 
+@lru_cache(maxsize=1 << 16)  # a directory is listed several times, and may hold ten thousand segments
 def parse_file_name(name: str) -> FileName | None:
     """Returns the parts of a file name that begins with an offset, or None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
