@@ -31,7 +31,8 @@ from pyspark.sql.datasource import (
 
 from seglog.errors import SeglogError, UnsupportedError
 from seglog.table.options import ReadOptions, parse_read_options
-from seglog.table.schema import Field, ddl, default_projection, projection_of
+from seglog.table.schema import Column, Field, ddl, default_projection, projection_of
+from seglog.table.shown_as import AS_THEY_ARE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from seglog.log.staged_journal import StagedFile
     from seglog.spark.sinks import Sink
+    from seglog.table.spark_values import SparkValues
 
 NAME = "seglog"
 
@@ -46,8 +48,8 @@ NAME = "seglog"
 class SeglogReader(DataSourceReader):
     """Batch reader: plans on the driver, reads in the tasks."""
 
-    def __init__(self, options: ReadOptions, projection: tuple[Field, ...]) -> None:
-        self.options, self.projection = options, projection
+    def __init__(self, options: ReadOptions, projection: tuple[Field, ...], values: SparkValues | None = None) -> None:
+        self.options, self.projection, self.values = options, projection, values
 
     def partitions(self) -> list[InputPartition]:
         from seglog.table.files import files_of
@@ -58,7 +60,7 @@ class SeglogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from seglog.spark.tasks import read_split
 
-        return read_split(partition.value, self.projection, self.options)
+        return read_split(partition.value, self.projection, self.options, self.values)
 
 
 @dataclass
@@ -122,6 +124,40 @@ def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
     return [file for message in messages if isinstance(message, Staged) for file in message.files]
 
 
+def _is_about_columns(option: str) -> bool:
+    return option in ("view", "columns", "includeheaders")
+
+
+def _is_about_values(option: str) -> bool:
+    """True unless the option is only for batches or only for streams, or limits them."""
+    return not option.startswith(("starting", "ending", "max", "min"))
+
+
+def _decoded(options: ReadOptions) -> tuple[SparkValues | None, tuple[Column, ...]]:
+    """Returns how keys and values are decoded, and the columns that this makes."""
+    if options.shown_as == AS_THEY_ARE:
+        return None, ()
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    from seglog.table.spark_values import spark_values
+
+    values = spark_values(options)
+    if values is None:
+        return None, ()
+    fields = [output.field for output in values.outputs]
+    return values, tuple(Column(field.name, from_arrow_type(field.type).simpleString()) for field in fields)
+
+
+def _struct_of(projection: Sequence[Field], values: SparkValues) -> StructType:
+    """Returns the projection as Spark's type: a DDL would not take every name of a field."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from seglog.table.columns import spark_outputs
+
+    return from_arrow_schema(pa.schema([output.field for output in spark_outputs(projection, values.outputs)]))
+
+
 class SeglogDataSource(DataSource):
     """`spark.read`, `readStream`, `df.write` and `writeStream` with `format("seglog")`."""
 
@@ -132,17 +168,22 @@ class SeglogDataSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
+    def schema(self) -> StructType | str:
         # Spark asks before it says whether the query streams, so parse only the options that decide the schema
-        ours = {key: self.options[key] for key in self.options if key.lower() in ("view", "columns", "includeheaders")}
+        decodes = any(key.lower() in ("keyas", "valueas", "schemas", "schema") for key in self.options)
+        decides = _is_about_values if decodes else _is_about_columns
+        ours = {key: self.options[key] for key in self.options if decides(key.lower())}
         options = parse_read_options({"path": "-", **ours})
-        return ddl(default_projection(options.view, options.columns, options.include_headers))
+        values, columns = _decoded(options)
+        projection = default_projection(options.view, options.columns, options.include_headers, columns)
+        return ddl(projection) if values is None else _struct_of(projection, values)
 
     def reader(self, schema: StructType) -> SeglogReader:
         from seglog.table.files import sendable
 
         options = sendable(parse_read_options(self.options))
-        return SeglogReader(options, projection_of(options.view, schema))
+        values, columns = _decoded(options)
+        return SeglogReader(options, projection_of(options.view, schema, columns), values)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return SeglogWriter(self._sink(schema, overwrite))
@@ -170,6 +211,7 @@ class SeglogDataSource(DataSource):
 
         try:
             options = sendable(parse_read_options(self.options, streaming=True))
-            return SeglogStreamReader(options, projection_of(options.view, schema))
+            values, columns = _decoded(options)
+            return SeglogStreamReader(options, projection_of(options.view, schema, columns), values)
         except SeglogError as error:
             return RefusedStreamReader(error)

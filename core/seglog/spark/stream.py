@@ -51,21 +51,23 @@ from seglog.table.splits import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seglog.table.spark_values import SparkValues
+
 _logger = logging.getLogger(__name__)
 
 
 class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Stream reader. The offset calls and `partitions` share one process; `read` only has the split."""
 
-    def __init__(self, options: ReadOptions, projection: tuple[Field, ...]) -> None:
-        self.options, self.projection = options, projection
+    def __init__(self, options: ReadOptions, projection: tuple[Field, ...], values: SparkValues | None = None) -> None:
+        self.options, self.projection, self.values = options, projection, values
         self._log = FollowedLog(options)
         self._initial: Offsets | None = None
         self._target: Offsets | None = None
 
-    def __reduce__(self) -> tuple[type[SeglogStreamReader], tuple[ReadOptions, tuple[Field, ...]]]:
+    def __reduce__(self) -> tuple[type[SeglogStreamReader], tuple[object, ...]]:
         """Pickles what `read` needs in a task; the driver's knowledge of the logs stays on the driver."""
-        return type(self), (self.options, self.projection)
+        return type(self), (self.options, self.projection, self.values)
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         if self._initial is None:
@@ -95,7 +97,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from seglog.spark.tasks import read_split
 
-        return read_split(partition.value, self.projection, self.options)
+        return read_split(partition.value, self.projection, self.options, self.values)
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from seglog.table.spark_values import SparkValues
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Watch = Callable[[int, int], None]  # tasks done, tasks in all
@@ -207,13 +209,16 @@ def settle() -> None:
         gc.freeze()
 
 
-def read_split(split: Split | None, projection: Sequence[Field], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_split(
+    split: Split | None, projection: Sequence[Field], options: ReadOptions, values: SparkValues | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a split. Spark makes one partition without a split of no splits at all."""
     from seglog.table.arrow import split_batches
 
     settle()
     if split is not None:
-        yield from split_batches(files_of(options.store), split, projection, options)
+        decoded = () if values is None else values.outputs
+        yield from split_batches(files_of(options.store), split, projection, options, decoded)
 
 
 def attempt_id() -> int:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from seglog import layout
 from seglog.model import Compression
 from seglog.storage.filesystem import FileSystem
-from seglog.table.columns import ColumnBuilder, spark_outputs, timestamp_types, timestamps
+from seglog.table.columns import ColumnBuilder, Output, spark_outputs, timestamp_types, timestamps
 from seglog.table.damage import CHECKSUM, Damage, handle
 from seglog.table.options import ReadOptions
 from seglog.table.reading import (
@@ -44,11 +44,14 @@ Rows = tuple[str, Mapping[str, Any]]  # the file that the rows are about, and th
 
 
 def split_batches(
-    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions
+    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions, shown: Sequence[Output] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a split in the view of the options, as Arrow batches with the schema of `projection`."""
+    """Yields the rows of a split in the view of the options, as Arrow batches with the schema of `projection`.
+
+    `shown` are the columns of decoded keys and values.
+    """
     if options.view == RECORDS:
-        yield from record_batches(fs, split, projection, options)
+        yield from record_batches(fs, split, projection, options, shown)
         return
     schema = arrow_schema(projection)
     for piece in split.pieces:
@@ -68,13 +71,13 @@ def split_batches(
 
 
 def record_batches(
-    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions
+    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions, shown: Sequence[Output] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records of a split, in order, with the columns of `projection`.
 
     Raises CorruptRecordError at damage unless `onCorrupt` is skip, and the errors of `walk_piece`.
     """
-    outputs = spark_outputs(projection)
+    outputs = spark_outputs(projection, shown)
     for piece in split.pieces:
         shown = ColumnBuilder(outputs, piece.topic, piece.partition, piece.path)
         for path, records in placed_records(fs, piece, options):

@@ -304,10 +304,14 @@ def text_outputs() -> tuple[Output, ...]:
     return (*(texts.get(name, output) for name, output in _OUTPUTS.items()), *raw)
 
 
-def spark_outputs(projection: Sequence[Field]) -> tuple[Output, ...]:
-    """Returns the columns of Spark's view `records`, under the names and with the exact types that Spark checks."""
-    fields = zip(projection, arrow_schema(projection), strict=True)
-    return tuple(Output(field, _SPARK[wanted.column]) for wanted, field in fields)
+def spark_outputs(projection: Sequence[Field], decoded: Sequence[Output] = ()) -> tuple[Output, ...]:
+    """Returns the columns of Spark's view `records`, under the names and with the exact types that Spark checks.
+
+    `decoded` are columns of decoded keys and values, in Spark's types.
+    """
+    made = _SPARK | {output.field.name: output.make for output in decoded}
+    schema = arrow_schema(projection, {output.field.name: output.field.type for output in decoded})
+    return tuple(Output(field, made[wanted.column]) for wanted, field in zip(projection, schema, strict=True))
 
 
 # --- arrays ---------------------------------------------------------------------------------------------------

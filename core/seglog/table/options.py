@@ -28,6 +28,7 @@ from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Isolation, TopicPartition
 from seglog.remote.settings import KNOWN, StoreSettings
 from seglog.table.schema import RECORDS, columns_of
+from seglog.table.shown_as import AS_THEY_ARE, ShownAs, shown_as_of
 from seglog.table.where import EVERYTHING, Where, parse_where
 from seglog.units import parse_integer, parse_size
 
@@ -68,6 +69,10 @@ OPTIONS = (
     "local",
     "tierKey",
     "remoteMetadata",
+    "keyAs",
+    "valueAs",
+    "schemas",
+    "schema",
 )
 
 # Settings of object stores, named like their environment variables; the values are never shown.
@@ -172,6 +177,7 @@ class ReadOptions:
     store: StoreSettings
     where: Where
     tier: TierNames
+    shown_as: ShownAs = AS_THEY_ARE
     to_skip: str = "onCorrupt=skip"
     to_lose: str = "failOnDataLoss=false"
     with_metadata: bool = False
@@ -214,6 +220,9 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
     where = _value(given, "where", parse_where, EVERYTHING)
     if where != EVERYTHING and view != RECORDS:
         raise ConfigError(f"where: it is for records; filter the view {view} with the DataFrame's own where")
+    shown_as = shown_as_of(given)
+    if shown_as != AS_THEY_ARE and view != RECORDS:
+        raise ConfigError(f"keyAs, valueAs: they are for records; the view {view} has no keys and values")
     return ReadOptions(
         paths=_paths(given),
         assign=assign,
@@ -235,6 +244,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
         store=StoreSettings.of(given),
         where=where,
         tier=_tier(given),
+        shown_as=shown_as,
     )
 
 

@@ -7,7 +7,7 @@ with underscores (`producer_id`). A schema is kept as names and SQL types; only
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,23 +123,26 @@ def columns_of(view: str) -> tuple[Column, ...]:
     return VIEWS[view]
 
 
-def default_projection(view: str, names: Sequence[str] | None, include_headers: bool) -> tuple[Field, ...]:
+def default_projection(
+    view: str, names: Sequence[str] | None, include_headers: bool, decoded: Sequence[Column] = ()
+) -> tuple[Field, ...]:
     """Returns the projection without a user's schema: the `names` of the option `columns`, or all columns.
 
-    Headers are included if requested by name or by `includeHeaders`.
+    Headers are included if requested by name or by `includeHeaders`. `decoded` are columns of decoded keys and values,
+    in place of those of their names, or beside them.
     """
     if names is not None:
-        found = [(name, _column(view, name)) for name in names]
+        found = [(name, _column(view, name, decoded)) for name in names]
         return tuple(Field(name, column.name, column.type) for name, column in found)
-    chosen = (c for c in columns_of(view) if not c.on_request or (include_headers and c.name == HEADERS))
+    chosen = (c for c in _with_decoded(view, decoded) if not c.on_request or (include_headers and c.name == HEADERS))
     return tuple(Field(c.name, c.name, c.type) for c in chosen)
 
 
-def projection_of(view: str, schema: Any) -> tuple[Field, ...]:
+def projection_of(view: str, schema: Any, decoded: Sequence[Column] = ()) -> tuple[Field, ...]:
     """Converts a StructType to a projection. Raises ConfigError for an unknown column or another type."""
     fields = []
     for wanted in schema.fields:
-        column = _column(view, wanted.name)
+        column = _column(view, wanted.name, decoded)
         given = wanted.dataType.simpleString()
         if given != column.type:
             raise ConfigError(
@@ -157,8 +160,12 @@ def ddl(projection: Iterable[Field]) -> str:
     return ", ".join(f"`{field.name}` {field.type}" for field in projection)
 
 
-def arrow_schema(projection: Iterable[Field]) -> pa.Schema:
-    """Returns the exact Arrow schema that Spark checks the first batch against: order, types and nullability."""
+def arrow_schema(projection: Sequence[Field], decoded: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
+    """Returns the exact Arrow schema that Spark checks the first batch against: order, types and nullability.
+
+    `decoded` has the types of columns of decoded keys and values, by column.
+    """
+    special = decoded or {}
     import pyarrow as pa
 
     types = {
@@ -170,7 +177,10 @@ def arrow_schema(projection: Iterable[Field]) -> pa.Schema:
         "timestamp": pa.timestamp("us", "UTC"),
         _HEADERS_TYPE: headers_type(),
     }
-    return pa.schema([pa.field(field.name, types[field.type], field.nullable) for field in projection])
+    kinds = [special[field.column] if field.column in special else types[field.type] for field in projection]
+    return pa.schema(
+        [pa.field(field.name, kind, field.nullable) for field, kind in zip(projection, kinds, strict=True)]
+    )
 
 
 def headers_type() -> pa.DataType:
@@ -180,9 +190,16 @@ def headers_type() -> pa.DataType:
     return pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
 
-def _column(view: str, name: str) -> Column:
-    for column in columns_of(view):
+def _with_decoded(view: str, decoded: Sequence[Column]) -> list[Column]:
+    """Returns the columns of a view, with those that are decoded in their place or after the others."""
+    columns = {column.name: column for column in columns_of(view)}
+    return list((columns | {column.name: column for column in decoded}).values())
+
+
+def _column(view: str, name: str, decoded: Sequence[Column]) -> Column:
+    columns = _with_decoded(view, decoded)
+    for column in columns:
         if column.name.lower() == name.replace("_", "").lower():
             return column
-    legal = ", ".join(f"{column.name} {column.type}" for column in columns_of(view))
+    legal = ", ".join(f"{column.name} {column.type}" for column in columns)
     raise ConfigError(f"the view '{view}' has no column '{name}'; its columns are {legal}")

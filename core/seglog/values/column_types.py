@@ -50,6 +50,10 @@ class ColumnType:
         for one in written:
             self._of_text.setdefault(_named(one.schema), []).append(one)
 
+    def of_shape(self, shape: Shape) -> ColumnType:
+        """Returns the same with another shape, in which some parts are TEXT."""
+        return ColumnType(self.side, self.topic, self._forms, self.written, shape)
+
     def __reduce__(self) -> Any:
         given = self._forms.given
         form = self._forms.of(self.side)
