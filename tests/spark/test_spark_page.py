@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from seglog.model import Record
 from seglog.operations.fetch import fetch
 from seglog.spark.library import verify
 from seglog.storage.local import LocalFileSystem
 from seglog.tiers.view import see_tiers
+from tests.support.schema_registry import ORDER, avro, framed, registered, write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,16 +50,19 @@ def test_every_block_of_the_page_runs(
     spark: SparkSession, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(logs / "payments-0", tmp_path / "logs" / "payments-0")
-    (tmp_path / "lake").mkdir()
+    write_log(tmp_path / "lake" / "shop" / "_schemas-0", [registered("orders-value", 1, 1, ORDER)])
+    values = [framed(1, avro(ORDER, {"id": 1, "city": "Köln", "note": None})), framed(9, b"")]
+    write_log(tmp_path / "lake" / "shop" / "orders-0", [Record(one) for one in values])
     names: dict[str, Any] = {}
     found = blocks(PAGE.read_text())
-    assert len(found) == 11
+    assert len(found) == 12
     timestamps = "spark.sql.parquet.outputTimestampType"
     usual = spark.conf.get(timestamps)
     for block in found:
         exec(block.replace(LOGS, str(tmp_path / "logs")).replace(LAKE, str(tmp_path / "lake")), names)
     spark.conf.set(timestamps, usual)
     said = capsys.readouterr().out
+    assert re.search(r"Köln\|\s+1\|", said) and "schema id 9 is not in" in said
     assert "<Cleaned squares-0: done" in said and "\n10\n" in said
     assert names["spark"] is spark
     assert spark.read.parquet(str(tmp_path / "lake" / "payments")).count() == names["payments"].count() > 0
