@@ -44,14 +44,14 @@ Rows = tuple[str, Mapping[str, Any]]  # the file that the rows are about, and th
 
 
 def split_batches(
-    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions, values: Sequence[Output] = ()
+    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions, decoding: Sequence[Output] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a split in the view of the options, as Arrow batches with the schema of `projection`.
 
-    `values` are the columns of decoded keys and values.
+    `decoding` are the columns of decoded keys and values.
     """
     if options.view == RECORDS:
-        yield from record_batches(fs, split, projection, options, values)
+        yield from record_batches(fs, split, projection, options, decoding)
         return
     schema = arrow_schema(projection)
     for piece in split.pieces:
@@ -71,13 +71,13 @@ def split_batches(
 
 
 def record_batches(
-    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions, values: Sequence[Output] = ()
+    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions, decoding: Sequence[Output] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records of a split, in order, with the columns of `projection`.
 
     Raises CorruptRecordError at damage unless `onCorrupt` is skip, and the errors of `walk_piece`.
     """
-    outputs = spark_outputs(projection, values)
+    outputs = spark_outputs(projection, decoding)
     for piece in split.pieces:
         shown = ColumnBuilder(outputs, piece.topic, piece.partition, piece.path)
         for path, records in placed_records(fs, piece, options):
