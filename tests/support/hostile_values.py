@@ -30,6 +30,7 @@ from seglog.table.typed import Shown, TypedColumn
 from seglog.values import avro, protobuf
 from seglog.values.column_types import column_type
 from seglog.values.forms import Forms, Tally
+from seglog.values.frames import PATH_BEFORE
 from seglog.values.schemas import KnownSchemas, NotDecodedError, Schema, Text
 from tests.support.schema_registry import ITEM, ORDER, text_of
 from tests.support.schema_registry import avro as written
@@ -209,7 +210,7 @@ def values(count: int, draw: random.Random, counts: Counter[str]) -> None:
             counted(counts, "Avro value", lambda read=read, broken=broken: text_of(read.text(broken)))  # type: ignore[misc]
         else:
             broken = mutated(b"\0" + draw.choice(PAYLOADS), draw)
-            counted(counts, "Protobuf value", lambda broken=broken: text_of(*decode([broken], None)))  # type: ignore[misc]
+            counted(counts, "Protobuf value", lambda broken=broken: text_of(*decode([broken], PATH_BEFORE)))  # type: ignore[misc]
 
 
 def schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
@@ -221,7 +222,11 @@ def schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
         if number % PROTOC_SHARE == 0:
             text = mutated_text(draw.choice((PROTO, ITEM)), draw, tokens_of(PROTO))
             schema, data = Schema("PROTOBUF", text), mutated(b"\0" + PAYLOADS[0], draw)
-            counted(counts, "Protobuf schema", lambda s=schema, d=data: text_of(*protobuf.reader_of(s, {})([d], None)))  # type: ignore[misc]
+            counted(
+                counts,
+                "Protobuf schema",
+                lambda s=schema, d=data: text_of(*protobuf.reader_of(s, {})([d], PATH_BEFORE)),
+            )  # type: ignore[misc]
             continue
         if number % 5:
             text = json.dumps(mutated_tree(draw.choice(SAMPLES)[0], draw))
@@ -286,7 +291,8 @@ def typed_values(count: int, draw: random.Random, counts: Counter[str]) -> None:
         name = f"Protobuf values, {'the kernel' if text is FLAT_PROTO[0] else 'a library'}"
         one = Schema("PROTOBUF", text)
         read = protobuf.reader_of(one, {})
-        ways.append((name, one, [b"\0" + value for value in good], lambda data, read=read: read((data,), None)[0]))  # type: ignore[misc]
+        payloads = [b"\0" + value for value in good]
+        ways.append((name, one, payloads, lambda data, read=read: read((data,), PATH_BEFORE)[0]))  # type: ignore[misc]
     columns = [column_of(one) for _, one, _, _ in ways]
     for number in range(max(len(ways), count // BLOCK)):
         name, _, good, read = ways[number % len(ways)]

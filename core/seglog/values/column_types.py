@@ -18,13 +18,13 @@ from seglog.escaping import json_value
 from seglog.model import Header
 from seglog.values import schemas as kinds
 from seglog.values.forms import BY_SCHEMA, BySchema, Forms, references_of
-from seglog.values.frames import Side, frame_of, message_path
-from seglog.values.schemas import KnownSchemas, NotDecodedError, Read, Schema, SchemaId, Text
+from seglog.values.frames import MessageName, Side, frame_of, message_named
+from seglog.values.schemas import KnownSchemas, Naming, NotDecodedError, Read, Schema, SchemaId, Text
 from seglog.values.shapes import TEXT, Described, Items, Named, Row, Shape, merged
 
 _logger = logging.getLogger(__name__)
 
-Path = tuple[int, ...] | str  # of a Protobuf message; () in other formats
+Path = MessageName  # of a Protobuf message; () in other formats
 Sample = tuple[bytes, tuple[Header, ...]]
 
 FIRST_MESSAGE: Path = (0,)
@@ -104,23 +104,23 @@ class ColumnType:
             from seglog.values import avro
 
             texts = avro.reader_of(schema, references, lambda value: json.dumps(_of_avro(value, self.shape))).texts
-            return lambda payloads, _path: texts(payloads)
+            return lambda payloads, _naming: texts(payloads)
         from seglog.values import protobuf
         from seglog.values.protobuf_columns import plain
 
         of_messages = protobuf.reader_of(schema, references, lambda message: json.dumps(plain(message, self.shape)))
         paths = {one.path for one in known}
 
-        def text(payload: bytes, path: bytes | None) -> Text:
+        def text(payload: bytes, naming: Naming) -> Text:
             try:
-                named = schema.message or message_path(payload, path)[0]
+                named = schema.message or message_named(payload, naming)[0]
             except NotDecodedError as error:
                 return error
             if named not in paths:
-                return NotDecodedError(f"the column was made without its message, at the path {list(named)}")
-            return of_messages((payload,), path)[0]
+                return NotDecodedError(f"the column was made without its message {named}")
+            return of_messages((payload,), naming)[0]
 
-        return lambda payloads, path: [text(payload, path) for payload in payloads]
+        return lambda payloads, naming: [text(payload, naming) for payload in payloads]
 
 
 def column_type(forms: Forms, side: Side, topic: str, samples: Iterable[Sample]) -> ColumnType | None:
@@ -167,7 +167,7 @@ def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
             if frame is not None:
                 schema = forms.source.by_id(frame.id)
                 is_message = schema.type == kinds.PROTOBUF
-                yield schema, message_path(frame.payload, frame.path)[0] if is_message else FIRST_MESSAGE
+                yield schema, message_named(frame.payload, frame.naming)[0] if is_message else FIRST_MESSAGE
         except NotDecodedError:
             continue
 

@@ -20,9 +20,19 @@ from seglog.escaping import json_value, safe_json
 from seglog.format.columns import Records
 from seglog.model import Header
 from seglog.values import schemas as kinds
-from seglog.values.frames import PLAIN_FRAME_BYTES, SIDES, Frame, Side, frame_of, named_in_headers, plain_frames
+from seglog.values.frames import (
+    FIRST,
+    PATH_BEFORE,
+    PLAIN_FRAME_BYTES,
+    SIDES,
+    Frame,
+    Side,
+    frame_of,
+    named_in_headers,
+    plain_frames,
+)
 from seglog.values.internal_topics import DECODERS
-from seglog.values.schemas import NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text, closure
+from seglog.values.schemas import Naming, NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text, closure
 
 AUTO, KAFKA = "auto", "kafka"
 # The forms that need schemas, and the type that each wants.
@@ -307,7 +317,7 @@ class BySchema:
             others += [place for place in places if place in headers]
             for number, group in groups.items():
                 payloads = [column.data[place][PLAIN_FRAME_BYTES:] for place in group]  # type: ignore[index]
-                column.put(group, self._texts(number, payloads, None), number)
+                column.put(group, self._texts(number, payloads, PATH_BEFORE), number)
         self._decode_others(column, others, headers)
 
     def _decode_others(self, column: Column, places: Sequence[int], headers: Mapping[int, Sequence[Header]]) -> None:
@@ -327,16 +337,16 @@ class BySchema:
                 bare[place] = data
             if frame is not None:
                 frames[place] = frame
-        texts = dict(zip(bare, self._texts(None, list(bare.values()), b"") if bare else (), strict=True))
+        texts = dict(zip(bare, self._texts(None, list(bare.values()), FIRST) if bare else (), strict=True))
         for place, text in texts.items():
             if isinstance(text, str) or place not in frames:
                 column.put((place,), (text,), self._unframed if isinstance(text, str) else None)
                 frames.pop(place, None)
         for place, frame in frames.items():
             number = None if self._only_given else frame.id
-            column.put((place,), self._texts(number, (frame.payload,), frame.path), frame.id)
+            column.put((place,), self._texts(number, (frame.payload,), frame.naming), frame.id)
 
-    def _texts(self, number: SchemaId | None, payloads: Sequence[bytes], path: bytes | None) -> Sequence[Text]:
+    def _texts(self, number: SchemaId | None, payloads: Sequence[bytes], naming: Naming) -> Sequence[Text]:
         """Reads payloads by the schema with this id; None: by that of values without a frame."""
         read = self._read.get(number)
         if read is None:
@@ -347,7 +357,7 @@ class BySchema:
             except NotDecodedError as error:
                 read = error
             self._read[number] = read
-        return [read] * len(payloads) if isinstance(read, NotDecodedError) else read(payloads, path)
+        return [read] * len(payloads) if isinstance(read, NotDecodedError) else read(payloads, naming)
 
     def _made(self, number: SchemaId | None) -> Read:
         if self._source is None and self._given is None:
@@ -385,11 +395,11 @@ def _reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:
         from seglog.values import avro
 
         texts = avro.reader_of(schema, references).texts
-        return lambda payloads, _path: texts(payloads)
+        return lambda payloads, _naming: texts(payloads)
     if schema.type == kinds.PROTOBUF:
         from seglog.values import protobuf
 
         return protobuf.reader_of(schema, references)
     if schema.type == kinds.JSON:
-        return lambda payloads, _path: [text_or_reason(json_document, data) for data in payloads]
+        return lambda payloads, _naming: [text_or_reason(json_document, data) for data in payloads]
     raise NotDecodedError(f"its type is {schema.type}, which is none of {', '.join(kinds.TYPES)}")

@@ -7,19 +7,24 @@
 | AWS Glue | 03, 00 or 05 (zlib), UUID (16 bytes), payload |
 | Apicurio | 00, id (8 bytes), payload; or the id in a header of the record |
 
-In Protobuf the path of the message's type follows id or GUID: zig-zag numbers, their count first; a single 00 is the
-first message. Sources: Confluent's `SchemaId` and `common/serde.py`, Materialize's `glue.rs`, Apicurio's `IdHandler`.
+In Protobuf the message is named after the id or in a header (`schemas.Naming`): by Confluent with a path of zig-zag
+numbers, their count first, where a single 00 is the first message; by Glue with the number of the message among all of
+the schema, sorted by name; by Apicurio with its name.
+
+Sources: Confluent's `SchemaId`, `ProtobufSchema.toMessageIndexes` and `common/serde.py`, Materialize's `glue.rs`,
+Glue's `MessageIndexFinder`, Apicurio's `IdHandler` and `ProtobufSerializer`.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 from uuid import UUID
 
 from seglog.model import Header
-from seglog.values.schemas import NotDecodedError, SchemaId
+from seglog.values.schemas import Naming, NotDecodedError, SchemaId
 
 Side = Literal["key", "value"]
 SIDES: tuple[Side, ...] = ("key", "value")  # a record's, in the order of its parts
@@ -30,29 +35,25 @@ MOST_PATH = 64  # levels of nested messages
 _CONFLUENT, _GUID, _GLUE = 0, 1, 3
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 PLAIN_FRAME_BYTES = 5
+PATH_BEFORE, FIRST = Naming("path before"), Naming("first")
+_NUMBER_BEFORE = Naming("number before")
+_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+
+MessageName = tuple[int, ...] | int | str  # a path (the first message's nested one is (0, 0)), Glue's number, or a name
 
 
 class Frame(NamedTuple):
-    """What a frame says: the schema, and where the rest is.
-
-    `data` has the payload from `start` on. `header`: what follows the id in a header, which is the path of Protobuf's
-    message; None if the id is before the payload, and the path, too.
-    """
+    """What a frame says: the schema, the payload (`data` from `start` on), and how the payload names its message."""
 
     id: SchemaId
     data: bytes
     start: int
-    header: bytes | None = None
+    naming: Naming = PATH_BEFORE
 
     @property
     def payload(self) -> bytes:
-        """The value without its frame; in Protobuf the path of its message is before it, unless `path` has it."""
+        """The value without its frame."""
         return self.data[self.start :] if self.start else self.data
-
-    @property
-    def path(self) -> bytes | None:
-        """The path of Protobuf's message, empty for the schema's first; None if it is before the payload."""
-        return None if self.header is None and self.start else self.header or b""
 
 
 def named_in_headers(headers: bytes, side: Side) -> bool:
@@ -76,12 +77,12 @@ def plain_frames(column: Sequence[bytes | None], places: Iterable[int]) -> tuple
     return groups, others
 
 
-def frame_of(data: bytes, headers: Iterable[Header], side: Side) -> Frame | None:
+def frame_of(data: bytes, headers: Sequence[Header], side: Side) -> Frame | None:
     """Returns the frame of a key or value; None if there is none. Raises NotDecodedError for a broken one."""
     for header in headers:
         found = _of_header(header, data, side)
         if found is not None:
-            return found
+            return found._replace(naming=_apicurio_type(headers, side)) if found.naming is FIRST else found
     if not data:
         return None
     if data[0] == _CONFLUENT and len(data) >= 5:
@@ -94,8 +95,8 @@ def frame_of(data: bytes, headers: Iterable[Header], side: Side) -> Frame | None
     if data[0] == _GLUE and len(data) >= 18 and data[1] in (_GLUE_PLAIN, _GLUE_ZLIB):
         number_of_version = UUID(bytes=data[2:18])
         if data[1] == _GLUE_PLAIN:
-            return Frame(number_of_version, data, 18)
-        return Frame(number_of_version, _expanded(data[18:]), 0)
+            return Frame(number_of_version, data, 18, _NUMBER_BEFORE)
+        return Frame(number_of_version, _expanded(data[18:]), 0, _NUMBER_BEFORE)
     return None
 
 
@@ -105,13 +106,22 @@ def _of_header(header: Header, data: bytes, side: Side) -> Frame | None:
         return None
     if header.key == f"__{side}_schema_id":
         if len(value) >= 17 and value[0] == _GUID:
-            return Frame(UUID(bytes=value[1:17]), data, 0, value[17:])
+            return Frame(UUID(bytes=value[1:17]), data, 0, _in_header(value[17:]))
         if len(value) >= 5 and value[0] == _CONFLUENT:
-            return Frame(int.from_bytes(value[1:5], "big"), data, 0, value[5:])
+            return Frame(int.from_bytes(value[1:5], "big"), data, 0, _in_header(value[5:]))
         raise NotDecodedError(f"the header {header.key} holds no schema id")
     if header.key in (f"apicurio.{side}.globalId", f"apicurio.{side}.contentId") and len(value) in (4, 8):
-        return Frame(int.from_bytes(value, "big"), data, 0, b"")
+        return Frame(int.from_bytes(value, "big"), data, 0, FIRST)
     return None
+
+
+def _in_header(path: bytes) -> Naming:
+    return Naming("path", path) if path else FIRST
+
+
+def _apicurio_type(headers: Iterable[Header], side: Side) -> Naming:
+    name = "apicurio.protobuf.type" + (".key" if side == "key" else "")
+    return next((Naming("type", header.value) for header in headers if header.key == name and header.value), FIRST)
 
 
 def _expanded(data: bytes) -> bytes:
@@ -126,30 +136,43 @@ def _expanded(data: bytes) -> bytes:
     return out
 
 
-def message_path(payload: bytes, path: bytes | None) -> tuple[tuple[int, ...], int]:
-    """Returns the path of a Protobuf message (the first message's nested one is (0, 0)), and where its bytes begin.
+def message_named(payload: bytes, naming: Naming) -> tuple[MessageName, int]:
+    """Returns how a payload's Protobuf message is named, and where its bytes begin. Raises NotDecodedError."""
+    if naming.how == "path before":
+        # Apicurio's `Ref`: its size, then a field 1 with a name. As a path it would be that of a message within others.
+        end = payload[0] + 1 if payload else 0
+        if 3 < end < 0x80 and payload[1:3] == bytes((0x0A, end - 3)) and _NAME.fullmatch(payload, 3, end):
+            return payload[3:end].decode(), end
+        return _path(payload)
+    if naming.how == "number before":
+        return _varint(payload, 0)
+    if naming.how == "type":
+        return naming.what.decode(errors="replace"), 0
+    return (_path(naming.what)[0] if naming.how == "path" else (0,)), 0
 
-    `path` is that of `Frame`. Raises NotDecodedError if the path is broken.
-    """
-    if path == b"":
-        return (0,), 0  # Glue and Apicurio name none
-    data = payload if path is None else path
+
+def _path(data: bytes) -> tuple[tuple[int, ...], int]:
     count, at = _zigzag(data, 0)
     if not 0 <= count <= MOST_PATH:
         raise NotDecodedError(f"it names a message at a depth of {count}")
-    indices = []
+    path = []
     for _ in range(count):
         index, at = _zigzag(data, at)
-        indices.append(index)
-    return tuple(indices) or (0,), at if path is None else 0
+        path.append(index)
+    return tuple(path) or (0,), at
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while at < len(data) and shift < 35:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
+            return value, at
     raise NotDecodedError("the path to its message is broken")

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
-from seglog.escaping import json_value
-from seglog.values.frames import message_path
+from seglog.values.fast_json import json_writer
+from seglog.values.frames import MessageName, message_named
 from seglog.values.protoc import compiled
-from seglog.values.schemas import MOST_NODES, NAME_BYTES, NotDecodedError, Read, Reader, Schema, Text, first_line
+from seglog.values.schemas import (
+    MOST_NODES,
+    NAME_BYTES,
+    Naming,
+    NotDecodedError,
+    Read,
+    Reader,
+    Schema,
+    Text,
+    first_line,
+)
 
+_write = json_writer(None)
 _MAIN = "seglog_main.proto"
 _PROVIDED = "google/protobuf/"
 
@@ -29,29 +40,72 @@ def reader_of(schema: Schema, references: Mapping[str, Schema], shown: Callable[
 
     Raises NotDecodedError for a schema that is not decoded by.
     """
-    message = messages_of(schema, references)
-    readers: dict[tuple[int, ...] | str, Reader] = {}
+    messages = messages_of(schema, references)
+    readers: dict[MessageName, list[Reader]] = {}
 
-    def text(payload: bytes, path: bytes | None) -> Text:
+    def text(payload: bytes, naming: Naming) -> Text:
         try:
-            indices, start = message_path(payload, path)
-            name = schema.message or indices
+            name, start = message_named(payload, naming)
+            name = schema.message or name
             if name not in readers:
-                readers[name] = _reader_of_message(message(name), shown)
+                meant = messages(name)[:1] if shown else messages(name)  # a column has the fields of the first
+                readers[name] = [_reader_of_message(message, shown) for message in meant]
         except NotDecodedError as error:
             return error
-        return readers[name].text(payload[start:])
+        texts = (reader.text(payload[start:]) for reader in readers[name])
+        first = next(texts)
+        return first if isinstance(first, str) else next((other for other in texts if isinstance(other, str)), first)
 
-    return lambda payloads, path: [text(payload, path) for payload in payloads]
+    return lambda payloads, naming: [text(payload, naming) for payload in payloads]
 
 
-def messages_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[tuple[int, ...] | str], Descriptor]:
-    """Returns a function that gives the message at a path of the schema, or with a name.
+def messages_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[MessageName], list[Descriptor]]:
+    """Returns a function that gives the messages that a name of the schema may mean, the likelier first.
 
     It raises NotDecodedError for a message that is not there; so does this for a schema that is not read.
     """
     pool, main = _pool_of(schema, references)
-    return lambda name: _named(pool, name) if isinstance(name, str) else _at(main, name)
+    top = list(main.message_types_by_name.values())  # in the order of the file
+
+    def meant(name: MessageName) -> list[Descriptor]:
+        if isinstance(name, tuple):
+            found = [_at(top, name, entries=False), _at(top, name, entries=True)]
+            messages = list({one.full_name: one for one in found if one is not None}.values())
+        elif isinstance(name, int):
+            messages = sorted(_with_nested(top), key=lambda one: str(one.full_name))[name : name + 1]
+        else:
+            messages = _called(pool, top, name)
+        if not messages:
+            words = f"at the path {list(name)}" if isinstance(name, tuple) else name
+            raise NotDecodedError(f"the schema has no message {words}")
+        return messages
+
+    return meant
+
+
+def _called(pool: Any, top: list[Descriptor], name: str) -> list[Descriptor]:
+    """Returns the messages with a name, which may be without those around them."""
+    try:
+        return [pool.FindMessageTypeByName(name)]
+    except KeyError:
+        return [one for one in _with_nested(top) if one.name == name]
+
+
+def _at(top: list[Descriptor], path: tuple[int, ...], *, entries: bool) -> Descriptor | None:
+    """Returns the message at a path. `entries`: those of maps, which are messages within, count too."""
+    level, message = top, None
+    for index in path:
+        if not 0 <= index < len(level):
+            return None
+        message = level[index]
+        level = [one for one in message.nested_types if entries or not one.GetOptions().map_entry]
+    return message
+
+
+def _with_nested(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
+    for message in messages:
+        yield message
+        yield from _with_nested(message.nested_types)
 
 
 def _pool_of(schema: Schema, references: Mapping[str, Schema]) -> tuple[descriptor_pool.DescriptorPool, Any]:
@@ -83,25 +137,6 @@ def _serialized(text: str) -> Any:
         return None
 
 
-def _named(pool: Any, name: str) -> Descriptor:
-    try:
-        return pool.FindMessageTypeByName(name)
-    except KeyError:
-        raise NotDecodedError(f"the schema has no message {name}") from None
-
-
-def _at(file: Any, path: tuple[int, ...]) -> Descriptor:
-    # In the order of the file; by name they are sorted.
-    level: list[Any] = list(file.message_types_by_name.values())
-    found: Any = None
-    for index in path:
-        if not 0 <= index < len(level):
-            raise NotDecodedError(f"the schema has no message at the path {list(path)}")
-        found = level[index]
-        level = list(found.nested_types)
-    return found
-
-
 def _reader_of_message(message: Descriptor, shown: Callable[[Any], str] | None) -> Reader:
     kind = message_factory.GetMessageClass(message)
     reached = list(_reached(message))
@@ -129,7 +164,7 @@ def _reader_of_message(message: Descriptor, shown: Callable[[Any], str] | None) 
 
 def as_json(message: Any, shows_absent: bool) -> str:
     """Returns a message as JSON; `shows_absent`: with the fields that are not there and have a value nevertheless."""
-    return json_value(
+    return _write(
         json_format.MessageToDict(
             message, preserving_proto_field_name=True, always_print_fields_with_no_presence=shows_absent
         )

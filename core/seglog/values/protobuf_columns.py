@@ -16,6 +16,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from seglog.escaping import json_value
 from seglog.kernels import protobuf_values as kernel
+from seglog.values.frames import MessageName
 from seglog.values.protobuf import as_json, messages_of
 from seglog.values.schemas import Schema
 from seglog.values.shapes import (
@@ -62,12 +63,12 @@ _MESSAGES = (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP)
 _OWN_FORM = "google.protobuf."
 
 
-def described(schema: Schema, references: Mapping[str, Schema], path: tuple[int, ...] | str) -> Described:
-    """Returns what the message at a path of a schema, or with a name, says of columns.
+def described(schema: Schema, references: Mapping[str, Schema], name: MessageName) -> Described:
+    """Returns what a message of a schema says of columns.
 
     Raises NotDecodedError for a schema that is wrong, or has no such message.
     """
-    message = messages_of(schema, references)(path)
+    message = messages_of(schema, references)(name)[0]
     shape = _Walk().of_message(message, ())
     if size_of(shape) > MOST_FIELDS:
         return Described(TEXT)

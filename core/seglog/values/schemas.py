@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 from uuid import UUID
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
@@ -33,8 +33,16 @@ class NotDecodedError(ValueError):
 
 
 Text = str | NotDecodedError  # of a value in JSON, or why it has none
-# Reads payloads of one schema; with them the path of their Protobuf message, as `frames.Frame` has it.
-Read = Callable[[Sequence[bytes], bytes | None], list[Text]]
+
+
+class Naming(NamedTuple):
+    """How a value in Protobuf names its message; other formats need nothing of it."""
+
+    how: Literal["path before", "number before", "path", "type", "first"]
+    what: bytes = b""  # a path or the name of a type that a header has
+
+
+Read = Callable[[Sequence[bytes], Naming], list[Text]]  # reads payloads of one schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import string
+import uuid
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
@@ -165,17 +166,24 @@ _LOGICAL = (
     {"type": "int", "logicalType": "time-millis"},
     {"type": "long", "logicalType": "time-micros"},
     {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 4},
+    {"type": "long", "logicalType": "local-timestamp-millis"},
+    {"type": "long", "logicalType": "local-timestamp-micros"},
+    {"type": "string", "logicalType": "uuid"},
+    {"type": "int", "logicalType": "nobody-knows-it"},
 )
 
 
 class Maker:
-    """Makes schemas and values of them."""
+    """Makes schemas and values of them. `within_itself`: how many of its records are."""
+
+    within_itself = 0.1
 
     def __init__(self, seed: int) -> None:
         self.random, self.names = random.Random(seed), 0
+        self.known: dict[str, Any] = {}  # types that were defined before, by name
 
     def schema(self, depth: int = 4) -> Any:
-        choice = self.random.randrange(9 if depth else 3)
+        choice = self.random.randrange(11 if depth else 3)
         if choice < 2:
             return self.random.choice(_PRIMITIVES)
         if choice == 2:
@@ -187,23 +195,40 @@ class Maker:
         if choice == 5:
             return ["null", *{json.dumps(kind): kind for kind in [self.record(depth - 1), "string"]}.values()]
         if choice == 6:
-            self.names += 1
-            return {"type": "enum", "name": f"E{self.names}", "symbols": ["A", "B", "C"]}
+            return self.named("E", {"type": "enum", "symbols": ["A", "B", "C"]})
         if choice == 7:
-            self.names += 1
-            return {"type": "fixed", "name": f"F{self.names}", "size": self.random.randrange(1, 5)}
+            return self.named("F", {"type": "fixed", "size": self.random.randrange(1, 5)})
+        if choice == 8 and self.known:
+            small = [name for name in self.known if name[0] in "EF"]
+            return self.random.choice(small if small and self.random.random() < 0.8 else list(self.known))
+        if choice == 9:
+            kinds = ["null", "boolean", "long", "string", {"type": "array", "items": "double"}, "a record"]
+            chosen = self.random.sample(kinds, self.random.randrange(2, 6))
+            return [self.record(depth - 1) if kind == "a record" else kind for kind in chosen]
         return self.record(depth - 1)
+
+    def named(self, start: str, schema: dict[str, Any]) -> dict[str, Any]:
+        self.names += 1
+        name = f"{start}{self.names}"
+        self.known[name] = {**schema, "name": name}
+        return self.known[name]
 
     def record(self, depth: int) -> Any:
         self.names += 1
         name = f"R{self.names}"
         fields = [{"name": f"f{i}", "type": self.schema(depth)} for i in range(self.random.randrange(1, 6))]
-        return {"type": "record", "name": name, "fields": [*fields, {"name": "last", "type": "int"}]}
+        if self.random.random() < self.within_itself:
+            fields.append({"name": "again", "type": ["null", name]})
+        made = {"type": "record", "name": name, "fields": [*fields, {"name": "last", "type": "int"}]}
+        self.known[name] = made
+        return made
 
     def value(self, schema: Any) -> Any:
         draw = self.random
         if isinstance(schema, list):
             return self.value(draw.choice(schema))
+        if isinstance(schema, str) and schema in self.known:
+            return self.value(self.known[schema])
         kind = schema if isinstance(schema, str) else schema["type"]
         if not isinstance(schema, str) and "logicalType" in schema:
             return self.logical(schema["logicalType"])
@@ -223,7 +248,7 @@ class Maker:
             "int": draw.randrange(-(1 << 31), 1 << 31),
             "long": draw.randrange(-(1 << 63), 1 << 63),
             "float": draw.randrange(1000) / 8,
-            "double": draw.uniform(-1e300, 1e300),
+            "double": draw.choice((draw.uniform(-1e300, 1e300), draw.random() * 1e-4, 0.1, 1e16, math.inf, math.nan)),
             "bytes": draw.randbytes(draw.randrange(9)),
             "string": self.text(),
         }[kind]
@@ -242,6 +267,10 @@ class Maker:
             "timestamp-micros": moment,
             "time-millis": moment.time(),
             "time-micros": moment.time(),
+            "local-timestamp-millis": moment.replace(tzinfo=None),
+            "local-timestamp-micros": moment.replace(tzinfo=None),
+            "uuid": uuid.UUID(bytes=draw.randbytes(16)),
+            "nobody-knows-it": 7,
             "decimal": Decimal(draw.randrange(-(10**11), 10**11)).scaleb(-4),
         }[name]
 
@@ -254,6 +283,10 @@ def plain(value: Any, shown: Any) -> Any:
         return [plain(each, other) for each, other in zip(value, shown, strict=True)]
     if isinstance(value, bytes):
         return value.decode("latin-1")
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, Decimal):
         assert Decimal(shown) == value
         return shown

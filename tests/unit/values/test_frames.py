@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from seglog.model import Header
-from seglog.values.frames import MOST_EXPANDED_BYTES, frame_of, message_path
-from seglog.values.schemas import NotDecodedError
+from seglog.values.frames import MOST_EXPANDED_BYTES, frame_of, message_named
+from seglog.values.schemas import Naming, NotDecodedError
 
 GUID = UUID("0123456789abcdef0123456789abcdef")
 
@@ -44,13 +44,13 @@ def test_a_header_names_the_schema_of_its_side() -> None:
     ]
     frame = frame_of(b"payload", headers, "value")
     assert frame is not None and (frame.id, frame.start) == (GUID, 0)
-    assert message_path(frame.payload, frame.path) == ((2,), 0)
+    assert frame.naming == Naming("path", b"\2\4")
     key = frame_of(b"payload", headers, "key")
     assert key is not None and key.id == UUID(int=0)
     with pytest.raises(NotDecodedError, match="holds no schema id"):
         frame_of(b"payload", [Header("__value_schema_id", b"\7")], "value")
     apicurio = frame_of(b"payload", [Header("apicurio.value.globalId", (9).to_bytes(8, "big"))], "value")
-    assert apicurio is not None and apicurio.id == 9 and message_path(apicurio.payload, apicurio.path) == ((0,), 0)
+    assert apicurio is not None and apicurio.id == 9 and apicurio.naming == Naming("first")
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_a_header_names_the_schema_of_its_side() -> None:
 )
 def test_the_path_to_a_message_comes_after_the_id(payload: bytes, path: tuple[int, ...]) -> None:
     frame = frame_of(b"\0\0\0\0\1" + payload, (), "value")
-    assert frame is not None and frame.path is None
-    found, start = message_path(frame.payload, frame.path)
+    assert frame is not None and frame.naming == Naming("path before")
+    found, start = message_named(frame.payload, frame.naming)
     assert (found, frame.payload[start:]) == (path, b"x")
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x80", b"\4\0", b"\xff\xff\xff\xff\xff\xff\1", b"\1", b"\xfe\xff\3"])
 def test_a_broken_path_is_told(payload: bytes) -> None:
     with pytest.raises(NotDecodedError):
-        message_path(payload, None)
+        message_named(payload, Naming("path before"))
 
 
 def test_what_expands_too_far_or_is_broken_is_told() -> None:
