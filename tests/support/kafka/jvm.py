@@ -13,6 +13,7 @@ import pwd
 import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -118,6 +119,26 @@ def maven_jars(
               f"-DoutputDirectory={directory / 'jars'}", *_local_repository()], MAVEN_LIMIT_SECONDS)  # fmt: skip
         done.touch()
     return directory / "jars"
+
+
+def maven_archive(group: str, artifact: str, version: str, classifier: str) -> Path:
+    """Directory with what the .tar.gz of an artifact holds; fetched through Maven when not there yet."""
+    directory = cache_directory() / f"{artifact}-{version}"
+    with _locked(directory.name):
+        if not (directory / "archive.complete").exists():
+            maven = shutil.which("mvn")
+            if maven is None:
+                raise JavaMissing(f"Maven (mvn) is not on PATH, and {directory.name} has not been fetched yet")
+            directory.mkdir(parents=True, exist_ok=True)
+            _run([maven, "-q", "-B", "dependency:copy",
+                  f"-Dartifact={group}:{artifact}:{version}:tar.gz:{classifier}",
+                  f"-DoutputDirectory={directory}", *_local_repository()], MAVEN_LIMIT_SECONDS)  # fmt: skip
+            (archive,) = directory.glob("*.tar.gz")
+            with tarfile.open(archive) as opened:
+                opened.extractall(directory, filter="data")
+            archive.unlink()
+            (directory / "archive.complete").touch()
+    return directory
 
 
 @cache
