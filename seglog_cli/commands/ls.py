@@ -28,12 +28,12 @@ _LIVE_PARTITIONS = dataclasses.replace(_PARTITIONS, yielding=(8, 7, 4, 2, _STATE
 _SEGMENTS = Layout(right=(2, 3, 4, 5), spare=(3, 4, 7), indent=2)
 _SHARE_CELLS = 20
 SORTED_BY: dict[str, Callable[[PartitionOverview], Any]] = {
-    "name": lambda one: one.partition,
-    "size": lambda one: -one.size,
-    "segments": lambda one: -len(one.segments),
-    "start": lambda one: -(one.start_offset or 0),
-    "end": lambda one: -(one.end_offset or 0),
-    "newest": lambda one: -(_newest(one) or -1),
+    "name": lambda row: row.partition,
+    "size": lambda row: -row.size,
+    "segments": lambda row: -len(row.segments),
+    "start": lambda row: -(row.start_offset or 0),
+    "end": lambda row: -(row.end_offset or 0),
+    "newest": lambda row: -(_newest(row) or -1),
 }
 
 
@@ -88,12 +88,12 @@ def run(
     unreadable = Unreadable.among(session, targets)
 
     def readable() -> Iterator[PartitionOverview]:
-        for one in overview(session.fs, targets):
-            if isinstance(one, Unlisted):
-                with unreadable.passing_over(one.directory):
-                    raise one.error
+        for row in overview(session.fs, targets):
+            if isinstance(row, Unlisted):
+                with unreadable.passing_over(row.directory):
+                    raise row.error
             else:
-                yield one
+                yield row
 
     show_overviews(session.console, readable(), segments or named, sort, lambda: int(unreadable.exit_code))
     tell_of_kept_records(session, targets)
@@ -110,33 +110,33 @@ def show_overviews(
     """Shows one line for each partition, or with `segments` a table of its segments below it; then the sums."""
     if console.as_json:
         total = Total()
-        for one in overviews if sort is None else sorted(overviews, key=SORTED_BY[sort]):
-            total.add(one)
-            _json(console, one)
+        for row in overviews if sort is None else sorted(overviews, key=SORTED_BY[sort]):
+            total.add(row)
+            _json(console, row)
         console.json({"type": "summary", "exit_code": exit_code(), **dataclasses.asdict(total)})
         return
-    found = list(overviews)
+    listed = list(overviews)
     if sort is not None:
-        found.sort(key=SORTED_BY[sort])
+        listed.sort(key=SORTED_BY[sort])
     heading: tuple[str, ...] = _PARTITION_HEADING
-    largest = max((one.size for one in found), default=0)
-    places = {one.directory.parent for one in found}
-    rows = [_partition_row(one, largest) for one in found]
+    largest = max((row.size for row in listed), default=0)
+    places = {row.directory.parent for row in listed}
+    rows = [_partition_row(row, largest) for row in listed]
     if len(places) > 1:
         heading = (*heading, "DIRECTORY")
-        rows = [(*row, str(one.directory.parent)) for row, one in zip(rows, found, strict=True)]
-    layout = _LIVE_PARTITIONS if all(row[_STATE] == "live" for row in rows) else _PARTITIONS
+        rows = [(*cells, str(row.directory.parent)) for cells, row in zip(rows, listed, strict=True)]
+    layout = _LIVE_PARTITIONS if all(cells[_STATE] == "live" for cells in rows) else _PARTITIONS
     if not segments:
         console.table(heading, rows, layout)
     total = Total()
-    for one, row in zip(found, rows, strict=True):
-        total.add(one)
+    for row, cells in zip(listed, rows, strict=True):
+        total.add(row)
         if segments:
-            console.table(heading, [row], layout)
-            console.table(_SEGMENT_HEADING, [_segment_row(segment) for segment in one.segments], _SEGMENTS)
-        console.indented([console.styled(f"leftover {one.partition}/{name}", "warning") for name in one.leftovers])
-        console.indented([console.styled(f"stranger {one.partition}/{name}", "warning") for name in one.strangers])
-    if len(found) > 1:
+            console.table(heading, [cells], layout)
+            console.table(_SEGMENT_HEADING, [_segment_row(segment) for segment in row.segments], _SEGMENTS)
+        console.indented([console.styled(f"leftover {row.partition}/{name}", "warning") for name in row.leftovers])
+        console.indented([console.styled(f"stranger {row.partition}/{name}", "warning") for name in row.strangers])
+    if len(listed) > 1:
         console.line(
             f"{count_text(total.partitions, 'partition', ',')}, {count_text(total.segments, 'segment', ',')},"
             f" {bytes_text(total.size)}"
@@ -151,63 +151,63 @@ class Total:
     segments: int = 0
     size: int = 0
 
-    def add(self, one: PartitionOverview) -> None:
+    def add(self, row: PartitionOverview) -> None:
         """Adds a partition."""
         self.partitions += 1
-        self.segments += len(one.segments)
-        self.size += one.size
+        self.segments += len(row.segments)
+        self.size += row.size
 
 
-def _json(console: Console, one: PartitionOverview) -> None:
-    fields = {name: getattr(one, name) for name in ("state", "format", "size", "start_offset", "end_offset")}
+def _json(console: Console, row: PartitionOverview) -> None:
+    fields = {name: getattr(row, name) for name in ("state", "format", "size", "start_offset", "end_offset")}
     console.json(
         {
             "type": "partition",
-            "partition": one.partition,
-            "directory": str(one.directory),
+            "partition": row.partition,
+            "directory": str(row.directory),
             **fields,
-            "modified": one.modified_ms,
-            "segments": len(one.segments),
-            "leftovers": list(one.leftovers),
-            "strangers": list(one.strangers),
+            "modified": row.modified_ms,
+            "segments": len(row.segments),
+            "leftovers": list(row.leftovers),
+            "strangers": list(row.strangers),
         }
     )
-    for segment in one.segments:
+    for segment in row.segments:
         values = dataclasses.asdict(segment)
         values["modified"] = values.pop("modified_ms")
-        console.json({"type": "segment", "partition": one.partition, **values})
+        console.json({"type": "segment", "partition": row.partition, **values})
 
 
-def _newest(one: PartitionOverview) -> int | None:
-    return max((s.max_timestamp for s in one.segments if s.max_timestamp is not None), default=None)
+def _newest(row: PartitionOverview) -> int | None:
+    return max((s.max_timestamp for s in row.segments if s.max_timestamp is not None), default=None)
 
 
-def _partition_row(one: PartitionOverview, largest: int) -> tuple[str, ...]:
-    state = one.state if one.format == "kafka" else f"{one.state} {one.format}"
-    offsets = (number_cell(one.start_offset), number_cell(one.end_offset))
-    share = "█" * -(-one.size * _SHARE_CELLS // largest) if largest else ""
+def _partition_row(row: PartitionOverview, largest: int) -> tuple[str, ...]:
+    state = row.state if row.format == "kafka" else f"{row.state} {row.format}"
+    offsets = (number_cell(row.start_offset), number_cell(row.end_offset))
+    share = "█" * -(-row.size * _SHARE_CELLS // largest) if largest else ""
     return (
-        Cell(one.partition, "strong"),
-        Cell(state, "" if one.state == "live" else "warning"),
-        str(len(one.segments)),
-        bytes_text(one.size),
+        Cell(row.partition, "strong"),
+        Cell(state, "" if row.state == "live" else "warning"),
+        str(len(row.segments)),
+        bytes_text(row.size),
         *offsets,
-        _time(_newest(one)),
-        _time(one.modified_ms),
+        _time(_newest(row)),
+        _time(row.modified_ms),
         Cell(share, "dim"),
     )
 
 
-def _segment_row(one: SegmentOverview) -> tuple[str, ...]:
+def _segment_row(segment: SegmentOverview) -> tuple[str, ...]:
     return (
-        one.file,
-        Cell("active" if one.active else "", "good"),
-        bytes_text(one.size),
-        bytes_text(one.index_size),
-        number_cell(one.base_offset),
-        number_cell(one.end_offset),
-        _time(one.max_timestamp),
-        _time(one.modified_ms),
+        segment.file,
+        Cell("active" if segment.active else "", "good"),
+        bytes_text(segment.size),
+        bytes_text(segment.index_size),
+        number_cell(segment.base_offset),
+        number_cell(segment.end_offset),
+        _time(segment.max_timestamp),
+        _time(segment.modified_ms),
     )
 
 

@@ -105,10 +105,10 @@ class _Details:
         self._session, self._metadata_dir = session, metadata_dir
         self._around: dict[str, tuple[float, Any]] = {}
 
-    def __call__(self, one: WatchedPartition) -> PartitionFigures | None:
+    def __call__(self, partition: WatchedPartition) -> PartitionFigures | None:
         from seglog.operations.watch import details
 
-        return details(self._fs, one, self._surroundings(one.directory))
+        return details(self._fs, partition, self._surroundings(partition.directory))
 
     @property
     def _fs(self) -> Any:
@@ -122,16 +122,16 @@ class _Details:
         from seglog.operations.workspace import Sources
 
         now = self._session.clock.monotonic()
-        known = self._around.get(directory)
-        if known is None or now - known[0] > 5:
-            settings = None if known is None else known[1].settings
+        around = self._around.get(directory)
+        if around is None or now - around[0] > 5:
+            settings = None if around is None else around[1].settings
             if settings is None:
                 quiet = replace(self._session)
                 quiet.__dict__["fs"] = self._fs
                 settings = quiet.config_of(Path(directory), Sources(metadata_directory=self._metadata_dir), tell=False)
-            known = now, surroundings(self._fs, Path(directory), settings, self._session.clock.now_ms())
-            self._around[directory] = known
-        return known[1]
+            around = now, surroundings(self._fs, Path(directory), settings, self._session.clock.now_ms())
+            self._around[directory] = around
+        return around[1]
 
 
 @dataclass
@@ -166,22 +166,22 @@ class View:
         self.watch.detail(self.watch.partitions, float("inf"))
         ordered, console = self.ordered(), self.session.console
         if console.as_json:
-            for one in ordered:
-                console.json(_record(one))
-            size = sum(one.bytes for one in ordered)
+            for partition in ordered:
+                console.json(_record(partition))
+            size = sum(partition.bytes for partition in ordered)
             console.json({"type": "summary", "partitions": len(ordered), "bytes": size, "growth": self._growth()})
             return
         now_ms = self.session.clock.now_ms()
-        shown = ordered if console.screen is None else ordered[:_PLAIN_ROWS]
+        listed = ordered if console.screen is None else ordered[:_PLAIN_ROWS]
         heading = (NAMED.heading, *(column.heading for column in COLUMNS))
         from seglog_cli.tables import Layout
 
-        rows = [(one.name, *(column.text(one, now_ms) for column in COLUMNS)) for one in shown]
+        rows = [(partition.name, *(column.text(partition, now_ms) for column in COLUMNS)) for partition in listed]
         right = [number for number, column in enumerate(COLUMNS, 1) if column.right]
         wide = [number for number, column in enumerate(COLUMNS, 1) if column.wide]
         console.table(heading, rows, Layout(right=right, yielding=tuple(wide)))
-        if len(shown) < len(ordered):
-            console.message(f"{len(ordered) - len(shown)} more, which a file or a pipe gets")
+        if len(listed) < len(ordered):
+            console.message(f"{len(ordered) - len(listed)} more, which a file or a pipe gets")
 
     def run(self, screen: Screen, seconds: float) -> None:
         """Draws and reads keys until q. The screen's former contents come back at the end."""
@@ -217,12 +217,16 @@ class View:
         """Gathers details of rows on the screen; after a `fresh` look those that are old, too."""
         ordered = self.ordered()
         visible = ordered[self.first : self.first + self.rows]
-        self.lacking = self.watch.detail((one for one in visible if one.details is None), _FIRST_SECONDS)
+        self.lacking = self.watch.detail(
+            (partition for partition in visible if partition.details is None), _FIRST_SECONDS
+        )
         if not fresh:
             return
         self.watch.detail(visible, _DETAIL_SECONDS)
         if SORTS[self.sort].detailed:
-            self.unknown = self.watch.detail((one for one in ordered if one.details is None), _SORT_DETAIL_SECONDS)
+            self.unknown = self.watch.detail(
+                (partition for partition in ordered if partition.details is None), _SORT_DETAIL_SECONDS
+            )
         else:
             self.unknown = 0
 
@@ -236,23 +240,23 @@ class View:
         screen.rich.size = screen.rich.size.__class__(width, height)
         self.rows = max(1, height - 4)
         ordered, now_ms = self.ordered(), self.session.clock.now_ms()
-        if ordered and self.selected not in {one.path for one in ordered}:
+        if ordered and self.selected not in {partition.path for partition in ordered}:
             self.selected = ordered[0].path
         self._follow(ordered)
-        chosen = next((one for one in ordered if one.path == self.selected), None)
+        chosen = next((partition for partition in ordered if partition.path == self.selected), None)
         if self.drilled and chosen is not None:
             self.segment = max(0, min(self.segment, len(chosen.segments) - self.rows))
             table = segments_table(chosen, self.segment, self.rows, width, now_ms)
         else:
-            shown = ordered[self.first : self.first + self.rows]
-            table = partitions_table(shown, self.sort, self.reverse, self.selected, width, now_ms)
+            visible_rows = ordered[self.first : self.first + self.rows]
+            table = partitions_table(visible_rows, self.sort, self.reverse, self.selected, width, now_ms)
         head = Text(self._headline(ordered, chosen), style="bold", no_wrap=True, overflow="ellipsis")
         foot = Text(self._footline(len(ordered)), style="dim", no_wrap=True, overflow="ellipsis")
         live.update(Group(head, Text(""), table, foot), refresh=True)
 
     def _follow(self, ordered: Sequence[WatchedPartition]) -> None:
         """Keeps the selected row on the screen."""
-        at = next((number for number, one in enumerate(ordered) if one.path == self.selected), 0)
+        at = next((number for number, partition in enumerate(ordered) if partition.path == self.selected), 0)
         self.first = max(0, min(self.first, len(ordered) - self.rows))
         if at < self.first:
             self.first = at
@@ -265,7 +269,7 @@ class View:
         if self.drilled and chosen is not None:
             held = count_text(len(chosen.segments), "segment", ",")
             return f"{escaped(chosen.name)}: {held}, {bytes_text(chosen.bytes)}"
-        size = sum(one.bytes for one in ordered)
+        size = sum(partition.bytes for partition in ordered)
         growth = self._growth()
         words = [count_text(len(ordered), "partition", ","), bytes_text(size)]
         words += [] if growth is None else [f"{'+' if growth >= 0 else ''}{bytes_text(round(growth))}/s"]
@@ -275,7 +279,7 @@ class View:
         return ", ".join(words)
 
     def _growth(self) -> float | None:
-        grown = [one.growth for one in self.watch.partitions if one.growth is not None]
+        grown = [partition.growth for partition in self.watch.partitions if partition.growth is not None]
         return sum(grown) if grown else None
 
     def _footline(self, count: int) -> str:
@@ -336,9 +340,9 @@ class View:
     def _sort_by(self, step: int) -> None:
         import shutil
 
-        shown = [NAMED.name, *(column.name for column in fitting(shutil.get_terminal_size().columns))]
-        at = shown.index(self.sort) if self.sort in shown else 0
-        self.sort, self.first = shown[(at + step) % len(shown)], 0
+        names = [NAMED.name, *(column.name for column in fitting(shutil.get_terminal_size().columns))]
+        at = names.index(self.sort) if self.sort in names else 0
+        self.sort, self.first = names[(at + step) % len(names)], 0
         self.reverse = False
 
     def _move(self, step: int) -> None:
@@ -346,7 +350,7 @@ class View:
             self.segment = max(0, self.segment + step)
             return
         ordered = self.ordered()
-        at = next((number for number, one in enumerate(ordered) if one.path == self.selected), 0)
+        at = next((number for number, partition in enumerate(ordered) if partition.path == self.selected), 0)
         if ordered:
             self.selected = ordered[max(0, min(len(ordered) - 1, at + step))].path
 
@@ -356,16 +360,18 @@ class View:
         self.drilled, self.segment = down, 0
 
 
-def _record(one: WatchedPartition) -> dict[str, Any]:
+def _record(partition: WatchedPartition) -> dict[str, Any]:
     """The JSON line of a partition: the growth of this frame, and the figures that `report` has."""
-    fields = {} if one.details is None else {k: v for k, v in one.details.as_dict().items() if k != "growth"}
+    fields = (
+        {} if partition.details is None else {k: v for k, v in partition.details.as_dict().items() if k != "growth"}
+    )
     return {
         **fields,
         "type": "partition",
-        "partition": one.name,
-        "directory": one.directory,
-        "bytes": one.bytes,
-        "growth_per_second": one.growth,
-        "modified": one.modified_ms,
-        "problem": one.problem,
+        "partition": partition.name,
+        "directory": partition.directory,
+        "bytes": partition.bytes,
+        "growth_per_second": partition.growth,
+        "modified": partition.modified_ms,
+        "problem": partition.problem,
     }

@@ -62,14 +62,14 @@ def topics_section(report: Report) -> str:
     return (
         f"<h2>Where the bytes are</h2><p>{size(total)} in {count_text(len(topics), 'topic', ',')}."
         f" <span class=m>Areas and bars are in proportion to bytes.</span></p>{treemap(tiles)}"
-        f"{table('The largest topics', heads, (row(*one) for one in topics[:_TOPICS]))}{more}\n"
+        f"{table('The largest topics', heads, (row(*partition) for partition in topics[:_TOPICS]))}{more}\n"
     )
 
 
 def partitions_section(report: Report) -> str:
     """The largest partitions with their segments and growth; the others in one folded list for each log directory."""
-    ordered = sorted(report.live, key=lambda one: (-one.bytes, one.partition))
-    shown, others = ordered[:_PICTURED], ordered[_PICTURED:]
+    ordered = sorted(report.live, key=lambda partition: (-partition.bytes, partition.partition))
+    pictured, others = ordered[:_PICTURED], ordered[_PICTURED:]
     several = len(report.directories) > 1
     heads = [
         "Partition",
@@ -86,73 +86,78 @@ def partitions_section(report: Report) -> str:
         f"<li><svg width=16 height=12 aria-hidden=true><rect class={name} x=1 y=1 width=13 height=10 /></svg>{words}"
         for name, words in _KEY
     )
-    count = "All" if not others else f"The {len(shown)} largest"
+    count = "All" if not others else f"The {len(pictured)} largest"
+    rows = (_row(partition, several) for partition in pictured)
     return (
         f"<h2>Partitions</h2><ul class=key>{key}</ul>"
-        f"{table(f'{count} of {len(ordered):,} partitions', heads, (_row(one, several) for one in shown), sorts=True)}"
+        f"{table(f'{count} of {len(ordered):,} partitions', heads, rows, sorts=True)}"
         f"{_others(others)}\n"
     )
 
 
-def _row(one: PartitionFigures, several: bool) -> str:
-    newest = one.newest_ms
-    due = _due(one)
-    ratio = one.compaction.dirty_ratio if one.compaction is not None else None
+def _row(partition: PartitionFigures, several: bool) -> str:
+    newest = partition.newest_ms
+    due = _due(partition)
+    ratio = partition.compaction.dirty_ratio if partition.compaction is not None else None
     cells = [
-        row_head(said(one.partition)),
-        cell(size(one.bytes), value=one.bytes, right=True),
-        cell(f"{strip(one.segments)}<span class=m>{count_text(len(one.segments), 'segment', ',')}</span>"),
-        cell(spark(one.growth)),
-        cell(state_text(one)),
+        row_head(said(partition.partition)),
+        cell(size(partition.bytes), value=partition.bytes, right=True),
+        cell(f"{strip(partition.segments)}<span class=m>{count_text(len(partition.segments), 'segment', ',')}</span>"),
+        cell(spark(partition.growth)),
+        cell(state_text(partition)),
         cell(NOTHING if ratio is None else percent(ratio), value=-1 if ratio is None else ratio, right=True),
         cell(due[0], value=due[1]),
         cell(moment(newest), value=newest or 0),
     ]
-    return "".join(cells) + (cell(said(one.directory)) if several else "")
+    return "".join(cells) + (cell(said(partition.directory)) if several else "")
 
 
-def state_text(one: PartitionFigures) -> str:
+def state_text(partition: PartitionFigures) -> str:
     """Returns the state of a partition's compaction in a word."""
-    if one.problem:
+    if partition.problem:
         return "<b class=danger>unreadable</b>"
-    if one.compaction is None:
+    if partition.compaction is None:
         return "<span class=m>not compacted</span>"
-    word = one.compaction.state.value
+    word = partition.compaction.state.value
     if word == "blocked":
         return f"<b class=danger>{word}</b>"
     return f"<b class=warn>{word}</b>" if word == "cleanable" else word
 
 
-def _due(one: PartitionFigures) -> tuple[str, float]:
+def _due(partition: PartitionFigures) -> tuple[str, float]:
     """Returns when retention deletes next, as text and as a number to sort by."""
-    found = one.retention
-    if found is None:
+    retention = partition.retention
+    if retention is None:
         return NOTHING, float("inf")
-    if found.due_bytes:
-        return f"now: {size(found.due_bytes)}", 0
-    return (NOTHING, 9e15) if found.next_ms is None else (moment(found.next_ms), found.next_ms)
+    if retention.due_bytes:
+        return f"now: {size(retention.due_bytes)}", 0
+    return (NOTHING, 9e15) if retention.next_ms is None else (moment(retention.next_ms), retention.next_ms)
 
 
 def _others(others: Sequence[PartitionFigures]) -> str:
     """Returns the other partitions, a row for each topic: their numbers, sizes and states."""
     by_directory: dict[str, dict[str, list[PartitionFigures]]] = {}
-    for one in others[:_LISTED]:
-        by_directory.setdefault(one.directory, {}).setdefault(one.topic, []).append(one)
+    for partition in others[:_LISTED]:
+        by_directory.setdefault(partition.directory, {}).setdefault(partition.topic, []).append(partition)
     parts = []
     for directory, topics in by_directory.items():
-        rows = (f"<td>{said(topic)}<td>{'; '.join(map(_short, found))}" for topic, found in sorted(topics.items()))
+        rows = (
+            f"<td>{said(topic)}<td>{'; '.join(map(_short, partitions))}" for topic, partitions in sorted(topics.items())
+        )
         listed = table("", ("Topic", "Partitions: bytes, compaction"), rows)
         count = sum(map(len, topics.values()))
         words = f"{count_text(count, 'smaller partition', ',')} in {said(directory)}"
         parts.append(f"<details><summary>{words}</summary>{listed}</details>")
     rest = others[_LISTED:]
     if rest:
-        total = size(sum(one.bytes for one in rest))
+        total = size(sum(partition.bytes for partition in rest))
         parts.append(f"<p class=m>{len(rest):,} more, each smaller than these, {total} in all: see --json.</p>")
     return "".join(parts)
 
 
-def _short(one: PartitionFigures) -> str:
-    number = said(one.partition.removeprefix(f"{one.topic}-"))
-    state = "unreadable" if one.problem else "" if one.compaction is None else one.compaction.state.value
-    return f"{number}: {size(one.bytes)} {state}".rstrip()
+def _short(partition: PartitionFigures) -> str:
+    number = said(partition.partition.removeprefix(f"{partition.topic}-"))
+    state = (
+        "unreadable" if partition.problem else "" if partition.compaction is None else partition.compaction.state.value
+    )
+    return f"{number}: {size(partition.bytes)} {state}".rstrip()

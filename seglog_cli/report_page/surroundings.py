@@ -20,8 +20,8 @@ _WORDS = {"blocker": "Blocker", "danger": "Danger", "note": "Note"}
 
 def headline(report: Report) -> str:
     """The title, and the sums."""
-    grave = sum(one.severity != "note" for one in report.concerns)
-    places = ", ".join(said(one.path) for one in report.directories)
+    grave = sum(concern.severity != "note" for concern in report.concerns)
+    places = ", ".join(said(concern.path) for concern in report.directories)
     states = report.compaction_states()
     facts = [
         (size(report.bytes), "in logs"),
@@ -32,25 +32,25 @@ def headline(report: Report) -> str:
     ]
     if states:
         facts.append((f"{number(states['cleanable'])} of {number(sum(states.values()))}", "compacted are cleanable"))
-    free = [one.free_bytes for one in report.directories if one.free_bytes is not None]
+    free = [directory.free_bytes for directory in report.directories if directory.free_bytes is not None]
     if len(free) == 1:
         facts.append((size(free[0]), "free on the disk"))
-    shown = "".join(f"<div><dt>{words}</dt><dd>{value}</dd></div>" for value, words in facts)
-    html = f"<h1>Log report</h1><p class=m>{places}<br>{moment(report.made_ms)} UTC</p><dl>{shown}</dl>\n"
+    terms = "".join(f"<div><dt>{words}</dt><dd>{value}</dd></div>" for value, words in facts)
+    html = f"<h1>Log report</h1><p class=m>{places}<br>{moment(report.made_ms)} UTC</p><dl>{terms}</dl>\n"
     return html + (_directories(report) if len(report.directories) > 1 else "")
 
 
 def _directories(report: Report) -> str:
     rows = []
-    for one in report.directories:
-        state = "running" if one.running else "stopped in order" if one.clean_shutdown else "stopped"
-        free = NOTHING if one.free_bytes is None else size(one.free_bytes)
+    for directory in report.directories:
+        state = "running" if directory.running else "stopped in order" if directory.clean_shutdown else "stopped"
+        free = NOTHING if directory.free_bytes is None else size(directory.free_bytes)
         rows.append(
-            row_head(said(one.path))
-            + cell(said(one.broker))
+            row_head(said(directory.path))
+            + cell(said(directory.broker))
             + cell(state)
-            + cell(number(one.partitions), right=True)
-            + cell(size(one.bytes), right=True)
+            + cell(number(directory.partitions), right=True)
+            + cell(size(directory.bytes), right=True)
             + cell(free, right=True)
         )
     heads = ("Log directory", "Broker", "State", ">Partitions", ">Bytes", ">Free")
@@ -60,18 +60,18 @@ def _directories(report: Report) -> str:
 def hands_section(report: Report) -> str:
     """What needs a hand, the gravest first, with the command that mends it."""
     grouped: dict[tuple[str, str], list[Concern]] = defaultdict(list)
-    for one in report.concerns:
-        grouped[one.severity, one.code].append(one)
+    for concern in report.concerns:
+        grouped[concern.severity, concern.code].append(concern)
     parts = ["<h2>What needs a hand</h2>"]
     if not grouped:
         read = "All data was read." if report.verified else "Names, indexes and checkpoints say so; data was not read."
         parts.append(f"<p>Nothing. <span class=m>{read}</span></p>\n")
     for (severity, code), concerns in grouped.items():
         first = concerns[0]
-        total = sum(one.count for one in concerns)
+        total = sum(concern.count for concern in concerns)
         times = f" <span class=m>{total:,} times</span>" if total > 1 else ""
         broker = f"<p class=m>A broker: {said(first.broker)}</p>" if first.broker else ""
-        items = [_concern(one) for one in concerns]
+        items = [_concern(concern) for concern in concerns]
         rest = len(items) - _CONCERNS_SHOWN
         more = "".join(items[_CONCERNS_SHOWN:_CONCERNS_LISTED])
         left = f"<p class=m>{len(items) - _CONCERNS_LISTED:,} more</p>" if len(items) > _CONCERNS_LISTED else ""
@@ -83,27 +83,30 @@ def hands_section(report: Report) -> str:
     return "".join(parts)
 
 
-def _concern(one: Concern) -> str:
-    where = f"<b>{said(one.partition)}</b>: " if one.partition else ""
+def _concern(concern: Concern) -> str:
+    where = f"<b>{said(concern.partition)}</b>: " if concern.partition else ""
     from seglog.rescue.doctor.cases import TOOLS
 
-    mend = said(one.command)
-    if one.command.startswith(TOOLS):  # else a sentence
+    mend = said(concern.command)
+    if concern.command.startswith(TOOLS):  # else a sentence
         mend = f"<code>{mend}</code>"
     mend = f"<br>{mend}" if mend else ""
-    return f"<li>{where}{said(one.message)}{mend}"
+    return f"<li>{where}{said(concern.message)}{mend}"
 
 
 def sides_section(report: Report) -> str:
     """The partitions that several brokers have: who leads, who lags."""
     if not report.comparisons:
         return ""
-    brokers = sorted({side.broker for one in report.comparisons for side in one.sides})
-    behind = [one for one in report.comparisons if one.most_behind]
+    brokers = sorted({side.broker for comparison in report.comparisons for side in comparison.sides})
+    behind = [comparison for comparison in report.comparisons if comparison.most_behind]
     rows = []
-    for one in report.comparisons[:_ROWS]:
-        by_broker = {side.broker: side for side in one.sides}
-        cells = [row_head(said(one.partition)), cell(NOTHING if one.leader is None else f"broker {one.leader}")]
+    for comparison in report.comparisons[:_ROWS]:
+        by_broker = {side.broker: side for side in comparison.sides}
+        cells = [
+            row_head(said(comparison.partition)),
+            cell(NOTHING if comparison.leader is None else f"broker {comparison.leader}"),
+        ]
         for name in brokers:
             side = by_broker.get(name)
             if side is None:
@@ -152,16 +155,16 @@ def settings_section(report: Report) -> str:
 
 def leftovers_section(report: Report) -> str:
     """Files and directories that no running log needs."""
-    aside = [one for one in report.partitions if one.state != "live"]
+    aside = [partition for partition in report.partitions if partition.state != "live"]
     rows = [
-        row_head(said(one.partition)) + cell(said(one.state)) + cell(size(one.bytes), right=True)
-        for one in sorted(aside, key=lambda one: -one.bytes)
+        row_head(said(partition.partition)) + cell(said(partition.state)) + cell(size(partition.bytes), right=True)
+        for partition in sorted(aside, key=lambda partition: -partition.bytes)
     ]
-    for one in report.live:
-        for kind, names in (("unfinished", one.leftovers), ("not Kafka's", one.strangers)):
+    for partition in report.live:
+        for kind, names in (("unfinished", partition.leftovers), ("not Kafka's", partition.strangers)):
             if names:
-                shown = ", ".join(map(said, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-                rows.append(row_head(f"{said(one.partition)}: {shown}") + cell(kind) + cell("", right=True))
+                some = ", ".join(map(said, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+                rows.append(row_head(f"{said(partition.partition)}: {some}") + cell(kind) + cell("", right=True))
     if not rows:
         return "<h2>Leftovers</h2><p>None.</p>\n"
     more = f"<p class=m>{len(rows) - _ROWS:,} more</p>" if len(rows) > _ROWS else ""

@@ -54,8 +54,10 @@ def growth_section(report: Report) -> str:
 
 def compaction_section(report: Report) -> str:
     """Which logs are clean, which a broker would clean, which it may not, and past rounds."""
-    compacted = [one for one in report.live if one.compaction is not None]
-    unknown = sum(one.retention is not None and one.retention.held_by == "POLICY_UNKNOWN" for one in report.live)
+    compacted = [partition for partition in report.live if partition.compaction is not None]
+    unknown = sum(
+        partition.retention is not None and partition.retention.held_by == "POLICY_UNKNOWN" for partition in report.live
+    )
     parts = ["<h2>Compaction</h2>"]
     if unknown:
         parts.append(
@@ -68,7 +70,7 @@ def compaction_section(report: Report) -> str:
     counted = ", ".join(f"{states[state]:,} {state}" for state in _STATES if states[state])
     parts.append(f"<p>{count_text(len(compacted), 'compacted partition', ',')}: {counted}.</p>")
     order = {state: number for number, state in enumerate(_STATES)}
-    rows = sorted(compacted, key=lambda one: (order[_state(one)], -_dirty(one)))
+    rows = sorted(compacted, key=lambda partition: (order[_state(partition)], -_dirty(partition)))
     parts.append(
         table(
             "Blocked and cleanable first",
@@ -81,45 +83,52 @@ def compaction_section(report: Report) -> str:
     return "".join(parts) + _rounds(compacted)
 
 
-def _state(one: PartitionFigures) -> str:
-    return "" if one.compaction is None else one.compaction.state.value
+def _state(partition: PartitionFigures) -> str:
+    return "" if partition.compaction is None else partition.compaction.state.value
 
 
-def _dirty(one: PartitionFigures) -> int:
-    return 0 if one.compaction is None else one.compaction.cleanable_bytes + one.compaction.blocked_bytes
-
-
-def _compaction_row(one: PartitionFigures) -> str:
-    found = one.compaction
-    assert found is not None
+def _dirty(partition: PartitionFigures) -> int:
     return (
-        row_head(said(one.partition))
-        + cell(state_text(one))
-        + cell(bar(found.dirty_ratio, 80))
-        + cell(percent(found.dirty_ratio), right=True)
-        + cell(size(found.cleanable_bytes), right=True)
-        + cell(size(found.blocked_bytes), right=True)
-        + f"<td class=y>{said(found.why)}"
+        0 if partition.compaction is None else partition.compaction.cleanable_bytes + partition.compaction.blocked_bytes
+    )
+
+
+def _compaction_row(partition: PartitionFigures) -> str:
+    compaction = partition.compaction
+    assert compaction is not None
+    return (
+        row_head(said(partition.partition))
+        + cell(state_text(partition))
+        + cell(bar(compaction.dirty_ratio, 80))
+        + cell(percent(compaction.dirty_ratio), right=True)
+        + cell(size(compaction.cleanable_bytes), right=True)
+        + cell(size(compaction.blocked_bytes), right=True)
+        + f"<td class=y>{said(compaction.why)}"
     )
 
 
 def _rounds(compacted: list[PartitionFigures]) -> str:
     """Past rounds on a time line, by how much of the dedupe buffer they used."""
-    past = [(one.partition, each) for one in compacted if one.compaction is not None for each in one.compaction.rounds]
+    past = [
+        (partition.partition, round_)
+        for partition in compacted
+        if partition.compaction is not None
+        for round_ in partition.compaction.rounds
+    ]
     if not past:
         return "<h3>Past rounds</h3><p class=m>None is recorded: seglog records those of clean and cleaner.</p>\n"
-    first, last = min(each.time for _, each in past), max(each.time for _, each in past)
+    first, last = min(round_.time for _, round_ in past), max(round_.time for _, round_ in past)
     length = max(1, last - first)
     points = [
         (
-            (each.time - first) / length,
-            each.buffer_utilization,
-            f"{name} {moment(each.time)}: {percent(each.buffer_utilization)} of the buffer,"
-            f" {size(each.bytes_read)} read, {size(each.bytes_written)} written",
+            (round_.time - first) / length,
+            round_.buffer_utilization,
+            f"{name} {moment(round_.time)}: {percent(round_.buffer_utilization)} of the buffer,"
+            f" {size(round_.bytes_read)} read, {size(round_.bytes_written)} written",
         )
-        for name, each in past
+        for name, round_ in past
     ]
-    fullest = max(each.buffer_utilization for _, each in past)
+    fullest = max(round_.buffer_utilization for _, round_ in past)
     return (
         f"<h3>Past rounds</h3><p>{count_text(len(past), 'round', ',')}; the fullest used {percent(fullest)} of its"
         " dedupe buffer. <span class=m>Each dot is a round; its height is the buffer used, from 0 to 100 %.</span></p>"
@@ -171,12 +180,12 @@ def retention_section(report: Report) -> str:
     return "".join(parts) + "\n"
 
 
-def _due_bytes(one: PartitionFigures) -> int:
-    return 0 if one.retention is None else one.retention.due_bytes
+def _due_bytes(partition: PartitionFigures) -> int:
+    return 0 if partition.retention is None else partition.retention.due_bytes
 
 
-def _rule(one: PartitionFigures) -> str:
-    return "" if one.retention is None else one.retention.why
+def _rule(partition: PartitionFigures) -> str:
+    return "" if partition.retention is None else partition.retention.why
 
 
 def _term(distance_ms: int) -> str:

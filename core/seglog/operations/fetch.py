@@ -87,8 +87,8 @@ class PlannedFile:
         """True if the source still has the same file."""
         if status is None:
             return False
-        found = (status.size, status.modified_ns, status.inode, status.device)
-        return found == (self.size, self.modified_ns, self.inode, self.device)
+        identity = (status.size, status.modified_ns, status.inode, status.device)
+        return identity == (self.size, self.modified_ns, self.inode, self.device)
 
 
 @dataclass(slots=True)
@@ -120,15 +120,15 @@ def fetch_targets(fs: FileSystem, paths: Sequence[Path], output: Path) -> list[t
     for target in targets:
         if target.kind is TargetKind.FILE:
             raise ValueError(f"{target.path} is a file; name the partition that it is in")
-    found = [directory for target in targets for directory in partition_directories(fs, target)]
+    partitions = [directory for target in targets for directory in partition_directories(fs, target)]
     if filenames.parse_topic_partition(output.name) is not None:
-        if len(found) != 1:
-            raise ValueError(f"{output} is one partition, and the sources are {len(found)}: name a log directory")
-        return [(found[0], output)]
-    names = [directory.name for directory in found]
+        if len(partitions) != 1:
+            raise ValueError(f"{output} is one partition, and the sources are {len(partitions)}: name a log directory")
+        return [(partitions[0], output)]
+    names = [directory.name for directory in partitions]
     if len(set(names)) < len(names):
         raise ValueError("two sources have one name; fetch one at a time, each to a place of its own")
-    return [(directory, output / directory.name) for directory in found]
+    return [(directory, output / directory.name) for directory in partitions]
 
 
 def fetch(
@@ -170,11 +170,11 @@ def _plan(fs: FileSystem, source: Path) -> list[PlannedFile]:
     for path in _files_of(listing):
         stored = fs.stored(path) if isinstance(fs, TierFileSystem) else None
         checksum = stored.crc32c if isinstance(stored, WholeObject) else None
-        one = PlannedFile.of(path.name, statuses[path.name], checksum)
+        file = PlannedFile.of(path.name, statuses[path.name], checksum)
         parsed = filenames.parse_file_name(path.name)
         if parsed is not None and parsed.kind is FileKind.LOG:
-            one = replace(one, base_offset=parsed.offset, next_offset=following[parsed.offset])
-        planned.append(one)
+            file = replace(file, base_offset=parsed.offset, next_offset=following[parsed.offset])
+        planned.append(file)
     return planned
 
 
@@ -201,8 +201,8 @@ class _Fetch:
     ) -> None:
         self._source_fs, self._source, self._fs, self._target = source_fs, source, fs, target
         self._options, self._progress = options, progress
-        self._plan = {one.name: one for one in plan}
-        self._bytes = sum(one.size for one in plan)
+        self._plan = {file.name: file for file in plan}
+        self._bytes = sum(file.size for file in plan)
         self._gaps: list[str] = []
         self._unnamed = 0  # bytes of files whose names are not synced yet
         digest = hashlib.sha256(target.name.encode()).hexdigest()[:16]
@@ -235,9 +235,9 @@ class _Fetch:
         return self._result(done)
 
     def _result(self, done: Fetched) -> Fetched:
-        logs = [one for one in self._plan.values() if one.base_offset is not None]
+        logs = [file for file in self._plan.values() if file.base_offset is not None]
         done.segments, done.gaps = len(logs), tuple(self._gaps)
-        done.first_offset = min(one.base_offset for one in logs if one.base_offset is not None)
+        done.first_offset = min(file.base_offset for file in logs if file.base_offset is not None)
         return done
 
     def _is_ended(self) -> bool:
@@ -247,11 +247,11 @@ class _Fetch:
 
     def _has_all(self) -> bool:
         """True if the target has all planned files, with their sizes."""
-        found = self._fs.status(self._target)
-        if found is None or not found.is_directory:
+        status = self._fs.status(self._target)
+        if status is None or not status.is_directory:
             return False
         sizes = {name: status.size for name, status in self._fs.entries(self._target)}
-        return all(sizes.get(name) == one.size for name, one in self._plan.items())
+        return all(sizes.get(name) == file.size for name, file in self._plan.items())
 
     def _is_sound(self) -> bool:
         """True if the target has only the files of a fetch, none made by a broker, and its logs are sound."""
@@ -290,14 +290,14 @@ class _Fetch:
     @contextmanager
     def _held(self) -> Iterator[None]:
         """Makes and locks the staging directory."""
-        found = self._fs.status(self._staging, follow=False)
-        if found is None:
+        status = self._fs.status(self._staging, follow=False)
+        if status is None:
             self._fs.make_directory(self._staging, access=PRIVATE)
             self._fs.sync_directory(self._target.parent)
-        elif found.is_link or not found.is_directory:
+        elif status.is_link or not status.is_directory:
             raise RefusedError(f"{self._staging} is not a directory of seglog; remove it")
         else:
-            require_trust(self._staging, found)
+            require_trust(self._staging, status)
         path = self._staging / _IN_USE
         with self._fs.open(path, "r+" if self._fs.status(path, follow=False) else "create_new") as lock:
             if not lock_open_file(lock) or self._fs.status(path, follow=False) is None:
@@ -316,7 +316,7 @@ class _Fetch:
             document = json.loads(self._fs.read_bytes(path))
             if document["version"] != _VERSION:
                 return {}
-            return {each["name"]: PlannedFile(**each) for each in document["files"]}
+            return {entry["name"]: PlannedFile(**entry) for entry in document["files"]}
         except (ValueError, KeyError, TypeError):
             return {}
 
@@ -430,5 +430,5 @@ class _Fetch:
 
 
 def _plan_text(plan: dict[str, PlannedFile]) -> bytes:
-    files = [{name: getattr(one, name) for name in one.__slots__} for one in plan.values()]
+    files = [{name: getattr(file, name) for name in file.__slots__} for file in plan.values()]
     return (json.dumps({"version": _VERSION, "files": files}) + "\n").encode()

@@ -89,8 +89,8 @@ class Group:
     @property
     def lag(self) -> int | None:
         """The sum over all partitions with a known lag; None if there is none."""
-        known = [one.lag for one in self.partitions if one.lag is not None]
-        return sum(known) if known else None
+        lags = [partition.lag for partition in self.partitions if partition.lag is not None]
+        return sum(lags) if lags else None
 
 
 @dataclass(slots=True)
@@ -131,13 +131,13 @@ def reset_csv(groups: Sequence[Group]) -> str:
 
     A line is topic,partition,offset for one group, with the group before them for several. Leaves share groups out.
     """
-    taken = [one for one in groups if one.kind != SHARE]
+    taken = [group for group in groups if group.kind != SHARE]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for group in taken:
-        for one in group.partitions:
-            if one.offset is not None:
-                row = (one.partition.topic, one.partition.partition, one.offset)
+        for committed in group.partitions:
+            if committed.offset is not None:
+                row = (committed.partition.topic, committed.partition.partition, committed.offset)
                 writer.writerow(row if len(taken) == 1 else (group.name, *row))
     return out.getvalue()
 
@@ -178,11 +178,14 @@ class _Reading:
 
     def _coordinators(self) -> dict[tuple[str, int], list[Path]]:
         """Returns the replicas of each partition of the groups' topics."""
-        found: dict[tuple[str, int], list[Path]] = {}
+        replicas: dict[tuple[str, int], list[Path]] = {}
         for target in self._targets:
             here: list[tuple[TopicPartition, Path]] = []
             if target.kind is TargetKind.LOG_DIRECTORY:
-                here = [(one.topic_partition, one.path) for one in list_log_directory(self._fs, target.path).live]
+                here = [
+                    (partition.topic_partition, partition.path)
+                    for partition in list_log_directory(self._fs, target.path).live
+                ]
             elif target.kind is TargetKind.PARTITION:
                 parsed = filenames.parse_partition_directory(links.name_of(target.path))
                 here = [] if parsed is None else [(parsed.topic_partition, target.path)]
@@ -190,14 +193,14 @@ class _Reading:
             if not chosen and target.kind is not TargetKind.LOG_DIRECTORY:
                 raise NotALogError(target.path, f"not a partition of {OFFSETS_TOPIC} or {SHARE_TOPIC}")
             for key, path in chosen:
-                paths = found.setdefault((key.topic, key.partition), [])
+                paths = replicas.setdefault((key.topic, key.partition), [])
                 if links.resolve(path) not in map(links.resolve, paths):
                     paths.append(path)
-        if not found:
+        if not replicas:
             others = ", ".join(str(target.path) for target in self._targets[1:])
             also = f", nor in {others}" if others else ""
             raise NotALogError(self._targets[0].path, f"no partition of {OFFSETS_TOPIC} is there{also}")
-        return found
+        return replicas
 
     def _replay(self, key: tuple[str, int], paths: Sequence[Path]) -> None:
         best: tuple[Path, CoordinatorReplay] | None = None
@@ -237,21 +240,21 @@ class _Reading:
             if facts.state is None or not self._is_misplaced(name, number):
                 facts.state = state
         strays: dict[str, int] = {}
-        for found in self._offset_commits[number]:
-            if not isinstance(found, OffsetCommit):
-                sentences.append(f"a committed offset cannot be decoded: {found}")
+        for commit in self._offset_commits[number]:
+            if not isinstance(commit, OffsetCommit):
+                sentences.append(f"a committed offset cannot be decoded: {commit}")
                 continue
-            misplaced = self._is_misplaced(found.group, number)
-            strays[found.group] = strays.get(found.group, 0) + misplaced
-            commits = self._groups[found.group].commits
-            known = commits.get(found.partition)
-            if known is None or (misplaced, -found.committed_ms) < (known[1], -known[0].committed_ms):
-                commits[found.partition] = found, misplaced
-        for found in offset_commits(pending_values(replay)):
-            if isinstance(found, OffsetCommit):
-                self._groups[found.group].pending[found.partition] = found.offset
+            misplaced = self._is_misplaced(commit.group, number)
+            strays[commit.group] = strays.get(commit.group, 0) + misplaced
+            commits = self._groups[commit.group].commits
+            earlier = commits.get(commit.partition)
+            if earlier is None or (misplaced, -commit.committed_ms) < (earlier[1], -earlier[0].committed_ms):
+                commits[commit.partition] = commit, misplaced
+        for commit in offset_commits(pending_values(replay)):
+            if isinstance(commit, OffsetCommit):
+                self._groups[commit.group].pending[commit.partition] = commit.offset
             else:
-                sentences.append(f"an offset of an open transaction cannot be decoded: {found}")
+                sentences.append(f"an offset of an open transaction cannot be decoded: {commit}")
         for name, count in strays.items():
             if count and self._partition_count:
                 right = coordinator_partition(name, self._partition_count)
@@ -262,12 +265,12 @@ class _Reading:
             self._problem(path, sentence)
 
     def _take_shares(self, path: Path, replay: ShareReplay) -> None:
-        for found in share_states(replay):
-            if not isinstance(found, ShareState):
-                self._problem(path, f"the state of a share group cannot be decoded: {found}")
+        for state in share_states(replay):
+            if not isinstance(state, ShareState):
+                self._problem(path, f"the state of a share group cannot be decoded: {state}")
                 continue
-            topic = self._topics.get(found.topic_id) or found.topic_id
-            self._groups[found.group].shares[TopicPartition(topic, found.partition)] = found
+            topic = self._topics.get(state.topic_id) or state.topic_id
+            self._groups[state.group].shares[TopicPartition(topic, state.partition)] = state
 
     def _is_misplaced(self, group: str, number: int) -> bool:
         count = self._partition_count
@@ -291,10 +294,10 @@ class _Reading:
             if topic_id is not None and metadata.partitions.get(topic_id):
                 return len(metadata.partitions[topic_id])
         places = {
-            (found.group, number)
+            (commit.group, number)
             for number, commits in self._offset_commits.items()
-            for found in commits
-            if isinstance(found, OffsetCommit)
+            for commit in commits
+            if isinstance(commit, OffsetCommit)
         }
         largest = max(self._offset_commits, default=0)
         for count in (DEFAULT_PARTITIONS, largest + 1):
@@ -305,18 +308,20 @@ class _Reading:
 
     @cached_property
     def _metadata(self) -> list[ClusterMetadata]:
-        found = (read_cluster_metadata(self._fs, path, assignments=True) for path in self._directories)
-        return [one for one in found if one is not None]
+        images = (read_cluster_metadata(self._fs, path, assignments=True) for path in self._directories)
+        return [image for image in images if image is not None]
 
     @cached_property
     def _topics(self) -> dict[str, str]:
         """Topic names by topic id, from the metadata and from the partition directories."""
-        names = {topic_id: topic for one in self._metadata for topic, topic_id in one.topic_ids.items()}
-        for one in self._partitions:
-            path = one.path / filenames.PARTITION_METADATA
+        names = {topic_id: topic for image in self._metadata for topic, topic_id in image.topic_ids.items()}
+        for partition in self._partitions:
+            path = partition.path / filenames.PARTITION_METADATA
             try:
                 data = self._fs.read_bytes(path, _METADATA_BYTES)
-                names.setdefault(format_uuid(parse_partition_metadata(data, path).topic_id), one.topic_partition.topic)
+                names.setdefault(
+                    format_uuid(parse_partition_metadata(data, path).topic_id), partition.topic_partition.topic
+                )
             except FileNotFoundError:
                 continue
             except (OSError, SeglogError) as error:
@@ -326,14 +331,16 @@ class _Reading:
     @cached_property
     def _partitions(self) -> list[PartitionDirectory]:
         """The partitions in all the log directories."""
-        return [one for directory in self._directories for one in list_log_directory(self._fs, directory).live]
+        return [
+            partition for directory in self._directories for partition in list_log_directory(self._fs, directory).live
+        ]
 
     @cached_property
     def _places(self) -> dict[TopicPartition, list[Path]]:
-        found: dict[TopicPartition, list[Path]] = {}
-        for one in self._partitions:
-            found.setdefault(one.topic_partition, []).append(one.path)
-        return found
+        directories: dict[TopicPartition, list[Path]] = {}
+        for partition in self._partitions:
+            directories.setdefault(partition.topic_partition, []).append(partition.path)
+        return directories
 
     def _log_end(self, partition: TopicPartition) -> int | None:
         if partition not in self._ends:
@@ -342,11 +349,11 @@ class _Reading:
         return self._ends[partition]
 
     def _end_of(self, path: Path) -> Iterator[int]:
-        for one in overview(self._fs, [Target(path, TargetKind.PARTITION)], log_starts=False):
-            if not isinstance(one, PartitionOverview):
-                self._problem(path, str(one.error))
-            elif one.end_offset is not None:
-                yield one.end_offset
+        for row in overview(self._fs, [Target(path, TargetKind.PARTITION)], log_starts=False):
+            if not isinstance(row, PartitionOverview):
+                self._problem(path, str(row.error))
+            elif row.end_offset is not None:
+                yield row.end_offset
 
     def _group(self, name: str, facts: _Facts) -> Group:
         state = facts.state or GroupState(kind=SHARE if facts.shares else CLASSIC)
@@ -362,7 +369,7 @@ class _Reading:
             kind=state.kind,
             state=state.state,
             epoch=state.epoch,
-            members=tuple(state.members[each] for each in sorted(state.members)),
+            members=tuple(state.members[member_id] for member_id in sorted(state.members)),
             partitions=tuple(sorted(rows, key=lambda row: row.partition)),
             assignment_epoch=None if state.kind == CLASSIC else state.assignment_epoch,
         )
@@ -388,12 +395,12 @@ class _Reading:
 
     def _share_row(self, key: TopicPartition, state: ShareState, member: Member | None) -> GroupPartition:
         end, start = self._log_end(key), state.start_offset
-        known = end is not None and UNKNOWN not in (start, state.delivered)
+        is_known = end is not None and UNKNOWN not in (start, state.delivered)
         return GroupPartition(
             partition=key,
             offset=None if start == UNKNOWN else start,
             log_end_offset=end,
-            lag=end - start - state.delivered if known and end is not None else None,
+            lag=end - start - state.delivered if is_known and end is not None else None,
             leader_epoch=None if start == UNKNOWN else state.leader_epoch,
             committed_ms=state.stored.timestamp,
             member=member,

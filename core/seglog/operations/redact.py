@@ -152,23 +152,23 @@ class Redaction:
     ) -> None:
         self._fs, self._clock, self.request, self._logs = fs, clock, request, logs
         self._roots, self._search, self._started_ms = roots, search, clock.now_ms()
-        self.found = tuple(each.found for each in logs)
+        self.found = tuple(log.found for log in logs)
         self.elsewhere = tuple(elsewhere)
         self.files: list[RewrittenFile] = []
 
     @property
     def records(self) -> int:
         """The number of records to erase."""
-        return sum(found.records for found in self.found)
+        return sum(records.records for records in self.found)
 
     def apply(self, done: Callable[[RewrittenFile], None] = lambda _: None) -> None:
         """Erases the records. Raises RefusedError before anything is written if a disk has no room."""
         if self.request.dry_run:
             raise RefusedError("a dry run changes nothing")
-        for each in self._logs:
-            if each.found.segments:
-                log = each.directory.keep(each.tried)
-                self.files += apply_found(log, each.found, self.request.erasure, done)
+        for searched in self._logs:
+            if searched.found.segments:
+                log = searched.directory.keep(searched.tried)
+                self.files += apply_found(log, searched.found, self.request.erasure, done)
 
     def search(self) -> tuple[Trace, ...]:
         """Searches every file below the log directories and their quarantines for copies."""
@@ -278,10 +278,10 @@ def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: Selecti
         listed = list_log_directory(fs, place.log_directory).partitions
         chosen = dict.fromkeys(place.partitions)
         named = set(map(topic_partition_of, chosen))
-        for found in listed:
-            is_asked = place.whole and not _is_kafkas_own(found.topic_partition.topic)
-            if is_asked or (found.topic_partition in named and found.state in ASIDE):
-                chosen[found.path] = None
+        for partition in listed:
+            is_asked = place.whole and not _is_kafkas_own(partition.topic_partition.topic)
+            if is_asked or (partition.topic_partition in named and partition.state in ASIDE):
+                chosen[partition.path] = None
         concerned[place.log_directory] = [path for path in chosen if selection.concerns(topic_partition_of(path))]
     there = {topic_partition_of(path) for partitions in concerned.values() for path in partitions}
     missing = [str(key) for key in selection.offsets if key not in there]
@@ -297,11 +297,11 @@ def _others(fs: FileSystem, targets: Sequence[Target], asked: Mapping[Path, Sequ
     """Returns the partition directories beside those that were named one by one."""
     whole = {log_directory_of(target) for target in targets if target.kind is TargetKind.LOG_DIRECTORY}
     return [
-        found.path
+        partition.path
         for path, partitions in asked.items()
         if path not in whole
-        for found in list_log_directory(fs, path).partitions
-        if found.path not in partitions
+        for partition in list_log_directory(fs, path).partitions
+        if partition.path not in partitions
     ]
 
 
@@ -377,23 +377,23 @@ class _Copies:
         if not is_broker:
             yield Elsewhere(f"{self.log_directory} is no broker's: its original", "redact it there, too")
             return
-        known = None if request.replicas is not None else self._assigned()
-        if request.replicas is None and known is None:
+        assigned = None if request.replicas is not None else self._assigned()
+        if request.replicas is None and assigned is None:
             raise RefusedError(
                 f"{self.log_directory}: how many replicas the cluster keeps is not known; nothing was changed. Say it"
                 " with --replicas N (1: this is the only copy)"
             )
-        if known is None:
+        if assigned is None:
             others = "" if request.replicas == 1 else f"the other {(request.replicas or 1) - 1} replicas"
         else:
-            others = ", ".join(f"broker {node}" for node in known)
+            others = ", ".join(f"broker {node}" for node in assigned)
         if others:
             yield Elsewhere(others, "stop that broker, run the same command on its log directories, start it")
 
     def _assigned(self) -> list[int] | None:
         """Returns the other brokers with replicas of the partitions, by the cluster's metadata; None if unknown."""
-        found = find_metadata(self.fs, self.log_directory, None)
-        metadata = None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
+        path = find_metadata(self.fs, self.log_directory, None)
+        metadata = None if path is None else read_cluster_metadata(self.fs, path, assignments=True)
         if metadata is None or metadata.problems:
             return None
         own = identity_of(self.fs, self.log_directory).get("node.id", "")

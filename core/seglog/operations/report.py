@@ -122,9 +122,11 @@ def report(
                 progress(done, total)
     directories = tuple(_directory(fs, place, partitions) for place in places)
     day_bytes = {
-        one.path: bytes_of_last_day(_grown(partitions, one.path), now_ms) for one in directories if one.partitions
+        directory.path: bytes_of_last_day(_grown(partitions, directory.path), now_ms)
+        for directory in directories
+        if directory.partitions
     }
-    concerns = [concern for one in partitions for concern in partition_concerns(one, now_ms)]
+    concerns = [concern for partition in partitions for concern in partition_concerns(partition, now_ms)]
     concerns += directory_concerns(directories, day_bytes)
     concerns += _examined(fs, places, known_settings, clock, request)
     growth, before = growth_of_all(_grown(partitions), now_ms)
@@ -134,7 +136,7 @@ def report(
         verified=request.verify,
         directories=directories,
         partitions=tuple(partitions),
-        concerns=tuple(sorted(concerns, key=lambda one: _GRAVEST_FIRST.index(one.severity))),
+        concerns=tuple(sorted(concerns, key=lambda concern: _GRAVEST_FIRST.index(concern.severity))),
         comparisons=tuple(compared(partitions, _leaders(fs, places))),
         settings=tuple(setting for place in places for setting in _settings(place)),
         growth=growth,
@@ -196,20 +198,20 @@ def topic_rules(settings: DirectorySettings, topic: str) -> TopicRules:
     return TopicRules(retention_config(resolved), problem, resolved.policy_known)
 
 
-def _figures(fs: FileSystem, found: PartitionDirectory, around: Surrounding) -> PartitionFigures | None:
+def _figures(fs: FileSystem, partition: PartitionDirectory, around: Surrounding) -> PartitionFigures | None:
     """Returns a partition's figures, or with the reason why it cannot be read; None if it is gone by now."""
     try:
-        return partition_figures(fs, found, around)
+        return partition_figures(fs, partition, around)
     except (OSError, SeglogError) as error:
-        if isinstance(error, FileNotFoundError | NotALogError) and fs.status(found.path, follow=False) is None:
+        if isinstance(error, FileNotFoundError | NotALogError) and fs.status(partition.path, follow=False) is None:
             return None
-        state = found.state.value.removeprefix("-") or "live"
-        name, topic = found.path.name, found.topic_partition.topic
+        state = partition.state.value.removeprefix("-") or "live"
+        name, topic = partition.path.name, partition.topic_partition.topic
         return PartitionFigures(name, topic, around.broker, around.path, state, "kafka", problem=str(error))
 
 
 def _directory(fs: FileSystem, place: _Place, partitions: Sequence[PartitionFigures]) -> DirectoryFigures:
-    inside = [one for one in partitions if one.directory == str(place.path)]
+    inside = [partition for partition in partitions if partition.directory == str(place.path)]
     free = None
     if not isinstance(place.path, RemotePath):
         try:
@@ -226,15 +228,15 @@ def _directory(fs: FileSystem, place: _Place, partitions: Sequence[PartitionFigu
         clean_shutdown=place.around.clean,
         free_bytes=free,
         partitions=len(inside),
-        bytes=sum(one.bytes for one in inside),
+        bytes=sum(partition.bytes for partition in inside),
     )
 
 
 def _grown(partitions: Sequence[PartitionFigures], directory: str | None = None) -> list[Growth]:
     return [
-        one.growth
-        for one in partitions
-        if one.growth is not None and one.state == "live" and directory in (None, one.directory)
+        partition.growth
+        for partition in partitions
+        if partition.growth is not None and partition.state == "live" and directory in (None, partition.directory)
     ]
 
 
@@ -260,9 +262,9 @@ def _examined(
     named = [place for place in places if not place.whole]
     if not request.verify or not named:
         return
-    targets = [Target(found.path, TargetKind.PARTITION) for place in named for found in place.partitions]
+    targets = [Target(partition.path, TargetKind.PARTITION) for place in named for partition in place.partitions]
     for finding in Verification(fs, targets, VerifyOptions(), clock):
-        place = next(one for one in named if any(found.path.name == finding.partition for found in one.partitions))
+        place = next(place for place in named if finding.partition in {p.path.name for p in place.partitions})
         path = place.path / finding.partition
         mend = command_line("seglog", "repair", "--dry-run", path) if finding.repair else ""
         where = f"{finding.file}: {finding.message}"
@@ -274,8 +276,8 @@ def _by_broker(places: Sequence[_Place]) -> list[list[_Place]]:
     groups: dict[object, list[_Place]] = {}
     for place in places:
         meta = place.around.meta
-        known = meta is not None and meta.node_id is not None
-        groups.setdefault((meta.cluster_id, meta.node_id) if known and meta else place.path, []).append(place)
+        is_known = meta is not None and meta.node_id is not None
+        groups.setdefault((meta.cluster_id, meta.node_id) if is_known and meta else place.path, []).append(place)
     return list(groups.values())
 
 
@@ -291,7 +293,7 @@ def _of_doctor(row: Diagnosis) -> Concern:
 def _settings(place: _Place) -> Iterator[SettingFigures]:
     """Yields the broker's values that differ from Kafka's defaults, then those of its topics."""
     served = (PartitionState.LIVE, PartitionState.FUTURE)
-    topics = sorted({found.topic_partition.topic for found in place.partitions if found.state in served})
+    topics = sorted({partition.topic_partition.topic for partition in place.partitions if partition.state in served})
     broker: dict[str, str] = {}
     for topic in (None, *topics):
         for setting in place.settings.resolve(topic).settings.values():
@@ -309,8 +311,8 @@ def _leaders(fs: FileSystem, places: Sequence[_Place]) -> dict[str, int]:
     if len({place.broker for place in places}) < 2:
         return {}
     directories = {place.settings.metadata_directory for place in places} - {None}
-    known = [read_cluster_metadata(fs, path, assignments=True) for path in directories if path is not None]
-    newest = max((one for one in known if one is not None), key=lambda one: one.end_offset, default=None)
+    images = [read_cluster_metadata(fs, path, assignments=True) for path in directories if path is not None]
+    newest = max((image for image in images if image is not None), key=lambda image: image.end_offset, default=None)
     if newest is None:
         return {}
     return {

@@ -73,7 +73,7 @@ class RestorePlan:
     @property
     def is_whole(self) -> bool:
         """True if no offset that a part had is missing, and no part is damaged."""
-        return not any(one.joined.missing or one.joined.damage for one in self.partitions)
+        return not any(partition.joined.missing or partition.joined.damage for partition in self.partitions)
 
 
 def plan_restore(
@@ -109,30 +109,30 @@ def plan_restore(
                 parts.setdefault(partition, []).append(part)
     if not parts and not errors:
         raise NotALogError(sources[0], "it holds no partition that was set aside")
-    found: list[RestoredPartition] = []
-    for partition, known in sorted(parts.items()):
+    restored: list[RestoredPartition] = []
+    for partition, directories in sorted(parts.items()):
         try:
-            found.append(_join_parts(fs, partition, known, output, progress))
+            restored.append(_join_parts(fs, partition, directories, output, progress))
         except SeglogError as error:
             errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else Obstacles(errors)
-    return RestorePlan(output, tuple(found), tuple(left_out))
+    return RestorePlan(output, tuple(restored), tuple(left_out))
 
 
 def restore(fs: FileSystem, clock: Clock, plan: RestorePlan) -> list[Path]:
     """Makes the missing partition directories, each whole or not at all; returns all directories of the plan."""
     fs.make_directory(plan.output, parents=True)
     remove_unfinished(fs, plan.output)
-    wanted = [one for one in plan.partitions if not one.is_there]
-    check_space(fs, plan.output, sum(one.joined.size for one in wanted))
-    for one in wanted:
-        with new_directory(fs, one.target) as place:
+    missing = [partition for partition in plan.partitions if not partition.is_there]
+    check_space(fs, plan.output, sum(partition.joined.size for partition in missing))
+    for partition in missing:
+        with new_directory(fs, partition.target) as place:
             files = InheritingFileSystem(fs)
-            write_segments(files, one.joined, place)
-            complete_log(files, clock, one.metadata, place)
-            keep_times(files, one.joined, place)
-    return [one.target for one in plan.partitions]
+            write_segments(files, partition.joined, place)
+            complete_log(files, clock, partition.metadata, place)
+            keep_times(files, partition.joined, place)
+    return [partition.target for partition in plan.partitions]
 
 
 def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> Iterator[PartDirectory]:
@@ -150,11 +150,11 @@ def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> I
             )
         yield PartDirectory(path, name.topic_partition)
         return
-    for one in list_log_directory(fs, path).partitions:
-        if one.state is not PartitionState.LIVE:
-            yield PartDirectory(one.path, one.topic_partition)
-        elif not one.is_cluster_metadata:
-            left_out.append((one.path, "it was not set aside; name the directory itself to include it"))
+    for place in list_log_directory(fs, path).partitions:
+        if place.state is not PartitionState.LIVE:
+            yield PartDirectory(place.path, place.topic_partition)
+        elif not place.is_cluster_metadata:
+            left_out.append((place.path, "it was not set aside; name the directory itself to include it"))
 
 
 def _whole_name(part: PartDirectory, topics: Sequence[str]) -> TopicPartition:
@@ -182,7 +182,7 @@ def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]
         status, parsed = fs.status(old / name, follow=False), parse_partition_directory(name)
         if status is None or not status.is_directory or parsed is None:
             continue
-        if any(each.endswith(".log") for each in fs.list(old / name)):
+        if any(file.endswith(".log") for file in fs.list(old / name)):
             yield PartDirectory(old / name, parsed.topic_partition)
         else:
             left_out.append((old / name, "the run removed no log of it"))
@@ -210,17 +210,17 @@ def _metadata_of(
     fs: FileSystem, partition: TopicPartition, parts: Sequence[PartDirectory]
 ) -> tuple[bytes | None, str | None]:
     """Returns the `partition.metadata` of the parts and its topic id. Raises RefusedError if the ids differ."""
-    found: dict[str, tuple[bytes, Path]] = {}
+    by_id: dict[str, tuple[bytes, Path]] = {}
     for part in parts:
         path = part.directory / PARTITION_METADATA
         if fs.status(path) is None:
             continue
         data = fs.read_bytes(path, _METADATA_LIMIT)
         try:
-            found.setdefault(format_uuid(parse_partition_metadata(data, path).topic_id), (data, part.directory))
+            by_id.setdefault(format_uuid(parse_partition_metadata(data, path).topic_id), (data, part.directory))
         except CorruptCheckpointError:
             continue  # not needed: a transplant uses the new cluster's file
-    if len(found) > 1:
-        ids = ", ".join(f"{topic_id} in {place}" for topic_id, (_, place) in found.items())
+    if len(by_id) > 1:
+        ids = ", ".join(f"{topic_id} in {place}" for topic_id, (_, place) in by_id.items())
         raise RefusedError(f"{partition} has several topic ids ({ids}): these are logs of different topics")
-    return next(((data, topic_id) for topic_id, (data, _) in found.items()), (None, None))
+    return next(((data, topic_id) for topic_id, (data, _) in by_id.items()), (None, None))

@@ -151,8 +151,8 @@ class CleaningHistory:
         """Returns the rounds in the file, oldest first. Raises OSError if it cannot be read."""
         if self._fs.status(self.path) is None:
             return []
-        found = map(_parsed, self._fs.read_bytes(self.path).splitlines())
-        return [round_ for round_ in found if round_ is not None]
+        parsed = map(_parsed, self._fs.read_bytes(self.path).splitlines())
+        return [round_ for round_ in parsed if round_ is not None]
 
     def add(self, results: Iterable[CleaningResult], now_ms: int) -> None:
         """Adds rounds that ended at `now_ms` (epoch milliseconds). Raises OSError if the file cannot be written."""
@@ -172,13 +172,13 @@ class CleaningHistory:
 def _parsed(line: bytes) -> Round | None:
     """Returns the round in a line of the history, or None if the line is not one."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("partition"), str):
+    if not isinstance(fields, dict) or not isinstance(fields.get("partition"), str):
         return None
-    figures = (found.get(name) for name in _FIGURES)
-    return found if all(isinstance(each, int | float) and 0 <= each < 2**63 for each in figures) else None
+    figures = (fields.get(name) for name in _FIGURES)
+    return fields if all(isinstance(figure, int | float) and 0 <= figure < 2**63 for figure in figures) else None
 
 
 # --- keyword arguments of the library and of Spark
@@ -204,10 +204,10 @@ class CommonArguments(TypedDict, total=False):
 
 def workspace_of(given: CommonArguments) -> Workspace:
     """Returns the workspace that the arguments describe. Raises TypeError or ValueError, which names the argument."""
-    known = CommonArguments.__annotations__
+    names = CommonArguments.__annotations__
     for name in given:
-        if name not in known:
-            raise TypeError(f"{name!r} is not an argument; every function also takes {', '.join(known)}")
+        if name not in names:
+            raise TypeError(f"{name!r} is not an argument; every function also takes {', '.join(names)}")
     config = mapping("config", given.get("config"), "a mapping from Kafka's keys to values")
     fs, clock = given.get("fs"), given.get("clock")
     file, threads = given.get("config_file"), given.get("threads")
@@ -255,26 +255,26 @@ def local_path(name: str, location: Location) -> Path:
 
 def local_paths_of(locations: Iterable[Location]) -> list[Path]:
     """Returns paths of this machine, to write to. Raises ConfigError for a URL, TypeError if there is no path."""
-    found = paths_of(locations)
-    for path in found:
+    paths = paths_of(locations)
+    for path in paths:
         require_local(path)
-    return found
+    return paths
 
 
 def paths_of(locations: Iterable[Location]) -> list[Path]:
     """Returns the paths. Raises TypeError if there is none, or for a value that is not a path."""
-    found = [parse_location(location) for location in locations]
-    if not found:
+    paths = [parse_location(location) for location in locations]
+    if not paths:
         raise TypeError("name at least one path: a file, a partition directory or a log directory")
-    return found
+    return paths
 
 
 def settings_of(work: Workspace, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
     """Returns the configuration of a log directory's topics, and warns of its problems."""
-    found = work.settings(log_directory, sources)
-    for sentence in (*found.resolve(None).warnings, *found.problems):
+    settings = work.settings(log_directory, sources)
+    for sentence in (*settings.resolve(None).warnings, *settings.problems):
         work.warn(sentence)
-    return found
+    return settings
 
 
 def warn(*sentences: str) -> None:
@@ -335,11 +335,11 @@ def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:
     """Returns the items of a comma-separated text or of a sequence of texts, or None if none is given."""
     if given is None or isinstance(given, str):
         return None if given is None else [part.strip() for part in given.split(",")]
-    found = several(name, given, "text or a list of it")
-    for each in found:
-        if not isinstance(each, str):
-            raise TypeError(f"{name} holds text, not {described(each)}")
-    return found
+    texts = several(name, given, "text or a list of it")
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{name} holds text, not {described(text)}")
+    return texts
 
 
 class ReadArguments(CommonArguments, total=False):

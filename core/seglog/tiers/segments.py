@@ -142,17 +142,17 @@ class Keys:
             return None
 
         def open_key() -> DataKey:
-            known = self.opened.get((sealed.data_key, sealed.aad))
-            if known is None:
+            key = self.opened.get((sealed.data_key, sealed.aad))
+            if key is None:
                 pair = self.pairs.get(sealed.key_id) or self.pairs.get("")
                 if pair is None:
                     raise ConfigError(
                         f"{path}: it is encrypted with the key pair {sealed.key_id};"
                         f" give its private key with --tier-key {sealed.key_id}=FILE"
                     )
-                known = DataKey(pair.data_key(sealed.data_key, path), sealed.aad)
-                self.opened[sealed.data_key, sealed.aad] = known
-            return known
+                key = DataKey(pair.data_key(sealed.data_key, path), sealed.aad)
+                self.opened[sealed.data_key, sealed.aad] = key
+            return key
 
         return open_key
 
@@ -186,48 +186,48 @@ class Inventory:
         self.ids = set[str]()
         entries = [(name, status) for name, status in fs.entries(place.directory) if not status.is_directory]
         if place.layout is Layout.PINTEREST:
-            found = self._pinterest(dict(entries))
+            segments = self._pinterest(dict(entries))
         else:
             one_of = self._aiven_one if place.layout is Layout.AIVEN else self._local_one
-            found = self._read(one_of, sorted(self._by_segment(dict(entries)).items(), key=_by_key))
-        self.segments = sorted(found, key=lambda one: (one.start_offset, one.end_offset))
+            segments = self._read(one_of, sorted(self._by_segment(dict(entries)).items(), key=_by_key))
+        self.segments = sorted(segments, key=lambda segment: (segment.start_offset, segment.end_offset))
 
     def _remark(self, problem: Problem, message: str, path: Path, first: int, last: int | None = None) -> Remark:
         return Remark(problem, str(self.place.topic_partition), message, first, last, path)
 
     def _read(
-        self, work: Callable[[tuple[_Key, _T]], TierSegment | Remark], found: Sequence[tuple[_Key, _T]]
+        self, work: Callable[[tuple[_Key, _T]], TierSegment | Remark], work_list: Sequence[tuple[_Key, _T]]
     ) -> list[TierSegment]:
         """Runs `work` on the segments, several at a time, because each waits for a manifest or the end of a log."""
 
-        def worked(one: tuple[_Key, _T]) -> TierSegment | Remark:
+        def worked(task: tuple[_Key, _T]) -> TierSegment | Remark:
             try:
-                return work(one)
+                return work(task)
             except OSError as error:
                 if not self._is_survey:
                     raise
-                base = one[0] if isinstance(one[0], int) else one[0][0]
+                base = task[0] if isinstance(task[0], int) else task[0][0]
                 return unreadable(self.place, error, f"the segment at offset {base}", base)
 
-        with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(found))), thread_name_prefix="seglog-tier") as pool:
-            results = list(pool.map(worked, found))
-        self.remarks += [one for one in results if isinstance(one, Remark)]
-        return [one for one in results if isinstance(one, TierSegment)]
+        with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(work_list))), thread_name_prefix="seglog-tier") as pool:
+            results = list(pool.map(worked, work_list))
+        self.remarks += [result for result in results if isinstance(result, Remark)]
+        return [result for result in results if isinstance(result, TierSegment)]
 
     def _by_segment(self, entries: Mapping[str, FileStatus]) -> dict[tuple[int, str], dict[ObjectKind, WholeObject]]:
-        found: dict[tuple[int, str], dict[ObjectKind, WholeObject]] = {}
+        objects_of: dict[tuple[int, str], dict[ObjectKind, WholeObject]] = {}
         for text, status in entries.items():
             name = parse_object_name(text)
             if name is not None:
                 whole = WholeObject(self._fs, self.place.directory / text, status)
-                found.setdefault((name.base_offset, name.segment_id), {})[name.kind] = whole
+                objects_of.setdefault((name.base_offset, name.segment_id), {})[name.kind] = whole
                 self.ids.add(name.segment_id)
-        return found
+        return objects_of
 
     # --- Aiven --------------------------------------------------------------------------------------------
 
-    def _aiven_one(self, found: _Objects) -> TierSegment | Remark:
-        (base, segment_id), objects = found
+    def _aiven_one(self, named: _Objects) -> TierSegment | Remark:
+        (base, segment_id), objects = named
         some = next(iter(objects.values())).path
         if ObjectKind.MANIFEST not in objects:
             message = f"the segment at offset {base} has no manifest, so its upload was not completed ({some})"
@@ -275,8 +275,8 @@ class Inventory:
 
     # --- unchanged copies ---------------------------------------------------------------------------------
 
-    def _local_one(self, found: _Objects) -> TierSegment | Remark:
-        (base, segment_id), objects = found
+    def _local_one(self, named: _Objects) -> TierSegment | Remark:
+        (base, segment_id), objects = named
         some = next(iter(objects.values())).path
         missing = sorted(kind.value for kind in _NEEDED - objects.keys())
         if missing:
@@ -289,9 +289,9 @@ class Inventory:
         end = self._end_of(files, log.path, base)
         if isinstance(end, Remark):
             return end
-        one = TierSegment(base, end, segment_id, (), files, checkpoint, log.path, log.status.modified_ms)
+        segment = TierSegment(base, end, segment_id, (), files, checkpoint, log.path, log.status.modified_ms)
         try:
-            return replace(one, epochs=own_epochs(one.lineage(), base, end))
+            return replace(segment, epochs=own_epochs(segment.lineage(), base, end))
         except CorruptCheckpointError as error:
             return self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", checkpoint.path, base)
 
@@ -313,7 +313,7 @@ class Inventory:
             if not self._is_survey:
                 raise
             self.remarks.append(unreadable(self.place, error, "every segment counts as complete", first))
-        return self._read(lambda found: self._pinterest_one(*found, last), sorted(logs.items(), key=_by_key))
+        return self._read(lambda named: self._pinterest_one(*named, last), sorted(logs.items(), key=_by_key))
 
     def _pinterest_one(self, base: int, files: Mapping[FileKind, Stored], last: int | None) -> TierSegment | Remark:
         if FileKind.LOG not in files or (last is not None and base > last):
@@ -351,11 +351,11 @@ def last_offset(fs: FileSystem, log: Stored, index: Stored | None, path: Path) -
     """Returns the last offset of the whole batches in a log, scanned from its last index entry; None if none."""
     start = 0 if index is None else _last_position(index, path, log.status.size)
     for begin in dict.fromkeys((start, 0)):
-        found = None
+        last_offset = None
         for chunk in SegmentScan(OneFile(fs, path, log), path, begin):
-            found = int(chunk.batches["last_offset"][-1])
-        if found is not None:
-            return found
+            last_offset = int(chunk.batches["last_offset"][-1])
+        if last_offset is not None:
+            return last_offset
     return None
 
 

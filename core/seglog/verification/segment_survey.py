@@ -95,7 +95,7 @@ class Survey:
     @property
     def kept_bytes(self) -> int:
         """The size of the repaired segment."""
-        return sum(found.length for found in self.kept)
+        return sum(part.length for part in self.kept)
 
     @property
     def is_whole(self) -> bool:
@@ -134,27 +134,27 @@ class SegmentSurveyor:
     def survey(self, path: Path, offsets: PlausibleOffsets) -> Survey:
         """Surveys the segment `path`, whose batches must lie in `offsets`."""
         status = self._fs.status(path)
-        found = Survey(0 if status is None else status.size)
+        survey = Survey(0 if status is None else status.size)
         ascending = True
         for step in self.judged(path, offsets):
-            _remove_judged(found, step)
+            _remove_judged(survey, step)
             if isinstance(step, Gap):
                 continue
             stays = step.bits == 0
             good = step.piece.batches[stays]
-            ascending &= _ascends(step.first[stays], good["last_offset"], found.last_offset)
-            ascending &= not found.kept or not len(good) or int(good["position"][0]) >= found.kept[-1].end
-            _keep(found, good)
+            ascending &= _ascends(step.first[stays], good["last_offset"], survey.last_offset)
+            ascending &= not survey.kept or not len(good) or int(good["position"][0]) >= survey.kept[-1].end
+            _keep(survey, good)
         if not ascending:
-            return self._arranged(path, offsets, found.size)
-        return _finished(found)
+            return self._arranged(path, offsets, survey.size)
+        return _finished(survey)
 
     def _arranged(self, path: Path, offsets: PlausibleOffsets, size: int) -> Survey:
         """Step 4."""
         columns: list[tuple[np.ndarray, ...]] = []
-        found = Survey(size)
+        survey = Survey(size)
         for step in self.judged(path, offsets):
-            _remove_judged(found, step)
+            _remove_judged(survey, step)
             if isinstance(step, Gap):
                 continue
             stays = step.bits == 0
@@ -169,12 +169,12 @@ class SegmentSurveyor:
         gone = np.setdiff1d(np.arange(len(first)), order, assume_unique=True)
         for i in gone.tolist():
             lost = RemovedRange(int(position[i]), int(length[i]), NOT_ASCENDING, int(first[i]), int(last[i]))
-            _remove(found, lost)
-        found.batches = len(order)
-        found.moved = int(np.count_nonzero(np.diff(order) < 0))
-        found.last_offset = int(last[order[-1]]) if len(order) else None
-        found.kept = _joined(position[order], length[order])
-        return _finished(found)
+            _remove(survey, lost)
+        survey.batches = len(order)
+        survey.moved = int(np.count_nonzero(np.diff(order) < 0))
+        survey.last_offset = int(last[order[-1]]) if len(order) else None
+        survey.kept = _joined(position[order], length[order])
+        return _finished(survey)
 
     def judged(
         self, path: Path, offsets: PlausibleOffsets, start: int = 0, *, anywhere: bool = False
@@ -270,11 +270,11 @@ def batches_anywhere(
         positions.append(rows["position"].copy())
         outside += int(np.count_nonzero((rows["base_offset"] < offsets.least) | (rows["last_offset"] > offsets.most)))
         yield rows, first, False
-    known = np.concatenate(positions)
-    if 2 * outside <= len(known):
+    seen = np.concatenate(positions)
+    if 2 * outside <= len(seen):
         return
     for rows, first in judged_batches(fs, path, PlausibleOffsets()):
-        new = ~np.isin(rows["position"], known)
+        new = ~np.isin(rows["position"], seen)
         yield rows[new], first[new], True
 
 
@@ -330,16 +330,16 @@ def _ascends(first: np.ndarray, last: np.ndarray, before: int | None) -> bool:
     return bool((first[1:] > last[:-1]).all())
 
 
-def _keep(found: Survey, good: np.ndarray) -> None:
+def _keep(survey: Survey, good: np.ndarray) -> None:
     if not len(good):
         return
-    found.batches += len(good)
-    found.last_offset = int(good["last_offset"][-1])
-    for each in _joined(good["position"], good["size"].astype(np.int64)):
-        if found.kept and found.kept[-1].end == each.position:
-            each = ByteRange(found.kept[-1].position, found.kept[-1].length + each.length)
-            found.kept.pop()
-        found.kept.append(each)
+    survey.batches += len(good)
+    survey.last_offset = int(good["last_offset"][-1])
+    for part in _joined(good["position"], good["size"].astype(np.int64)):
+        if survey.kept and survey.kept[-1].end == part.position:
+            part = ByteRange(survey.kept[-1].position, survey.kept[-1].length + part.length)
+            survey.kept.pop()
+        survey.kept.append(part)
 
 
 def _joined(position: np.ndarray, length: np.ndarray) -> list[ByteRange]:
@@ -364,15 +364,15 @@ def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray
     return both
 
 
-def _remove_judged(found: Survey, step: Judged | Gap) -> None:
+def _remove_judged(survey: Survey, step: Judged | Gap) -> None:
     """Adds a gap, or the batches whose verdict is not 0, to what is removed."""
     if isinstance(step, Gap):
-        _remove(found, RemovedRange(step.position, step.length, gap_code(step)))
+        _remove(survey, RemovedRange(step.position, step.length, gap_code(step)))
         return
     for i in np.flatnonzero((step.bits != 0) & (step.bits != _SWALLOWED)).tolist():
         row, code = step.piece.batches[i], code_of(int(step.bits[i]))
         first, last = int(row["base_offset"]), int(row["last_offset"])
-        _remove(found, RemovedRange(int(row["position"]), int(row["size"]), code, first, last))
+        _remove(survey, RemovedRange(int(row["position"]), int(row["size"]), code, first, last))
 
 
 def code_of(bits: int) -> str:
@@ -384,18 +384,18 @@ def code_of(bits: int) -> str:
     return next(code for bit, code in _HEADER_CODES if bits & bit)
 
 
-def _remove(found: Survey, removed: RemovedRange) -> None:
+def _remove(survey: Survey, removed: RemovedRange) -> None:
     """Adds a range. Joins it to the last one if it continues that for the same reason, to keep the list short."""
-    last = found.removed[-1] if found.removed else None
+    last = survey.removed[-1] if survey.removed else None
     if last is not None and last.code == removed.code and last.position + last.length == removed.position:
-        known = [n for n in (last.first_offset, removed.first_offset) if n is not None]
+        firsts = [n for n in (last.first_offset, removed.first_offset) if n is not None]
         ends = [n for n in (last.last_offset, removed.last_offset) if n is not None]
         joined = RemovedRange(
-            last.position, last.length + removed.length, last.code, min(known, default=None), max(ends, default=None)
+            last.position, last.length + removed.length, last.code, min(firsts, default=None), max(ends, default=None)
         )
-        found.removed[-1] = joined
+        survey.removed[-1] = joined
     else:
-        found.removed.append(removed)
+        survey.removed.append(removed)
 
 
 def _finished(survey: Survey) -> Survey:
@@ -405,10 +405,10 @@ def _finished(survey: Survey) -> Survey:
     return survey
 
 
-def without_parts(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:
+def without_parts(removed: RemovedRange, kept_parts: list[ByteRange]) -> Iterator[RemovedRange]:
     """Yields the parts of a removed range that are not in `kept` (ascending): good batches may lie in damaged ones."""
     start, end = removed.position, removed.position + removed.length
-    for part in kept[max(0, bisect_right(kept, start, key=lambda each: each.position) - 1) :]:
+    for part in kept_parts[max(0, bisect_right(kept_parts, start, key=lambda other: other.position) - 1) :]:
         if part.position >= end:
             break
         if part.end > start:
@@ -432,21 +432,21 @@ def in_ranges(position: np.ndarray, ranges: Sequence[ByteRange]) -> np.ndarray:
 def survey_07(fs: FileSystem, path: Path) -> Survey:
     """Surveys a `.kafka` file (Kafka 0.7). Offsets are positions there, so nothing after damage can stay."""
     with fs.open(path, "r") as file:
-        size, position, wanted = file.size(), 0, CHUNK_BYTES
-        found = Survey(size)
+        size, position, span = file.size(), 0, CHUNK_BYTES
+        survey = Survey(size)
         while position < size:
-            data = file.read_at(position, min(wanted, size - position))
+            data = file.read_at(position, min(span, size - position))
             walk = walk_messages(data)
             good = next((m.position for m in walk.messages if not m.is_valid), walk.end_position)
             position += good
-            found.batches += sum(1 for message in walk.messages if message.position < good)
+            survey.batches += sum(1 for message in walk.messages if message.position < good)
             declared = int.from_bytes(data[good : good + 4], "big", signed=True) + 4
             if good < walk.end_position or walk.end not in (End07.TRUNCATED, End07.COMPLETE):
                 break
-            if good == 0 and (declared <= wanted or declared > min(size - position, _MOST_07_BYTES)):
+            if good == 0 and (declared <= span or declared > min(size - position, _MOST_07_BYTES)):
                 break
-            wanted = max(CHUNK_BYTES, declared)
-    found.kept = [ByteRange(0, position)] if position else []
+            span = max(CHUNK_BYTES, declared)
+    survey.kept = [ByteRange(0, position)] if position else []
     if position < size:
-        found.removed.append(RemovedRange(position, size - position, "TORN_TAIL"))
-    return found
+        survey.removed.append(RemovedRange(position, size - position, "TORN_TAIL"))
+    return survey

@@ -47,7 +47,8 @@ from seglog.units import count_text
 from seglog.verification.batches import Level, Totals
 from seglog.verification.files import verify_log_directory
 from seglog.verification.finding_codes import UNREADABLE, Severity, Trait
-from seglog.verification.findings import Finding, finding
+from seglog.verification.findings import Finding
+from seglog.verification.findings import finding as new_finding
 from seglog.verification.partition import LookOptions, PartitionLook
 from seglog.verification.parts import KnownParts
 from seglog.verification.readable_files import unreadable
@@ -185,11 +186,11 @@ class Verification:
         paths = ", ".join(str(target.path) for target in self._targets)
         if not self._begun:
             return f"<Verification of {paths}: nothing is read yet; iterate over it, or ask for its summary>"
-        found = (
+        counts = (
             f"{count_text(self._summary.batches, 'batch')}, {count_text(self._summary.errors, 'error')},"
             f" {count_text(self._summary.warnings, 'warning')}"
         )
-        return f"<Verification of {paths}, so far: {found}>"
+        return f"<Verification of {paths}, so far: {counts}>"
 
     def __iter__(self) -> Iterator[Finding]:
         self._begun = True
@@ -200,14 +201,14 @@ class Verification:
             jobs += self._jobs(target, directories)
         self._total = sum(job.size for job in jobs)
         for job in announced(self._fs, jobs, attrgetter("path"), small_files):
-            for found in self._job(job, directories.get(job.target.path)):
-                self._count(found)
-                yield found
+            for finding in self._job(job, directories.get(job.target.path)):
+                self._count(finding)
+                yield finding
         for directory in directories.values() if self._options.level >= Level.INDEX else ():
-            for found in self._own_files(directory):
-                self._count(found)
-                yield found
-        totals = {each.name: getattr(self._totals, each.name) for each in fields(Totals)}
+            for finding in self._own_files(directory):
+                self._count(finding)
+                yield finding
+        totals = {field.name: getattr(self._totals, field.name) for field in fields(Totals)}
         self._summary = replace(self._summary, **totals)
 
     # --- jobs ---------------------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ class Verification:
         except (OSError, NotALogError) as error:
             if looks.is_gone(error):
                 message = "the partition was deleted or moved away before it was verified"
-                yield finding("CHANGED_WHILE_READ", job.path.name, "", message)
+                yield new_finding("CHANGED_WHILE_READ", job.path.name, "", message)
                 return
             self._summary = replace(self._summary, complete=False)
             yield unreadable(job.path if job.target.kind is not TargetKind.FILE else job.path.parent, error)
@@ -276,8 +277,8 @@ class Verification:
                 path = directory.listing.path
                 directory.around = read_surroundings(self._fs, path)
                 directory.listing = list_log_directory(self._fs, path)
-            found = verify_log_directory(self._fs, directory.listing, directory.around, directory.extents, live=live)
-            return list(found)
+            findings = verify_log_directory(self._fs, directory.listing, directory.around, directory.extents, live=live)
+            return list(findings)
 
         live = self._options.live or is_held(directory.listing.path)
         if not live:
@@ -310,9 +311,9 @@ class Verification:
         )
         return replace(look, advance=self._advance, known=self._known) if counted else look
 
-    def _count(self, found: Finding) -> None:
-        name = f"{found.severity.value}s"
-        unreadable = self._summary.unreadable + (found.code == UNREADABLE)
+    def _count(self, finding: Finding) -> None:
+        name = f"{finding.severity.value}s"
+        unreadable = self._summary.unreadable + (finding.code == UNREADABLE)
         self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1}, unreadable=unreadable)
 
 
@@ -339,15 +340,15 @@ class _Looks:
         reported: set[tuple[str, str, str, int | None]] = set()
         if not self.live:
             try:
-                for found in self._once():
-                    reported.add(_key(found))
-                    yield found
+                for finding in self._once():
+                    reported.add(_key(finding))
+                    yield finding
                 return
             except VanishedError:
                 self.live = True  # a process whose lock is not visible is changing the files
         settled = look_until_settled(self._again, _key, _is_grave, self._clock)
         found_now = [*settled.rows, *_passing(settled.restless, links.name_of(self._job.path))]
-        yield from (found for found in found_now if _key(found) not in reported)
+        yield from (finding for finding in found_now if _key(finding) not in reported)
 
     def _once(self) -> Iterator[Finding]:
         with self._view() as view:
@@ -364,14 +365,14 @@ class _Looks:
 
     def _again(self, grave: Sequence[Finding] | None) -> list[Finding]:
         if grave is not None and self._job.around is not None:
-            known = self._job.around
-            self._job.around = read_surroundings(self._fs, known.path, ask_readers=known.ask_readers)
+            around = self._job.around
+            self._job.around = read_surroundings(self._fs, around.path, ask_readers=around.ask_readers)
         with self._view() as view:
             look = self._look(view, counted=grave is None, only=_segments_of(grave))
-            found = list(look)
+            findings = list(look)
             if grave is None:
                 self._note(look)
-            return found
+            return findings
 
     def _view(self) -> PartitionView | SingleFile:
         if self._file is None:
@@ -392,23 +393,23 @@ class _Looks:
 
 def _segments_of(grave: Sequence[Finding] | None) -> frozenset[int] | None:
     """Returns the segments with grave findings if another look at those is enough, else None."""
-    if not grave or not all(Trait.LOCAL in each.kind.traits for each in grave):
+    if not grave or not all(Trait.LOCAL in finding.kind.traits for finding in grave):
         return None
-    names = [parse_file_name(each.file) for each in grave]
+    names = [parse_file_name(finding.file) for finding in grave]
     return None if None in names else frozenset(name.offset for name in names if name is not None)
 
 
-def _key(found: Finding) -> tuple[str, str, str, int | None]:
-    return found.code, found.partition, found.file, found.position
+def _key(finding: Finding) -> tuple[str, str, str, int | None]:
+    return finding.code, finding.partition, finding.file, finding.position
 
 
-def _is_grave(found: Finding) -> bool:
-    return found.severity is not Severity.INFO
+def _is_grave(finding: Finding) -> bool:
+    return finding.severity is not Severity.INFO
 
 
-def _passing(found: Sequence[Finding], partition: str) -> Iterator[Finding]:
+def _passing(findings: Sequence[Finding], partition: str) -> Iterator[Finding]:
     """Yields one finding for all that did not last."""
-    if found:
-        codes = ", ".join(sorted({each.code for each in found}))
+    if findings:
+        codes = ", ".join(sorted({finding.code for finding in findings}))
         message = f"what looked like {codes} was gone a moment later: a broker is changing the files"
-        yield finding("CHANGED_WHILE_READ", partition, "", message)
+        yield new_finding("CHANGED_WHILE_READ", partition, "", message)

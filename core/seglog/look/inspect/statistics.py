@@ -129,7 +129,7 @@ def stretches_of(segments: Sequence[SegmentFiles]) -> list[Stretch]:
             held = 0
         stretches[-1].append(segment.log)
         held += segment.size
-    return [tuple(each) for each in stretches]
+    return [tuple(stretch) for stretch in stretches]
 
 
 def measure_stretch(fs: FileSystem, logs: Stretch) -> MeasuredStretch | None:
@@ -137,9 +137,9 @@ def measure_stretch(fs: FileSystem, logs: Stretch) -> MeasuredStretch | None:
     stamps = _stamps(fs, logs)
     if stamps is None:
         return None
-    found = _Gathering(leaders=_Leaders())
-    found.walk(fs, logs)
-    return MeasuredStretch(logs, stamps, compress(Compression.ZSTD, pickle.dumps(found), level=1))
+    gathering = _Gathering(leaders=_Leaders())
+    gathering.walk(fs, logs)
+    return MeasuredStretch(logs, stamps, compress(Compression.ZSTD, pickle.dumps(gathering), level=1))
 
 
 def log_statistics(
@@ -151,11 +151,11 @@ def log_statistics(
     """
     total = _Gathering()
     for logs in stretches_of(listing.segments):
-        found = _known(fs, measured.get(logs), total.newest)
-        if found is None:
-            found = _Gathering(newest=total.newest)
-            found.walk(fs, logs)
-        total.add(found)
+        gathering = _known(fs, measured.get(logs), total.newest)
+        if gathering is None:
+            gathering = _Gathering(newest=total.newest)
+            gathering.walk(fs, logs)
+        total.add(gathering)
     return total.result(listing)
 
 
@@ -167,8 +167,8 @@ def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches
 
 def _stamps(fs: FileSystem, logs: Stretch) -> tuple[tuple[int, int, str], ...] | None:
     """Returns the logs' stamps, None if a log is gone."""
-    found = [fs.status(log) for log in logs]
-    stamps = tuple(stamp_of(status) for status in found if status is not None)
+    statuses = [fs.status(log) for log in logs]
+    stamps = tuple(stamp_of(status) for status in statuses if status is not None)
     return stamps if len(stamps) == len(logs) else None
 
 
@@ -179,12 +179,12 @@ def _known(fs: FileSystem, measured: MeasuredStretch | None, newest: int) -> _Ga
     """
     if measured is None or _stamps(fs, measured.logs) != measured.stamps:
         return None
-    found: _Gathering = pickle.loads(decompress(Compression.ZSTD, measured.packed, limit=_PACKED_LIMIT))
-    older = None if found.leaders is None else found.leaders.older_than(newest)
+    gathering: _Gathering = pickle.loads(decompress(Compression.ZSTD, measured.packed, limit=_PACKED_LIMIT))
+    older = None if gathering.leaders is None else gathering.leaders.older_than(newest)
     if older is None:
         return None
-    found.counters[sketch.OUT_OF_ORDER] += older
-    return found
+    gathering.counters[sketch.OUT_OF_ORDER] += older
+    return gathering
 
 
 class _Leaders:
@@ -209,8 +209,8 @@ class _Leaders:
             return
         before = np.maximum.accumulate(np.concatenate(([self.newest], times)))
         self.newest = int(before[-1])
-        found, counts = np.unique(times[times >= before[:-1]], return_counts=True)
-        self.times, self.counts = np.append(self.times, found), np.append(self.counts, counts)
+        distinct, counts = np.unique(times[times >= before[:-1]], return_counts=True)
+        self.times, self.counts = np.append(self.times, distinct), np.append(self.counts, counts)
         if len(self.times) > _MOST_LEADERS:
             self.times, self.counts, self.is_whole = self.times[:_MOST_LEADERS], self.counts[:_MOST_LEADERS], False
 
@@ -254,11 +254,12 @@ class _Gathering:
         """Adds the counts of the records that follow."""
         mine, its = self.counters, other.counters
         most = (sketch.NEWEST, sketch.LARGEST_KEY, sketch.LARGEST_VALUE)
-        oldest = [each for each in (int(mine[sketch.OLDEST]), int(its[sketch.OLDEST])) if each >= 0]
-        kept = {each: max(int(mine[each]), int(its[each])) for each in most} | {sketch.OLDEST: min(oldest, default=-1)}
+        oldest = [time for time in (int(mine[sketch.OLDEST]), int(its[sketch.OLDEST])) if time >= 0]
+        extremes = {index: max(int(mine[index]), int(its[index])) for index in most}
+        extremes[sketch.OLDEST] = min(oldest, default=-1)
         mine += its
-        for each, value in kept.items():
-            mine[each] = value
+        for index, value in extremes.items():
+            mine[index] = value
         self.key_sizes += other.key_sizes
         self.value_sizes += other.value_sizes
         self.batch_sizes += other.batch_sizes
@@ -363,20 +364,20 @@ class _Gathering:
         )
 
     def _codecs(self) -> tuple[CodecStatistics, ...]:
-        found = []
+        codecs = []
         for codec in np.flatnonzero(self.by_codec[:, 0]).tolist():
-            found.append(CodecStatistics(codec_name(codec), *self.by_codec[codec].tolist()))
-        return tuple(found)
+            codecs.append(CodecStatistics(codec_name(codec), *self.by_codec[codec].tolist()))
+        return tuple(codecs)
 
     def _frequent(self) -> tuple[FrequentKey, ...]:
-        found = []
+        keys = []
         for slot in np.argsort(-self.votes[:, sketch.VOTE_COUNT], kind="stable")[:_MOST_FREQUENT].tolist():
             count, size = int(self.votes[slot, sketch.VOTE_COUNT]), int(self.votes[slot, sketch.VOTE_KEY_SIZE])
             if count > 1:
                 start = slot * sketch.SLOT_KEY_BYTES
                 key = self.keys[start : start + min(size, sketch.SLOT_KEY_BYTES)].tobytes()
-                found.append(FrequentKey(key, size, count))
-        return tuple(found)
+                keys.append(FrequentKey(key, size, count))
+        return tuple(keys)
 
 
 def _add(histogram: np.ndarray, sizes: np.ndarray) -> None:

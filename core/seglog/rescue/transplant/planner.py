@@ -52,7 +52,7 @@ def choose(
     `topics` maps old names to new ones; if it is not empty, no other topic is taken. Raises RefusedError for a source
     that cannot be meant.
     """
-    found: list[Wanted] = []
+    chosen: list[Wanted] = []
     left_out: list[tuple[str, str]] = []
     named: set[Path] = set()
     for source in sources:
@@ -62,23 +62,23 @@ def choose(
         if into in (path, path.parent):
             raise RefusedError(f"{source.path} lies in the target log directory")
         whole = source.kind is TargetKind.LOG_DIRECTORY
-        for one in list_log_directory(fs, path).partitions if whole else [_named(path)]:
-            reason = _reason_against(one, topics, whole)
+        for place in list_log_directory(fs, path).partitions if whole else [_named(path)]:
+            reason = _reason_against(place, topics, whole)
             if reason:
-                left_out.append((str(one.path), reason))
+                left_out.append((str(place.path), reason))
                 continue
-            if any(other.directory == one.path for other in found):
+            if any(other.directory == place.path for other in chosen):
                 continue  # a source that was named twice
-            old = one.topic_partition
+            old = place.topic_partition
             new = TopicPartition(topics.get(old.topic, old.topic), old.partition)
-            found.append(Wanted(one.path, old, new))
-            named |= set() if whole else {one.path}
-    found = _newest_replicas(fs, found, named, left_out)
-    _require_each_once(found)
+            chosen.append(Wanted(place.path, old, new))
+            named |= set() if whole else {place.path}
+    chosen = _newest_replicas(fs, chosen, named, left_out)
+    _require_each_once(chosen)
     for topic in topics:
-        if not any(one.partition.topic == topic for one in found):
+        if not any(source.partition.topic == topic for source in chosen):
             raise RefusedError(f"--topic {topic}: no source has a partition of this topic")
-    return sorted(found, key=lambda one: one.target), left_out
+    return sorted(chosen, key=lambda source: source.target), left_out
 
 
 def _named(path: Path) -> PartitionDirectory:
@@ -90,41 +90,41 @@ def _named(path: Path) -> PartitionDirectory:
     return PartitionDirectory(path, name.topic_partition, name.state)
 
 
-def _reason_against(one: PartitionDirectory, topics: Mapping[str, str], whole: bool) -> str:
+def _reason_against(place: PartitionDirectory, topics: Mapping[str, str], whole: bool) -> str:
     """Returns why a partition is not taken, "" if it is. Raises RefusedError if the user named it directly."""
-    topic = one.topic_partition.topic
+    topic = place.topic_partition.topic
     if topic in NOT_TAKEN:
         if not whole:
-            raise RefusedError(f"{one.path} is not transplanted: {NOT_TAKEN[topic]}")
+            raise RefusedError(f"{place.path} is not transplanted: {NOT_TAKEN[topic]}")
         return NOT_TAKEN[topic]
     if topics and topic not in topics:
         return "--topic does not name it"
-    if whole and one.state.value:
-        return f"a broker has set it aside ({one.state.value}); name the directory itself to take it"
+    if whole and place.state.value:
+        return f"a broker has set it aside ({place.state.value}); name the directory itself to take it"
     return ""
 
 
 def _newest_replicas(
-    fs: FileSystem, found: Sequence[Wanted], named: Container[Path], left_out: list[tuple[str, str]]
+    fs: FileSystem, chosen: Sequence[Wanted], named: Container[Path], left_out: list[tuple[str, str]]
 ) -> list[Wanted]:
     """Takes of several replicas in log directories of a cluster the one that Kafka would elect; the others are left
     out. What is `named` itself is always taken."""
     by_name: dict[tuple[TopicPartition, TopicPartition], list[Wanted]] = {}
-    for one in found:
-        by_name.setdefault((one.partition, one.target), []).append(one)
+    for replica in chosen:
+        by_name.setdefault((replica.partition, replica.target), []).append(replica)
     taken = []
     for replicas in by_name.values():
-        if len(replicas) == 1 or any(one.directory in named for one in replicas):
+        if len(replicas) == 1 or any(replica.directory in named for replica in replicas):
             taken += replicas
             continue
-        ends = {one.directory: end_of(fs, one.directory) for one in replicas}
-        best = max(replicas, key=lambda one: ends[one.directory])
+        ends = {replica.directory: end_of(fs, replica.directory) for replica in replicas}
+        best = max(replicas, key=lambda replica: ends[replica.directory])
         taken.append(best)
-        for one in replicas:
-            if one is not best:
-                same = ends[one.directory] == ends[best.directory]
+        for replica in replicas:
+            if replica is not best:
+                same = ends[replica.directory] == ends[best.directory]
                 why = "which ends alike" if same else "which is newer (by leader epoch, then by length)"
-                left_out.append((str(one.directory), f"{best.directory} is taken, {why}"))
+                left_out.append((str(replica.directory), f"{best.directory} is taken, {why}"))
     return taken
 
 
@@ -177,22 +177,22 @@ class TransplantPlanner:
         return replace(plan, done=done, notes=tuple(notes))
 
     def _endings(self, source: SourceLog) -> Iterator[Ending]:
-        for i, one in enumerate(source.open):
-            commit, why, certain = self._decided(one, source.partition)
-            epoch = max(0, source.coordinator_epochs.get(one.producer_id, 0))
-            yield Ending(one, source.log_end + i, commit, epoch, why, certain)
+        for i, transaction in enumerate(source.open):
+            commit, why, certain = self._decided(transaction, source.partition)
+            epoch = max(0, source.coordinator_epochs.get(transaction.producer_id, 0))
+            yield Ending(transaction, source.log_end + i, commit, epoch, why, certain)
 
-    def _decided(self, one: Transaction, partition: TopicPartition) -> tuple[bool, str, bool]:
+    def _decided(self, transaction: Transaction, partition: TopicPartition) -> tuple[bool, str, bool]:
         """Returns (committed, reason, whether the coordinator's log says so)."""
         coordinators = self._common.coordinators
         if coordinators is None:
             return False, "there is no __transaction_state to tell whether it was committed", False
-        known = coordinators.get(one.producer_id)
-        if known is None:
+        producer = coordinators.get(transaction.producer_id)
+        if producer is None:
             return False, "__transaction_state does not know its producer", False
-        if known.had_committed(one, (partition.topic, partition.partition)):
-            return True, f"its coordinator had committed it ({known.describe()})", True
-        return False, f"its coordinator had not committed it ({known.describe()})", True
+        if producer.had_committed(transaction, (partition.topic, partition.partition)):
+            return True, f"its coordinator had committed it ({producer.describe()})", True
+        return False, f"its coordinator had not committed it ({producer.describe()})", True
 
     # --- checks and warnings for the operator -------------------------------------------------------------
 
@@ -231,7 +231,11 @@ class TransplantPlanner:
             )
         if config.delete and config.retention_ms >= 0:
             limit = self._common.now_ms - config.retention_ms
-            times = (max(one.largest_timestamp, 0) or one.modified_ms for one in source.segments if one.valid_bytes)
+            times = (
+                max(segment.largest_timestamp, 0) or segment.modified_ms
+                for segment in source.segments
+                if segment.valid_bytes
+            )
             expired = sum(time < limit for time in times)
             if expired:
                 yield (
