@@ -78,14 +78,14 @@ class Chosen(OptionGroup):
 
 @dataclass(frozen=True)
 class Wanted(Chosen):
-    """The same, and options that choose batches."""
+    """Options that choose records by offset, time and isolation, and batches by their producer."""
 
     producer_id: Annotated[int | None, option("--producer-id", "ID", "Take only batches of this producer.")] = None
 
 
 @dataclass(frozen=True)
 class Searched(Wanted):
-    """The same, and one that chooses records by what they contain."""
+    """Options that choose records by offset, time, isolation and producer, and by what they contain."""
 
     grep: Annotated[
         str | None, option("--grep", "TEXT", "Take only records with this text in key, value or headers.")

@@ -29,7 +29,7 @@ from tests.support.memory_cluster import MemoryCluster
 from tests.support.object_server import Fault, object_server
 from tests.support.published import published
 from tests.support.s3_server import make_bucket, put_directory, s3_server
-from tests.support.served_process import served
+from tests.support.serving import served
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
 
 KEPT = ("customers-0", "orders-gzip-0", "payments-0", "__consumer_offsets-0", "__cluster_metadata-0")

@@ -20,7 +20,7 @@ from seglog.serve.protocol import ErrorCode
 from tests.support.command_line import ended
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
-from tests.support.served_process import address_of, served
+from tests.support.serving import address_of, served
 
 LIMIT_SECONDS = 60
 

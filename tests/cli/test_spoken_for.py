@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import KAFKA, fixture_copy
 

@@ -12,8 +12,7 @@ from seglog.format.checkpoint import format_leader_epochs
 from tests.support.command_line import clean_logs, ended, run
 from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import CLEAN, clean_partition
-from tests.support.served_process import served
-from tests.support.serving import local_rows
+from tests.support.serving import local_rows, served
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
 
 NAME = "customers-uncleaned-0"

@@ -20,8 +20,7 @@ from seglog_cli.exit_codes import ExitCode
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.kafka import Broker, KafkaHarness
-from tests.support.log_files import batch, rewrite, write_segment
-from tests.support.message_sets import encode_message_set
+from tests.support.log_files import batch, encode_message_set, rewrite, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 
 pytestmark = pytest.mark.kafka

@@ -7,7 +7,7 @@ import pytest
 
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.interpreted import interpreted
 
 MOST = 2**31

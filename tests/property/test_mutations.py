@@ -29,7 +29,7 @@ from seglog.storage.local import LocalFileSystem
 from seglog.verification.finding_codes import CODES
 from seglog.verification.findings import Finding
 from seglog.verification.verify import Level, Verification, VerifyOptions
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.manual_clock import ManualClock
 
 FS = LocalFileSystem()

@@ -1,11 +1,15 @@
-"""A running endpoint for tests: the server on a loop of its own in a thread, listening on loopback."""
+"""A running endpoint for tests: the server in a thread of this process, or `seglog serve` as a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import ssl
+import subprocess
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +25,7 @@ from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint, Limits
 from seglog.serve.running import committed_offsets
 from seglog.serve.server import Server
 from seglog.storage.local import LocalFileSystem
+from tests.support.command_line import COMMAND, ROOT
 from tests.support.consumers import Row
 
 LOOPBACK = "127.0.0.1"
@@ -143,3 +148,25 @@ def local_rows(log: Log, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> l
         )
         for record in log.records(isolation=isolation)
     ]
+
+
+@contextmanager
+def served(*arguments: str | Path, cwd: Path = ROOT) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """The process, and what it says when it is ready; it is stopped when the `with` ends."""
+    command = [*COMMAND, "serve", "--json", "--listen", "127.0.0.1:0", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=environment)
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        assert line, process.stderr.read().decode()
+        yield process, json.loads(line)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=LIMIT_SECONDS)
+
+
+def address_of(said: dict[str, Any], field: str = "listen") -> Address:
+    host, _, port = said[field].rpartition(":")
+    return Address(host, int(port))

@@ -13,7 +13,7 @@ from pathlib import Path
 from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
 from seglog.model import Compression, Record, TopicPartition
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.compacted_directories import opened
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.open_logs import START_MS

@@ -225,7 +225,7 @@ class Reader:
         raise WireError(f"the number before byte {self.position} is too long", _LONG_VARINT.format(value & _UINT32_MAX))
 
     def signed_varint(self) -> int:
-        """Reads the same number as a signed int, like Java."""
+        """Reads an unsigned varint as a signed int, like Java."""
         value = self.unsigned_varint()
         return value - (1 << 32) if value > INT32_MAX else value
 

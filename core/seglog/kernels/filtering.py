@@ -170,7 +170,8 @@ def _choose_indexed(
     kept: WritableBytes,
     counters: WritableInt64s,
 ) -> tuple[int, int, int]:
-    """Does the same for a batch all of whose records were indexed, so that their bits decide.
+    """Puts the records to keep into `kept`, of a batch all of whose records were indexed, so that their bits decide;
+    returns (status, records kept, tombstones among them).
 
     The index has already checked these records, so of a dropped one only the length is read again.
     """
@@ -325,7 +326,7 @@ def choose_rows(
     keep: WritableBytes,
     counters: WritableInt64s,
 ) -> None:
-    """Makes the same choice for the messages of magic 0 and 1 in `rows` (layout.RECORD); fills `keep` (uint8)."""
+    """Decides which messages of magic 0 and 1 in `rows` (layout.RECORD) survive; fills `keep` (uint8)."""
     flags = DIRTY if dirty else 0
     for i in range(len(rows)):
         row = rows[i]

@@ -176,7 +176,7 @@ def gather_rows(
     seeds: Int64s,
     table: Columns,
 ) -> int:
-    """Does the same from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""
+    """Fills a table from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""
     hashes, _, _, versions, presence, keys = table
     first_dirty, mask, version = settings[FIRST_DIRTY], settings[HASH_MASK], settings[VERSION]
     first = cursor[BATCH]

@@ -83,7 +83,7 @@ def mark_superseded_rows(
     settings: Int64s,
     superseded: WritableBytes,
 ) -> None:
-    """Does the same for messages of magic 0 and 1."""
+    """Sets the bit of every message of magic 0 and 1 in `rows` (layout.RECORD) whose key is in the map."""
     for i in range(len(rows)):
         row = rows[i]
         key_position, key_size = int(row["key_position"]), int(row["key_size"])

@@ -317,7 +317,7 @@ def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int
 def find_good_entry(
     data: Bytes, start: int, end: int, beyond: int, least_offset: int, most_offset: int, work: int
 ) -> tuple[int, bool, int]:
-    """Does the same as `find_entry`, but skips candidates in `data[:end]` whose checksum is wrong.
+    """Finds the next plausible entry (`find_entry`) whose checksum is right, as far as it lies in `data[:end]`.
 
     `work` limits the bytes to checksum; candidates larger than its rest are skipped. Returns (position or -1, True if
     the checksum is right, work left). The caller must check a candidate that continues after `end`.

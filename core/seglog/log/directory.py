@@ -340,7 +340,7 @@ class LogDirectory:
     def plan_recovery_in(
         self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None
     ) -> RecoveryReport:
-        """Like `plan_recovery`, for a sub-directory of any name."""
+        """Returns what opening the log in a sub-directory of any name for writing would do; changes nothing."""
         plan = replace(self.load_options(directory, progress, recover_from), writable=True)
         return plan_recovery(self.fs, directory, self.clock, plan)
 

@@ -434,7 +434,7 @@ class Log(ArrowDoor):
         *,
         max_bytes: int = 1 << 20,
     ) -> Iterator[Records]:
-        """Yields the same records as columns: one `Records` for each run of batches of about `max_bytes`.
+        """Yields records as columns: one `Records` for each run of batches of about `max_bytes`.
 
         Each offset comes once, in the order of the files; `disorders` names the places where offsets do not ascend.
         Raises CorruptRecordError and InvalidRecordError when it reaches damage, also at the log's end (but not for an

@@ -179,7 +179,7 @@ class LogSegment:
         return (self.base_offset, 0) if found is None else found
 
     def _walk_to_end(self, start: int) -> tuple[int, int] | None:
-        """Like `read_next_offset`, from byte `start`; None if there is no whole batch."""
+        """Returns (offset, byte position) after the last whole batch from byte `start` on; None if there is none."""
         scan = self.scan(start)
         last = None
         for chunk in scan:

@@ -72,7 +72,7 @@ def settle_append(fs: FileSystem, log_directory: Path, open_directory: OpenDirec
 
 
 def settle_if_possible(fs: FileSystem, log_directory: Path, open_directory: OpenDirectory) -> None:
-    """Does the same for a writer with other work: a failure is logged, and left to the next append."""
+    """Settles an interrupted append for a writer with other work: a failure is logged, and left to the next append."""
     try:
         settle_append(fs, log_directory, open_directory)
     except (SeglogError, OSError) as error:

@@ -125,7 +125,7 @@ class CleaningKeywords(TypedDict, total=False):
 
 
 class CleaningArguments(CleaningKeywords, CommonArguments, total=False):
-    """The same, and those of every function."""
+    """Those of `seglog.clean`, and those of every function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,10 @@ def clean_directories(
     dry_run: bool = False,
     begin: Begin = ignore_step,
 ) -> Iterator[Outcome]:
-    """Cleans one log directory after the other, as `clean` does."""
+    """Cleans one log directory after the other: the named partitions, then the eligible ones.
+
+    A dry run is the same function over an overlay: what a round leaves decides what the next one finds.
+    """
     open_directory = _overlaid if dry_run else open_for_cleaning
     for work in directories:
         with open_directory(fs, work, clock) as directory:
@@ -296,7 +299,7 @@ def open_for_cleaning(fs: FileSystem, work: DirectoryCleaning, clock: Clock, *, 
 
 
 def _overlaid(fs: FileSystem, work: DirectoryCleaning, clock: Clock) -> LogDirectory:
-    """Opens the directory as `open_for_cleaning` does, but keeps every change in memory and takes no lock.
+    """Opens a log directory with each topic's configuration, keeps every change in memory, and takes no lock.
 
     The view stays as it is now, whatever a broker does meanwhile.
     """

@@ -46,7 +46,7 @@ class RepairKeywords(TypedDict, total=False):
 
 
 class RepairArguments(RepairKeywords, CommonArguments, total=False):
-    """The same, and those of every function."""
+    """Those of `seglog.repair`, and those of every function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class RepairWatch:
         return nullcontext()
 
     def examining_again(self) -> AbstractContextManager[Callable[[int, int], None] | None]:
-        """The same for the verification after the repair."""
+        """Entered while the second verification runs; yields a callback for (bytes done, bytes in all), or None."""
         return nullcontext()
 
     def repairing(self) -> AbstractContextManager[Callable[[int], None] | None]:

@@ -102,7 +102,7 @@ class RetentionKeywords(TypedDict, total=False):
 
 
 class RetentionArguments(RetentionKeywords, CommonArguments, total=False):
-    """The same, and those of every function."""
+    """Those of `seglog.retain`, and those of every function."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def settle_unfinished(fs: FileSystem, log_directory: Path, settled: Settled) -> 
 
 
 def settle(fs: FileSystem, log_directory: Path, settled: Settled = unsettled) -> None:
-    """Does the same for a caller that holds the lock."""
+    """Finishes or undoes the unfinished run in a log directory whose lock the caller holds; calls `settled` with it."""
     run = settle_pending(fs, log_directory)
     if run is not None:
         settled(run)

@@ -164,7 +164,7 @@ class DirtyKeys:
 
     @property
     def without_key(self) -> int:
-        """Like `OffsetMap.without_key`."""
+        """The number of records without a key in fully dirty batches."""
         return self._without_key + self._map.without_key
 
     def add(self, chunk: Chunk, skipped: np.ndarray) -> Iterator[Keys]:
@@ -172,7 +172,7 @@ class DirtyKeys:
         yield from self._mapped(lambda: self._reader.tables(chunk, skipped))
 
     def add_rows(self, arena: np.ndarray, rows: np.ndarray) -> Iterator[Keys]:
-        """The same for decoded records (layout.RECORD, spans in `arena`), all of them dirty."""
+        """Adds decoded records (layout.RECORD, spans in `arena`), all dirty; yields the entries of a full map."""
         yield from self._mapped(lambda: self._reader.tables_of_rows(arena, rows))
 
     def _mapped(self, tables: Callable[[], Iterator[KeyTable]]) -> Iterator[Keys]:

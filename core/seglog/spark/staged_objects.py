@@ -104,7 +104,7 @@ class ObjectAppend:
         return self._append(now, files[count:]) if now is None or count < len(files) else now
 
     def _append(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
-        """Does the same through the engine."""
+        """Returns a partition with the new batches, which the engine appends to a log in the scratch directory."""
         name = files[0].topic_partition
         growth = growth_of(name, before, sum(file.size for file in files), self._at.config.segment_bytes)
         placement = placed_at(self._prefix / str(name), growth.end_offset, growth.leader_epoch, files)

@@ -16,7 +16,7 @@ from tests.support.command_line import clean_logs, process
 from tests.support.other_users import needs_root
 from tests.support.packages import INSTALLERS
 from tests.support.raw_client import RawClient
-from tests.support.served_process import address_of
+from tests.support.serving import address_of
 
 pytestmark = pytest.mark.slow
 

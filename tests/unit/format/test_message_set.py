@@ -9,7 +9,7 @@ from seglog.errors import AppendError, InvalidTimestampError
 from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.format.message_set import encode_message
 from seglog.model import Compression, Header, Record
-from tests.support.message_sets import encode_message_set
+from tests.support.log_files import encode_message_set
 from tests.support.naive import message
 
 RECORDS = [Record(b"v%d" % i, key=None if i % 2 else b"k%d" % i, timestamp=100 + i) for i in range(9)]

@@ -29,9 +29,8 @@ from seglog.format.decoder import checksums_match
 from seglog.log.append import ProducerIdentity
 from seglog.log.log import Log
 from seglog.model import Compression, Isolation, Record, TimestampType
-from tests.support.log_files import marker, transactional
+from tests.support.log_files import encode_message_set, marker, transactional
 from tests.support.manual_clock import ManualClock
-from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import START_MS, opened_log
 

@@ -19,6 +19,7 @@ from seglog.storage.filesystem import PassingFileSystem
 from tests.support.log_files import (
     FS,
     batch,
+    encode_message_set,
     files_of,
     marker,
     replayed,
@@ -26,7 +27,6 @@ from tests.support.log_files import (
     write_segment,
     write_three_segments,
 )
-from tests.support.message_sets import encode_message_set
 
 CLOCK = FixedClock(5000)
 UNCLEAN, CLEAN = LoadOptions(clean_shutdown=False), LoadOptions(clean_shutdown=True)

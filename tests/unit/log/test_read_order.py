@@ -18,8 +18,7 @@ from seglog.model import Compression, Isolation, Record, TopicPartition
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import File
 from seglog.verification.readable_files import Source
-from tests.support.log_files import FS, batch, marker, transactional
-from tests.support.message_sets import encode_message_set
+from tests.support.log_files import FS, batch, encode_message_set, marker, transactional
 from tests.support.open_logs import opened_log
 
 

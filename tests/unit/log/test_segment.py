@@ -19,11 +19,12 @@ from tests.support.log_files import (
     batch,
     files_of,
     marker,
+    messages,
     rows_of,
     transactional,
+    wrappers,
     write_segment,
 )
-from tests.support.logs_on_disk import messages, wrappers
 
 BATCHES = [batch(i * 10, 10, timestamp=1000 + i * 100) for i in range(8)]
 

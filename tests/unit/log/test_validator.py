@@ -28,7 +28,7 @@ from seglog.log.validator import (
     validate_for_leader,
 )
 from seglog.model import Compression, Record, TimestampType
-from tests.support.message_sets import encode_message_set
+from tests.support.log_files import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 
 RECORDS = [Record(b"v%d" % i, key=b"k%d" % i, timestamp=1000 + i) for i in range(4)]

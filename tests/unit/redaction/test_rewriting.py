@@ -16,7 +16,7 @@ from seglog.format.columns import joined
 from seglog.format.decoder import checksums_match, decode_records, scan_batches
 from seglog.model import Compression, Header, Record
 from seglog.redaction.rewriting import Erasure, rewritten
-from tests.support.message_sets import encode_message_set
+from tests.support.log_files import encode_message_set
 
 ERASURES = {
     "null": Erasure(),

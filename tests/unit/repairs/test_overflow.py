@@ -12,8 +12,7 @@ from seglog.log.loader import LoadOptions, load_log
 from seglog.model import Compression, Record
 from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.apply import undo_run
-from tests.support.log_files import FS, batch, facts
-from tests.support.message_sets import encode_message_set
+from tests.support.log_files import FS, batch, encode_message_set, facts
 from tests.support.open_logs import START_MS
 
 CLOCK = FixedClock(START_MS)

@@ -12,8 +12,7 @@ from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.repairs.undo.apply import undo_run
 from tests.support.damage import held
-from tests.support.log_files import FS, batch, files_of, write_segment
-from tests.support.logs_on_disk import wrappers
+from tests.support.log_files import FS, batch, files_of, wrappers, write_segment
 
 CLOCK = FixedClock(1_700_000_000_000)
 FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 9, 18))

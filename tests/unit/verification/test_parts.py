@@ -19,7 +19,7 @@ from seglog.verification.batches import Level
 from seglog.verification.findings import Finding
 from seglog.verification.parts import KnownPart, by_log, parts_of, verify_part
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.manual_clock import ManualClock
 from tests.support.mutated_directories import mutate
 from tests.support.naive import batch_v2

@@ -27,7 +27,7 @@ from seglog.verification import batches, partition
 from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces, _Range
 from seglog.verification.findings import Finding
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.hostile_logs import hostile_log
 from tests.support.manual_clock import ManualClock
 from tests.support.mutated_directories import mutate

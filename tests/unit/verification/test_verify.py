@@ -17,9 +17,9 @@ from seglog.storage.local import LocalFile, LocalFileSystem
 from seglog.verification.finding_codes import Notice, Severity
 from seglog.verification.findings import Finding
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
+from tests.support.log_files import encode_message_set
 from tests.support.manual_clock import ManualClock
-from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem
 

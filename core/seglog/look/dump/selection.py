@@ -75,7 +75,7 @@ class Selection:
         return in_time and self.producer_id in (None, NO_PRODUCER_ID) and not self.by_record
 
     def starting_at(self, offset: int) -> Selection:
-        """Returns the same selection, restricted to `offset` and later."""
+        """Returns this selection, restricted to `offset` and later."""
         return self if offset <= (self.first_offset or 0) else replace(self, first_offset=offset)
 
     def of(self, records: Records, with_records: bool) -> Chosen:

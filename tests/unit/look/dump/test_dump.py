@@ -14,7 +14,7 @@ from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.findings import Finding
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.log_files import batch, marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem

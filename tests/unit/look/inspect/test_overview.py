@@ -10,7 +10,7 @@ import pytest
 from seglog.look.inspect.overview import overview
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 
 FS = LocalFileSystem()
 

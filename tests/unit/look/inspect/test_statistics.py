@@ -17,7 +17,7 @@ from seglog.scan.listing import SegmentFiles, list_log_directory, list_partition
 from seglog.scan.log_walk import LogWalk
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.fixtures import fixture_copy, manifest
 from tests.support.mutated_directories import mutate
 from tests.support.naive import NaiveRecord, batch_v2

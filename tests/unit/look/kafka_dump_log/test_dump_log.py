@@ -16,7 +16,7 @@ from seglog.look.kafka_dump_log.reports import Report, Reports
 from seglog.model import Compression
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.findings import Finding
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.naive import NaiveRecord, batch_v2, message
 
 FS = LocalFileSystem()

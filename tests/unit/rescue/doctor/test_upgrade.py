@@ -12,7 +12,7 @@ from seglog.configuration.key_history import removed_from_brokers, removed_from_
 from seglog.configuration.writers import recognise
 from seglog.format.checkpoint import MetaProperties
 from seglog.kafka_version import KafkaVersion
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import KAFKA, fixture_copy
 from tests.support.metadata_records import metadata_record, topic_id, write_metadata_log

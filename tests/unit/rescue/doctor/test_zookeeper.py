@@ -8,7 +8,7 @@ import pytest
 
 import seglog
 from seglog.errors import ConfigError
-from tests.support import logs_on_disk as logs
+from tests.support import log_files as logs
 from tests.support.command_line import run
 
 BEFORE_2_4 = "#\n#Thu Nov 26 12:27:38 UTC 2026\nversion=0\nbroker.id=1\n"

@@ -10,8 +10,7 @@ import numpy as np
 from seglog.model import Compression
 from seglog.rescue.salvage.attribution import CarvedLog, attribute
 from seglog.rescue.salvage.carve import carve_image, carve_log
-from tests.support.log_files import FS, batch, idempotent, marker
-from tests.support.logs_on_disk import compressed_batches
+from tests.support.log_files import FS, batch, compressed_batches, idempotent, marker
 from tests.support.naive import NaiveRecord, batch_v2
 
 BLOCK = 4096

@@ -10,8 +10,7 @@ import pytest
 
 from seglog.rescue.salvage.carve import carve_log
 from seglog.rescue.salvage.likeness import Look, Traits, likeness, traits_of
-from tests.support.log_files import FS, batch, marker, transactional
-from tests.support.logs_on_disk import messages, write_log
+from tests.support.log_files import FS, batch, marker, messages, transactional, write_log
 from tests.support.naive import NaiveRecord, batch_v2
 
 LOOK = Look(10, 0.0, 0.0, 15.0, 100.0, b"k", b"v")

@@ -23,8 +23,7 @@ from seglog.storage.filesystem import File, OpenMode, PassingFile
 from seglog.storage.local import LocalFileSystem
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
-from tests.support.log_files import batch
-from tests.support.logs_on_disk import wrappers, write_log
+from tests.support.log_files import batch, wrappers, write_log
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.small_disk import SmallDisk
 
