@@ -15,8 +15,8 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from seglog.format.tier_keys import PrivateKey
     from seglog.tiers.metadata import RemoteLogs
-    from seglog.tiers.partition import TierOptions
     from seglog.tiers.segments import Remark
+    from seglog.tiers.tiered_partition import TierOptions
 
 
 @dataclass
@@ -95,8 +95,8 @@ class Tiers(OptionGroup):
 
     def options(self, session: Session) -> TierOptions:
         """Returns these options as the engine takes them."""
-        from seglog.tiers.partition import TierOptions
         from seglog.tiers.segments import Keys
+        from seglog.tiers.tiered_partition import TierOptions
 
         keys = Keys(dict(_key(session, text) for text in self.tier_key or ()))
         return TierOptions(self.local, keys, self._metadata(session))

@@ -87,7 +87,7 @@ def run(
     require_decoders(decode, base64, [links.name_of(partition)])
     listing = _listing_07(session, partition)
     if listing is not None:
-        from seglog.look.dump.files import json_line, text_line
+        from seglog.look.dump.file_lines import json_line, text_line
         from seglog.operations.read import read_07
 
         if values is not None:

@@ -17,9 +17,9 @@ from seglog.operations.fetch import fetch
 from seglog.remote.routing import machine_files
 from seglog.spark.sinks import ObjectSink
 from seglog.spark.write_options import parse_write_options
-from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit
 from seglog.tiers.segments import Keys
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from tests.support import effort
 from tests.support.command_line import environment

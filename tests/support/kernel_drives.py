@@ -32,7 +32,7 @@ from seglog.format import compression, decoder
 from seglog.format.columns import Records
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.log.read_loader import Place
+from seglog.log.read_loader import LogPlace
 from seglog.look.dump import render_records, rendering
 from seglog.look.dump.dump import DumpOptions, dump
 from seglog.look.dump.selection import Selection
@@ -280,7 +280,7 @@ def _opened(given: Input, *, empty: bool = False, name: str = "", writable: bool
     options, clock = LoadOptions(clean_shutdown=False, writable=writable), ManualClock(_NOW_MS)
     if writable:
         return Log.open(directory, settings, fs=fs, clock=clock, options=options)
-    return Log.open_for_reading(Place(fs, directory, clock, 0, lambda: options), settings)
+    return Log.open_for_reading(LogPlace(fs, directory, clock, 0, lambda: options), settings)
 
 
 # --- small buffers --------------------------------------------------------------------------------------------

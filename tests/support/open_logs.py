@@ -8,7 +8,7 @@ from typing import Any
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.log.read_loader import Place
+from seglog.log.read_loader import LogPlace
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock
@@ -32,4 +32,4 @@ def opened_log(
     fs, clock = fs or LocalFileSystem(), clock or ManualClock(START_MS)
     if writable:
         return Log.open(directory, LogConfig(**config), fs=fs, clock=clock, options=options)
-    return Log.open_for_reading(Place(fs, directory, clock, 0, lambda: options), LogConfig(**config))
+    return Log.open_for_reading(LogPlace(fs, directory, clock, 0, lambda: options), LogConfig(**config))

@@ -128,7 +128,7 @@ def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_
     from seglog.log.checkpoints import OffsetCheckpoint
     from seglog.log.directory import LogDirectory
     from seglog.log.log import Log
-    from seglog.log.read_loader import Place, ViewingFileSystem
+    from seglog.log.read_loader import LogPlace, ViewingFileSystem
     from seglog.scan.listing import require_directory, require_partition
     from seglog.storage.lock import partition_path
 
@@ -147,7 +147,9 @@ def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_
         start = options_of().log_start_offset  # a broker's entry is for the live partition, not for this one
     log = None
     try:
-        log = Log.open_for_reading(Place(views, directory, clock, start, options_of), config_of(topic_partition.topic))
+        log = Log.open_for_reading(
+            LogPlace(views, directory, clock, start, options_of), config_of(topic_partition.topic)
+        )
         yield log
     finally:
         if log is not None:

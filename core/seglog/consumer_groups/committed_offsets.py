@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC, CoordinatorReplay, ShareReplay, Stored
+from seglog.consumer_groups.coordinator_replay import (
+    OFFSETS_TOPIC,
+    SHARE_TOPIC,
+    CoordinatorReplay,
+    ShareReplay,
+    StoredRecord,
+)
 from seglog.format.coordinator import (
     OFFSETS,
     SHARE_STATE,
@@ -51,7 +57,7 @@ class OffsetCommit:
     metadata: str
     committed_ms: int
     expires_ms: int | None
-    stored: Stored
+    stored: StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class ShareState:
     delivered: int
     reached: int
     leader_epoch: int
-    stored: Stored
+    stored: StoredRecord
 
 
 def read_committed_offsets(
@@ -112,7 +118,7 @@ def _all_committed(
                 yield commit.partition, Committed(commit.group, commit.offset)
 
 
-def offset_commits(values: Iterable[Stored]) -> Iterator[OffsetCommit | WireError]:
+def offset_commits(values: Iterable[StoredRecord]) -> Iterator[OffsetCommit | WireError]:
     """Yields the offset commits among values of `__consumer_offsets`, and an error for each undecodable one."""
     for stored in values:
         if not is_offset_commit(stored.key):
@@ -126,7 +132,7 @@ def offset_commits(values: Iterable[Stored]) -> Iterator[OffsetCommit | WireErro
             yield _commit(record, stored)
 
 
-def _commit(record: CoordinatorRecord, stored: Stored) -> OffsetCommit:
+def _commit(record: CoordinatorRecord, stored: StoredRecord) -> OffsetCommit:
     value = record.value or {}
     expires = int(value.get("expireTimestamp", -1))
     return OffsetCommit(
@@ -156,7 +162,7 @@ def share_states(replay: ShareReplay) -> Iterator[ShareState | WireError]:
             yield state
 
 
-def _share_state(record: CoordinatorRecord, stored: Stored, before: ShareState | None) -> ShareState:
+def _share_state(record: CoordinatorRecord, stored: StoredRecord, before: ShareState | None) -> ShareState:
     """Returns the state after a snapshot or an update. An update omits what it does not change. A missing `delivered`
     means UNKNOWN: a broker before 4.2, which does not count, wrote it (Kafka: ShareCoordinatorShard.merge).
     """

@@ -34,7 +34,7 @@ _SHARE_SNAPSHOT = b"\x00\x00"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecord:
     """A value of a key, and the offset and timestamp (epoch ms) of the record that set it."""
 
     key: bytes
@@ -52,8 +52,8 @@ class CoordinatorReplay:
     """
 
     def __init__(self, until_ms: int | None = None) -> None:
-        self.values: dict[bytes, Stored] = {}
-        self.pending: dict[int, dict[bytes, Stored]] = {}
+        self.values: dict[bytes, StoredRecord] = {}
+        self.pending: dict[int, dict[bytes, StoredRecord]] = {}
         self.end_offset = 0
         self.missing = 0
         self.damage: list[str] = []
@@ -120,7 +120,7 @@ class CoordinatorReplay:
                 if value is None:
                     self._remove(key)
                     continue
-                stored = Stored(key, value, int(rows[i]["offset"]), timestamp)
+                stored = StoredRecord(key, value, int(rows[i]["offset"]), timestamp)
                 if transactional:
                     self.pending.setdefault(int(batch["producer_id"]), {})[key] = stored
                 else:
@@ -145,7 +145,7 @@ class CoordinatorReplay:
                 if not marker.aborted and (known is None or known.offset < stored.offset):
                     self._set(stored)
 
-    def _set(self, stored: Stored) -> None:
+    def _set(self, stored: StoredRecord) -> None:
         self.values[stored.key] = stored
 
     def _remove(self, key: bytes) -> None:
@@ -161,9 +161,9 @@ class ShareReplay(CoordinatorReplay):
 
     def __init__(self, until_ms: int | None = None) -> None:
         super().__init__(until_ms)
-        self.chains: dict[bytes, list[Stored]] = {}
+        self.chains: dict[bytes, list[StoredRecord]] = {}
 
-    def _set(self, stored: Stored) -> None:
+    def _set(self, stored: StoredRecord) -> None:
         chain = self.chains.setdefault(stored.key[_KEY_TYPE_BYTES:], [])
         if stored.key[:_KEY_TYPE_BYTES] == _SHARE_SNAPSHOT:
             chain.clear()
@@ -173,7 +173,7 @@ class ShareReplay(CoordinatorReplay):
         self.chains.pop(key[_KEY_TYPE_BYTES:], None)
 
 
-def pending_values(replay: CoordinatorReplay) -> Iterator[Stored]:
+def pending_values(replay: CoordinatorReplay) -> Iterator[StoredRecord]:
     """Yields the values that open transactions have written."""
     for waiting in replay.pending.values():
         yield from waiting.values()

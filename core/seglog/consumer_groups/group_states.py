@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seglog.consumer_groups.coordinator_replay import Stored
+from seglog.consumer_groups.coordinator_replay import StoredRecord
 from seglog.format import message_tables
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit
 from seglog.format.wire import WireError, decode_message
@@ -69,7 +69,7 @@ class GroupState:
 TopicOf = Callable[[str], str | None]
 
 
-def group_states(values: Iterable[Stored], topic_of: TopicOf, problems: list[str]) -> dict[str, GroupState]:
+def group_states(values: Iterable[StoredRecord], topic_of: TopicOf, problems: list[str]) -> dict[str, GroupState]:
     """Returns the groups that have records of their own, by name. `topic_of` returns the name of a topic id.
 
     Records that cannot be decoded are skipped, with a message in `problems`.

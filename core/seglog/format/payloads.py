@@ -109,7 +109,7 @@ class Expansion(Protocol):
         ...
 
 
-class Stored:
+class StoredPayload:
     """The expansion of a payload that is not compressed, read directly into the caller's buffer."""
 
     def __init__(self, payload: Payload) -> None:

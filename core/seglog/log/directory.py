@@ -42,7 +42,7 @@ from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
-from seglog.log.read_loader import Place, ViewingFileSystem
+from seglog.log.read_loader import LogPlace, ViewingFileSystem
 from seglog.log.segments import shutdown_evidence
 from seglog.log.staged_settling import settle_if_possible
 from seglog.model import TopicPartition
@@ -252,7 +252,7 @@ class LogDirectory:
             return self._kept(self._opened_for_writing(directory, self._log_fs, options))
         config = self._config_of(self._named(directory)[0].topic)
         options_of = partial(self.load_options, directory, progress)
-        place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
+        place = LogPlace(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
         return self._kept(Log.open_for_reading(place, config))
 
     @contextmanager

@@ -44,7 +44,7 @@ from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.read_loader import Place, ReadableLog, load_for_reading
+from seglog.log.read_loader import LogPlace, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
 from seglog.log.reader import FetchResult, LogReader
 from seglog.log.segment import LogSegment
@@ -96,7 +96,7 @@ class Log(ArrowDoor):
         return cls(directory, config, loaded, clock)
 
     @classmethod
-    def open_for_reading(cls, place: Place, config: LogConfig) -> Log:
+    def open_for_reading(cls, place: LogPlace, config: LogConfig) -> Log:
         """Opens a partition for reading; changes nothing on disk. Raises NotALogError.
 
         State that only writers need is computed when it is first used.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPlace:
     """A partition to open: its directory, the checkpointed log start, and `options_of`, which finds the options for
     opening it for writing when they are needed.
     """
@@ -69,7 +69,7 @@ class ReadableLog:
 
     settled = False
 
-    def __init__(self, place: Place, segments: LogSegments, log_start_offset: int, log_end_offset: int) -> None:
+    def __init__(self, place: LogPlace, segments: LogSegments, log_start_offset: int, log_end_offset: int) -> None:
         self.fs, self.segments, self._place = place.fs, segments, place
         self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
 
@@ -106,7 +106,7 @@ class SettledLog(ReadableLog):
 
     settled = True
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LogPlace) -> None:
         self._loaded = place.settled()
         super().__init__(
             replace(place, fs=self._loaded.fs),
@@ -117,7 +117,7 @@ class SettledLog(ReadableLog):
         self.leader_epochs = self._loaded.leader_epochs
 
 
-def load_for_reading(place: Place) -> ReadableLog:
+def load_for_reading(place: LogPlace) -> ReadableLog:
     """Opens the partition (steps above). `place.fs` should show the directory frozen (`ViewingFileSystem`).
 
     Raises NotALogError for a missing directory, UnsupportedError for a log of Kafka 0.7.
@@ -125,7 +125,7 @@ def load_for_reading(place: Place) -> ReadableLog:
     return reread(place.fs, place.directory, lambda: _load(place))
 
 
-def _load(place: Place) -> ReadableLog:
+def _load(place: LogPlace) -> ReadableLog:
     require_directory(place.fs, place.directory)
     require_batches(place.fs, place.directory)
     names = [name for name, found in place.fs.entries(place.directory) if not found.is_directory]

@@ -113,7 +113,7 @@ def read_groups(
 
     Targets are log directories, or partitions of the groups' topics. Raises NotALogError if no such partition is there.
     """
-    return _Reading(fs, targets, at_ms).report(wanted)
+    return _GroupsReading(fs, targets, at_ms).report(wanted)
 
 
 def coordinator_partition(group: str, partitions: int) -> int:
@@ -143,7 +143,7 @@ def reset_csv(groups: Sequence[Group]) -> str:
 
 
 @dataclass(slots=True)
-class _Facts:
+class _GroupFacts:
     """What the replays tell of one group. Each commit comes with True if it is misplaced."""
 
     state: GroupState | None = None
@@ -152,14 +152,14 @@ class _Facts:
     shares: dict[TopicPartition, ShareState] = field(default_factory=dict)
 
 
-class _Reading:
+class _GroupsReading:
     """One reading of all the directories."""
 
     def __init__(self, fs: FileSystem, targets: Sequence[Target], at_ms: int | None) -> None:
         self._fs, self._targets, self._at_ms = fs, targets, at_ms
         self._directories = list(dict.fromkeys(log_directory_of(target) for target in targets))
         self._found = GroupsReport()
-        self._groups: defaultdict[str, _Facts] = defaultdict(_Facts)
+        self._groups: defaultdict[str, _GroupFacts] = defaultdict(_GroupFacts)
         self._replays: dict[tuple[str, int], tuple[Path, CoordinatorReplay]] = {}
         self._ends: dict[TopicPartition, int | None] = {}
 
@@ -355,7 +355,7 @@ class _Reading:
             elif row.end_offset is not None:
                 yield row.end_offset
 
-    def _group(self, name: str, facts: _Facts) -> Group:
+    def _group(self, name: str, facts: _GroupFacts) -> Group:
         state = facts.state or GroupState(kind=SHARE if facts.shares else CLASSIC)
         holders = {key: member for member in state.members.values() for key in member.assigned}
         if state.kind == SHARE:
@@ -374,7 +374,7 @@ class _Reading:
             assignment_epoch=None if state.kind == CLASSIC else state.assignment_epoch,
         )
 
-    def _row(self, key: TopicPartition, facts: _Facts, member: Member | None) -> GroupPartition:
+    def _row(self, key: TopicPartition, facts: _GroupFacts, member: Member | None) -> GroupPartition:
         commit, misplaced = facts.commits.get(key, (None, False))
         end, pending = self._log_end(key), facts.pending.get(key)
         if commit is None:

@@ -22,7 +22,7 @@ from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import new_directory, require_free
 from seglog.rescue.rebuild.directories import read_directory
 from seglog.rescue.rebuild.known import KnownMetadata, formatted_with, furthest, read_known
-from seglog.rescue.rebuild.plan import NewFile, RebuildPlan
+from seglog.rescue.rebuild.plan import RebuildPlan, RebuiltFile
 from seglog.rescue.rebuild.planner import Choices, RebuildPlanner
 from seglog.rescue.rebuild.shown_features import shown_features
 from seglog.scan.listing import TargetKind, resolve_path
@@ -102,7 +102,7 @@ def copies(plan: RebuildPlan, output: Path) -> Iterator[tuple[Path, Path]]:
     return ((links.resolve(output) / _relative(one), one.place) for one in plan.files)
 
 
-def _relative(file: NewFile) -> Path:
+def _relative(file: RebuiltFile) -> Path:
     return Path(f"node-{file.node}", *file.place.parts[1:])
 
 

@@ -33,7 +33,7 @@ from seglog.look.report.figures import (
     SettingFigures,
 )
 from seglog.look.report.growth import bytes_of_last_day, growth_of_all
-from seglog.look.report.partition import Surrounding, TopicRules, partition_figures
+from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
 from seglog.look.report.sides import compared
 from seglog.operations.clean import policy_problem
 from seglog.operations.retain import retention_config

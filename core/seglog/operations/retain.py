@@ -237,7 +237,7 @@ def retain_targets(
             _require_deletable(path, topics[place.log_directory])
     space = SpaceToFree(fs, rules.free, rules.dry_run)
     for place in places:
-        directory = _Directory(fs, place, topics[place.log_directory], clock, rules, space)
+        directory = _DirectoryRetention(fs, place, topics[place.log_directory], clock, rules, space)
         yield from directory.retain(partitions[place.log_directory])
 
 
@@ -257,7 +257,7 @@ def _partitions_of(fs: FileSystem, place: NamedLogs) -> list[Path]:
     return list(dict.fromkeys((*place.partitions, *(partition.path for partition in live))))
 
 
-class _Directory:
+class _DirectoryRetention:
     """One log directory's part of the work."""
 
     def __init__(

@@ -11,7 +11,7 @@ from seglog.errors import NotALogError
 from seglog.format.filenames import parse_partition_directory
 from seglog.log.outline import Checkpoints
 from seglog.look.report.figures import PartitionFigures
-from seglog.look.report.partition import Surrounding, TopicRules, partition_figures
+from seglog.look.report.partition_figures import Surrounding, TopicRules, partition_figures
 from seglog.look.report.watch import WatchedPartition
 from seglog.operations.report import topic_rules
 from seglog.scan.listing import PartitionDirectory

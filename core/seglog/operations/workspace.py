@@ -34,7 +34,7 @@ from seglog.units import parse_duration, parse_size, parse_time
 
 if TYPE_CHECKING:
     from seglog.cleaner.output import CleaningResult
-    from seglog.tiers.partition import TierOptions
+    from seglog.tiers.tiered_partition import TierOptions
 
 Location = str | os.PathLike[str]
 Keywords = TypeVar("Keywords")
@@ -393,8 +393,8 @@ def tier_options(given: ReadArguments) -> tuple[Workspace, TierOptions]:
 
 def _options(fs: FileSystem, given: ReadArguments) -> TierOptions:
     from seglog.tiers.metadata import read_remote_logs
-    from seglog.tiers.partition import TierOptions
     from seglog.tiers.segments import Keys, read_private_key
+    from seglog.tiers.tiered_partition import TierOptions
 
     keys = mapping("tier_keys", given.get("tier_keys"), "a mapping from ids of key pairs to files")
     pairs = {key_id: read_private_key(fs, path_of("tier_keys", file)) for key_id, file in keys.items()}

@@ -49,10 +49,10 @@ from seglog.storage.filesystem import FileSystem
 from seglog.table.files import Shown, files_of, sent_along, shown_at, size_of, task_files
 from seglog.tiers.segments import Remark
 from seglog.verification.batches import Level
-from seglog.verification.files import verify_log_directory
 from seglog.verification.finding_codes import Severity
 from seglog.verification.findings import Finding
 from seglog.verification.parts import KnownPart, KnownParts, Part, by_log, parts_of, verify_part
+from seglog.verification.small_files import verify_log_directory
 from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 

@@ -36,9 +36,9 @@ from seglog.table.options import ReadOptions
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, ChunkedLog, OneFile, PartOfObject, Stored, WholeObject
 from seglog.tiers.manifests import checkpoints_of
 from seglog.tiers.metadata import RemoteLogs, read_remote_logs
-from seglog.tiers.partition import TierOptions
-from seglog.tiers.recognition import Place, Recognised, recognise
+from seglog.tiers.recognition import Recognised, TierPlace, recognise
 from seglog.tiers.segments import GRAVE, Keys, Remark, read_private_key
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import TierFileSystem, show_tiers
 
 _logger = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class Shown:
     """A tier's partition, shown at `path`. `made` are files of its log directory that are not stored as objects."""
 
     path: Path
-    place: Place
+    place: TierPlace
     local: Path | None
     keys: Keys = field(repr=False)
     metadata: RemoteLogs | None = field(repr=False)

@@ -30,7 +30,7 @@ from seglog.format.tier_names import COMMITTED, is_place_name
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog.tiers.contents import MadeFile, Stored, WholeObject
-from seglog.tiers.recognition import Layout, Place, committed_prefix
+from seglog.tiers.recognition import Layout, TierPlace, committed_prefix
 from seglog.tiers.segments import Problem, Remark, TierSegment, own_epochs
 
 _TRIES = 3
@@ -45,10 +45,10 @@ class CommittedLogs:
     status: FileStatus
     manifest: LogManifest
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TierPlace]:
         """Returns the partitions, which are below the prefix under the names at which they are shown."""
         named = ((one, one.topic_partition) for one in self.manifest.partitions)
-        return [Place(self.prefix / str(key), Layout.MANIFEST, key, one.topic_id, one) for one, key in named]
+        return [TierPlace(self.prefix / str(key), Layout.MANIFEST, key, one.topic_id, one) for one, key in named]
 
     def checkpoints(self) -> dict[Path, Stored]:
         """Returns the checkpoints of a broker's log directory, derived from the manifest."""

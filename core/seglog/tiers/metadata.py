@@ -21,7 +21,7 @@ from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
 from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.recognition import Place
+from seglog.tiers.recognition import TierPlace
 from seglog.tiers.segments import Problem, Remark, TierSegment
 from seglog.units import count_is, count_text
 
@@ -78,7 +78,7 @@ class RemoteLogs:
         if self.unreadable <= _PROBLEMS_SHOWN:
             self.problems.append(problem)
 
-    def of(self, place: Place) -> Mapping[str, RemoteCopy]:
+    def of(self, place: TierPlace) -> Mapping[str, RemoteCopy]:
         """Returns the copies of a partition by segment id: those of its topic id, or if unknown, of its name."""
         number = place.topic_partition.partition
         if place.topic_id is not None:
@@ -88,7 +88,7 @@ class RemoteLogs:
             found.update((k, one) for k, one in copies.items() if one.segment.topic_partition == place.topic_partition)
         return found
 
-    def only(self, place: Place) -> RemoteLogs:
+    def only(self, place: TierPlace) -> RemoteLogs:
         """Returns the part that `of` may need for a place."""
         number = place.topic_partition.partition
         keys = [key for key in self.copies if key[1] == number and place.topic_id in (None, key[0])]
@@ -128,7 +128,7 @@ def read_remote_logs(fs: FileSystem, paths: Sequence[Path]) -> RemoteLogs:
 
 
 def checked_against(
-    metadata: RemoteLogs, place: Place, segments: Iterable[TierSegment], ids: set[str]
+    metadata: RemoteLogs, place: TierPlace, segments: Iterable[TierSegment], ids: set[str]
 ) -> tuple[list[TierSegment], list[Remark]]:
     """Returns the segments that a broker would read, and remarks on the others: objects without metadata, metadata
     without objects, incomplete and deleted copies. `ids` are those of all objects.

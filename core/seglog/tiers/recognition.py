@@ -44,7 +44,7 @@ class Layout(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TierPlace:
     """A partition in tiered storage, by the names of directories; `described` is its entry in a manifest of ours."""
 
     directory: Path
@@ -62,7 +62,7 @@ class Recognised:
     """
 
     path: Path
-    places: list[Place]
+    places: list[TierPlace]
     shown_in: Path
     file: str | None
     prefix: Path | None = None
@@ -83,7 +83,7 @@ def committed_prefix(fs: FileSystem, path: Path) -> Path | None:
     return _recognised(fs, path).prefix
 
 
-def places_in(fs: FileSystem, path: Path) -> list[Place]:
+def places_in(fs: FileSystem, path: Path) -> list[TierPlace]:
     """Returns the partitions in tiered storage that a path contains or is in; [] if it is not a tier, or if a manifest
     of ours lists them. Raises OSError.
     """
@@ -125,7 +125,7 @@ def _prefix_around(fs: FileSystem, directory: Path, names: Sequence[str]) -> Pat
     return directory.parent if is_partition and COMMITTED in listed(fs.list, directory.parent) else None
 
 
-def _recognised_directory(fs: FileSystem, path: Path, names: Sequence[str]) -> tuple[list[Place], Path, str | None]:
+def _recognised_directory(fs: FileSystem, path: Path, names: Sequence[str]) -> tuple[list[TierPlace], Path, str | None]:
     """Returns `places`, `shown_in` and `file` of `Recognised`."""
     place = _place_of(path, names)
     if place is not None:
@@ -138,7 +138,7 @@ def _recognised_directory(fs: FileSystem, path: Path, names: Sequence[str]) -> t
     return _places_below(fs, path, names), path, None
 
 
-def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
+def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[TierPlace], Path, str | None]:
     name = parse_object_name(path.name)
     kinds = {kind.value: kind for kind in filenames.FileKind}
     if name is None or name.kind.value not in kinds or name.kind is ObjectKind.PRODUCER_SNAPSHOT:
@@ -152,34 +152,34 @@ def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str
     return ([], path, "") if place is None else ([place], _shown_in(place), file)
 
 
-def _shown_in(place: Place) -> Path:
+def _shown_in(place: TierPlace) -> Path:
     return place.directory.parent.parent if place.layout is Layout.AIVEN else place.directory.parent
 
 
-def _place_of(directory: Path, names: Sequence[str]) -> Place | None:
+def _place_of(directory: Path, names: Sequence[str]) -> TierPlace | None:
     """Returns the partition of a directory, by its contents and then its name."""
     found = filenames.parse_topic_partition(directory.name)
     if WATERMARK in names and found is not None:
-        return Place(directory, Layout.PINTEREST, found)
+        return TierPlace(directory, Layout.PINTEREST, found)
     objects = [name for name in map(parse_object_name, names) if name is not None]
     if not objects:
         return None
     topic, number = parse_tiered_topic(directory.parent.name), parse_partition_number(directory.name)
     if number is not None and topic is not None:
-        return Place(directory, Layout.AIVEN, TopicPartition(topic.topic, number), topic.topic_id)
+        return TierPlace(directory, Layout.AIVEN, TopicPartition(topic.topic, number), topic.topic_id)
     named = parse_local_tiered_directory(directory.name)
     if named is None or any(name.kind.is_aivens for name in objects):
         return None
-    return Place(directory, Layout.LOCAL, *named)
+    return TierPlace(directory, Layout.LOCAL, *named)
 
 
-def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[Place]:
+def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[TierPlace]:
     """Returns the partitions of a tier's root, or of Aiven's directory of a topic."""
     if parse_tiered_topic(path.name) is not None:
         numbered = _known(_place_of(path / name, _names(fs, path / name)) for name in names if name.isdigit())
         if numbered:
             return numbered
-    places: list[Place] = []
+    places: list[TierPlace] = []
     for name in names:
         below = path / name
         if parse_tiered_topic(name) is None and parse_local_tiered_directory(name) is None:
@@ -194,7 +194,7 @@ def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[Plac
     return places
 
 
-def _known(found: Iterable[Place | None]) -> list[Place]:
+def _known(found: Iterable[TierPlace | None]) -> list[TierPlace]:
     return [one for one in found if one is not None]
 
 

@@ -19,7 +19,7 @@ from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.contents import WholeObject
 from seglog.tiers.metadata import RemoteLogs
-from seglog.tiers.recognition import Place
+from seglog.tiers.recognition import TierPlace
 from seglog.tiers.segments import Objects, Problem, Remark
 
 _MOVED = (ObjectKind.LOG, ObjectKind.INDEXES)
@@ -30,7 +30,7 @@ _NOWHERE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG)
 class Relocation:
     """Locates the objects of a partition's segments by the metadata. Several threads may call it."""
 
-    def __init__(self, fs: FileSystem, place: Place, metadata: RemoteLogs) -> None:
+    def __init__(self, fs: FileSystem, place: TierPlace, metadata: RemoteLogs) -> None:
         self._fs, self._place, self._copies = fs, place, metadata.of(place)
         self._remarks: list[Remark] = []
         self._absent: list[tuple[RemoteSegment, str]] = []  # segments, and their keys without objects
@@ -95,7 +95,7 @@ class Relocation:
         self._remarks.append(Remark(problem, partition, message, segment.start_offset, segment.end_offset, path))
 
 
-def _named(place: Place, segment: RemoteSegment, custom: CustomMetadata) -> tuple[str, Sequence[Path]]:
+def _named(place: TierPlace, segment: RemoteSegment, custom: CustomMetadata) -> tuple[str, Sequence[Path]]:
     """Returns the key of a segment's objects without suffix, and its possible paths, the nearest first."""
     topic = str(TieredDirectory(segment.topic_partition.topic, segment.topic_id))
     stem = str(ObjectName(segment.start_offset, segment.segment_id, ObjectKind.LOG)).removesuffix(ObjectKind.LOG.value)

@@ -39,7 +39,7 @@ from seglog.tiers.contents import (
     Stored,
     WholeObject,
 )
-from seglog.tiers.recognition import Layout, Place
+from seglog.tiers.recognition import Layout, TierPlace
 
 EPOCHS_BYTES_LIMIT = 64 << 20
 _KEY_BYTES_LIMIT = 1 << 20
@@ -173,7 +173,7 @@ class Inventory:
     def __init__(
         self,
         fs: FileSystem,
-        place: Place,
+        place: TierPlace,
         keys: Keys,
         cache: ChunkCache,
         locate: Locate,
@@ -333,7 +333,7 @@ class Inventory:
         return self._remark(Problem.BAD_OBJECT, message, path, base)
 
 
-def unreadable(place: Place, error: OSError, subject: str, first: int | None = None) -> Remark:
+def unreadable(place: TierPlace, error: OSError, subject: str, first: int | None = None) -> Remark:
     """Returns the remark that `subject` could not be read, and why."""
     path = place.directory if error.filename is None else parse_location(error.filename)
     message = f"{subject}: {path}: {error.strerror or error}"

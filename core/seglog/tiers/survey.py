@@ -13,9 +13,9 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.lineage import Chosen
 from seglog.tiers.manifests import CommittedLogs, committed_logs, orphans
-from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
-from seglog.tiers.recognition import Place, places_in
+from seglog.tiers.recognition import TierPlace, places_in
 from seglog.tiers.segments import GRAVE, Problem, Remark, TierSegment, unreadable
+from seglog.tiers.tiered_partition import TieredPartition, TierOptions, load_partition
 
 # What `seglog tiers` reports as found; the rest is what changes of leader and deletions leave behind.
 FOUND = GRAVE | {Problem.INCOMPLETE_UPLOAD, Problem.ORPHAN_OBJECT}
@@ -52,7 +52,7 @@ class Surveyed:
     segments: tuple[PlacedSegment, ...]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TierPlace:
         """The partition and its directory."""
         return self.partition.place
 
@@ -122,7 +122,7 @@ def _committed(fs: FileSystem, logs: CommittedLogs, path: Path, options: TierOpt
     yield from orphans(fs, logs, of_path)
 
 
-def _survey_of(fs: FileSystem, place: Place, options: TierOptions) -> Surveyed | Remark:
+def _survey_of(fs: FileSystem, place: TierPlace, options: TierOptions) -> Surveyed | Remark:
     try:
         found = load_partition(fs, place, options, is_survey=True)
     except OSError as error:

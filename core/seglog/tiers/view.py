@@ -35,9 +35,9 @@ from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSy
 from seglog.storage.frozen import ViewFileSystem
 from seglog.tiers.contents import Stored
 from seglog.tiers.manifests import required
-from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
-from seglog.tiers.recognition import Place, Recognised, recognise
+from seglog.tiers.recognition import Recognised, TierPlace, recognise
 from seglog.tiers.segments import Remark
+from seglog.tiers.tiered_partition import TieredPartition, TierOptions, load_partition
 
 OnRemark = Callable[[Remark], None]
 
@@ -61,7 +61,7 @@ def show_tiers(
 ) -> tuple[FileSystem, list[Path]]:
     """Returns the file system and the paths through which recognised tiers are read, with the errors of `see_tiers`."""
     options = options or TierOptions()
-    mounts: dict[Path, Place] = {}
+    mounts: dict[Path, TierPlace] = {}
     made: dict[Path, Stored] = {}
     seen: list[Path] = []
     plain: list[Path] = []
@@ -97,7 +97,7 @@ def show_tiers(
     return TierFileSystem(fs, mounts, roots, replace(options, local=local), on_remark, made), seen
 
 
-def _mount(mounts: dict[Path, Place], path: Path, place: Place) -> None:
+def _mount(mounts: dict[Path, TierPlace], path: Path, place: TierPlace) -> None:
     known = mounts.get(path)
     if known is not None and known.directory != place.directory:
         raise RefusedError(
@@ -117,7 +117,7 @@ class TierFileSystem(ViewFileSystem):
     def __init__(
         self,
         below: FileSystem,
-        mounts: Mapping[Path, Place],
+        mounts: Mapping[Path, TierPlace],
         roots: set[Path],
         options: TierOptions,
         on_remark: OnRemark | None = None,
@@ -133,7 +133,7 @@ class TierFileSystem(ViewFileSystem):
         """True if a partition of the tier is shown at `path`."""
         return path in self._mounts
 
-    def place_at(self, path: Path) -> Place | None:
+    def place_at(self, path: Path) -> TierPlace | None:
         """Returns the place of the partition that is shown at `path`."""
         return self._mounts.get(path)
 

@@ -7,7 +7,7 @@ epochs.
 Steps:
 
 1. Read the checkpoints of a log directory, then the list of its partitions.
-2. Verify each partition through a stable view (`verification.partition`). Under a running broker, look again until
+2. Verify each partition through a stable view (`verification.partition_look`). Under a running broker, look again until
    grave findings have lasted some seconds (`second_look`).
 3. Compare the checkpoints with the extents of the logs, and report missing partitions.
 
@@ -45,14 +45,14 @@ from seglog.storage.frozen import VanishedError
 from seglog.storage.lock import partition_path
 from seglog.units import count_text
 from seglog.verification.batches import Level, Totals
-from seglog.verification.files import verify_log_directory
 from seglog.verification.finding_codes import UNREADABLE, Severity, Trait
 from seglog.verification.findings import Finding
 from seglog.verification.findings import finding as new_finding
-from seglog.verification.partition import LookOptions, PartitionLook
+from seglog.verification.partition_look import LookOptions, PartitionLook
 from seglog.verification.parts import KnownParts
 from seglog.verification.readable_files import unreadable
 from seglog.verification.second_look import look_until_settled
+from seglog.verification.small_files import verify_log_directory
 from seglog.verification.surroundings import Surroundings, read_surroundings
 
 __all__ = ["Level", "Verification", "VerifyOptions", "VerifySummary"]
@@ -132,7 +132,7 @@ class _Job:
 
 
 @dataclass(slots=True)
-class _Directory:
+class _VerifiedDirectory:
     """A log directory as it was before its partitions were verified, and the extents found for their logs."""
 
     listing: LogDirectoryListing
@@ -195,7 +195,7 @@ class Verification:
     def __iter__(self) -> Iterator[Finding]:
         self._begun = True
         self._begin()
-        directories: dict[Path, _Directory] = {}
+        directories: dict[Path, _VerifiedDirectory] = {}
         jobs: list[_Job] = []
         for target in self._targets:
             jobs += self._jobs(target, directories)
@@ -213,7 +213,7 @@ class Verification:
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
-    def _jobs(self, target: Target, directories: dict[Path, _Directory]) -> Iterator[_Job]:
+    def _jobs(self, target: Target, directories: dict[Path, _VerifiedDirectory]) -> Iterator[_Job]:
         if target.kind is TargetKind.FILE:
             require_log_file(target.path)
             status = self._fs.status(target.path)
@@ -224,7 +224,7 @@ class Verification:
             return
         around = read_surroundings(self._fs, target.path)  # before the logs
         listing = list_log_directory(self._fs, target.path)
-        directories[target.path] = _Directory(listing, around)
+        directories[target.path] = _VerifiedDirectory(listing, around)
         for partition in listing.partitions:
             if partition.state is not PartitionState.DELETED:
                 yield _Job(partition.path, self._size(partition.path), target, around)
@@ -250,7 +250,7 @@ class Verification:
 
     # --- work ---------------------------------------------------------------------------------------------
 
-    def _job(self, job: _Job, directory: _Directory | None) -> Iterator[Finding]:
+    def _job(self, job: _Job, directory: _VerifiedDirectory | None) -> Iterator[Finding]:
         looks = _Looks(self._fs, self._clock, job, self._options.live, self._look_options)
         try:
             yield from looks.findings()
@@ -269,7 +269,7 @@ class Verification:
             if directory is not None:
                 directory.extents[looks.extent[0]] = looks.extent[1]
 
-    def _own_files(self, directory: _Directory) -> Iterator[Finding]:
+    def _own_files(self, directory: _VerifiedDirectory) -> Iterator[Finding]:
         """Yields the findings on the log directory's own files; under a broker, only grave ones that last."""
 
         def look(grave: Sequence[Finding] | None) -> list[Finding]:

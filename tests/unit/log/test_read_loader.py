@@ -16,7 +16,7 @@ from seglog.errors import NotALogError, UnsupportedError
 from seglog.log import loader, producer_state
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.log import Log
-from seglog.log.read_loader import Place, load_for_reading
+from seglog.log.read_loader import LogPlace, load_for_reading
 from seglog.model import Isolation
 from seglog.storage.filesystem import File, FileStatus, OpenMode, PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, transactional, write_three_segments
@@ -31,9 +31,9 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
 
 
-def place_of(directory: Path, start: int = 0) -> Place:
+def place_of(directory: Path, start: int = 0) -> LogPlace:
     options = LoadOptions(clean_shutdown=False, writable=False, log_start_offset=start)
-    return Place(FS, directory, CLOCK, start, lambda: options)
+    return LogPlace(FS, directory, CLOCK, start, lambda: options)
 
 
 def add(directory: Path, name: str, data: bytes = b"") -> None:

@@ -19,9 +19,9 @@ from seglog.scan.listing import list_log_directory, list_partition
 from seglog.spark import jobs
 from seglog.spark.jobs import PartitionStatistics
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit
 from seglog.tiers.segments import Keys
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from tests.support.fixtures import KAFKA, clean_partition
 from tests.support.log_files import FS

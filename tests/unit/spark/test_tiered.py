@@ -22,10 +22,10 @@ from seglog.spark import jobs
 from seglog.storage.filesystem import FileSystem
 from seglog.table.files import files_of, shown_at, size_of, task_files
 from seglog.tiers.metadata import RemoteLogs
-from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit
-from seglog.tiers.recognition import Layout, Place
+from seglog.tiers.recognition import Layout, TierPlace
 from seglog.tiers.segments import Keys, Remark
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import clean_partition
@@ -201,7 +201,7 @@ def test_a_task_is_sent_what_the_records_say_of_its_partition_alone(tmp_path: Pa
     everything = RemoteLogs(
         {key: {} for key in keys}, dict.fromkeys(keys, RemotePartitionState.DELETE_PARTITION_STARTED)
     )
-    place = Place(tmp_path, Layout.AIVEN, TopicPartition("orders", 0), "a")
+    place = TierPlace(tmp_path, Layout.AIVEN, TopicPartition("orders", 0), "a")
     assert list(everything.only(place).copies) == [("a", 0)]
     assert list(everything.only(replace(place, topic_id=None)).copies) == [("a", 0), ("b", 0)]
     assert ("a", 1) not in everything.only(place).deleted

@@ -13,8 +13,8 @@ from seglog.model import TopicPartition
 from seglog.storage.filesystem import Access, File, FileSystem, ReadOnlyFileSystem
 from seglog.storage.frozen import FrozenFileSystem, Order
 from seglog.tiers.contents import MadeFile, OneFile, WholeObject
-from seglog.tiers.partition import TierOptions
-from seglog.tiers.recognition import Layout, Place
+from seglog.tiers.recognition import Layout, TierPlace
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import TierFileSystem
 from tests.support.log_files import FS, files_of
 
@@ -61,7 +61,7 @@ def frozen_whole(path: Path) -> FileSystem:
 
 
 def tier(path: Path) -> FileSystem:
-    place = Place(path.parent, next(iter(Layout)), TopicPartition("t", 0))
+    place = TierPlace(path.parent, next(iter(Layout)), TopicPartition("t", 0))
     status = FS.status(path)
     assert status is not None
     return TierFileSystem(FS, {path.parent: place}, set(), TierOptions(), made={path: MadeFile(b"stored", status)})

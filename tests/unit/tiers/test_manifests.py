@@ -20,10 +20,10 @@ from seglog.remote.settings import StoreSettings
 from seglog.remote_path import remote_path
 from seglog.scan.listing import TargetKind, resolve_path, resolve_paths
 from seglog.tiers.manifests import read_committed
-from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit, require_new
 from seglog.tiers.segments import GRAVE, Problem, Remark
 from seglog.tiers.survey import Surveyed, survey
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS, files_of

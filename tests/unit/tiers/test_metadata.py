@@ -10,7 +10,7 @@ from seglog.errors import NotALogError
 from seglog.format.remote_metadata import RemotePartitionState, RemoteSegmentState
 from seglog.model import TopicPartition
 from seglog.tiers.metadata import RemoteLogs, checked_against, read_remote_logs
-from seglog.tiers.recognition import Layout, Place
+from seglog.tiers.recognition import Layout, TierPlace
 from seglog.tiers.segments import Problem, TierSegment
 from tests.support.log_files import FS, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
@@ -25,7 +25,7 @@ ADDED = (
 UPDATED = f"010100{SEGMENT}000000020000018bcfe56fd006010002b8170100"
 DELETING = f"010100{SEGMENT}000000020000018bcfe56fd0000200"
 GONE = f"010200{PARTITION}000000010000018bcfe56fd00000"
-PLACE = Place(Path("tier"), Layout.AIVEN, TopicPartition("t", 3), TOPIC_ID)
+PLACE = TierPlace(Path("tier"), Layout.AIVEN, TopicPartition("t", 3), TOPIC_ID)
 
 
 def folded(*values: str) -> RemoteLogs:

@@ -13,8 +13,8 @@ from seglog.remote.settings import StoreSettings
 from seglog.storage.filesystem import FileSystem
 from seglog.table.files import files_of
 from seglog.tiers.metadata import RemoteLogs
-from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Problem, Remark
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS

@@ -12,8 +12,8 @@ from seglog.errors import ConfigError, CorruptTierError, NotALogError, RefusedEr
 from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
 from seglog.storage.filesystem import READ_BYTES_LIMIT, PassingFileSystem
-from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Keys, Problem, Remark
+from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.faulty_filesystem import DeletingFileSystem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.format.payloads import Codec, Stored, larger_than
+from seglog.format.payloads import Codec, StoredPayload, larger_than
 
 
 def _copied(data: memoryview, room: memoryview, magic: int) -> int:  # noqa: ARG001
@@ -14,6 +14,6 @@ def _copied(data: memoryview, room: memoryview, magic: int) -> int:  # noqa: ARG
 
 CODEC = Codec(
     compress=lambda data, _level, _magic: iter((bytes(data),)),
-    expand=lambda payload, _magic: Stored(payload),
+    expand=lambda payload, _magic: StoredPayload(payload),
     expand_into=_copied,
 )

@@ -24,7 +24,7 @@ from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.format.filenames import parse_file_name, parse_partition_directory
 from seglog.kernels import render
-from seglog.look.dump.files import dump_file, is_log, rendered_rows, text_line
+from seglog.look.dump.file_lines import dump_file, is_log, rendered_rows, text_line
 from seglog.look.dump.large_records import large_line
 from seglog.look.dump.render_records import record_prefix
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered

@@ -29,7 +29,7 @@ from seglog.format.columns import Records
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.kernels import render, render_dump_log
 from seglog.layout import CONTROL_MASK, INT32_MAX
-from seglog.look.dump.files import dump_file, is_log
+from seglog.look.dump.file_lines import dump_file, is_log
 from seglog.look.dump.large_records import large_dump_log_line
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.look.kafka_dump_log.decoders import PartDecoders, control_text

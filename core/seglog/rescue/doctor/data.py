@@ -20,7 +20,7 @@ from seglog.verification.batches import Level
 from seglog.verification.finding_codes import CODES, UNREADABLE, Severity, Trait
 from seglog.verification.findings import Finding
 from seglog.verification.losses import losses_of, quick_extent
-from seglog.verification.partition import LookOptions, PartitionLook
+from seglog.verification.partition_look import LookOptions, PartitionLook
 from seglog.verification.transactions import TransactionState, transactions
 
 _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}

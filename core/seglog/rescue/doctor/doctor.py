@@ -44,8 +44,8 @@ from seglog.rescue.doctor.directory import (
     is_unread,
     read_directory,
 )
-from seglog.rescue.doctor.partition import examine_partition
 from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
+from seglog.rescue.doctor.partition_start import examine_partition
 from seglog.rescue.doctor.quorum import examine_metadata, read_bootstrap, rebuild_command
 from seglog.rescue.doctor.upgrade import Upgrade, examine_upgrade
 from seglog.scan.announcing import announced, small_files
@@ -53,9 +53,9 @@ from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.room import with_spare
-from seglog.verification.files import contradicted_offsets
 from seglog.verification.losses import LOG_END_MISSING
 from seglog.verification.second_look import look_until_settled
+from seglog.verification.small_files import contradicted_offsets
 
 __all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
 

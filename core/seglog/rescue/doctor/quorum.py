@@ -40,8 +40,8 @@ from seglog.format.wire import FramedRecord
 from seglog.kafka_version import KafkaVersion
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, beside
-from seglog.rescue.doctor.partition import examine_small_files, without_refused
 from seglog.rescue.doctor.partition_facts import PartitionFacts
+from seglog.rescue.doctor.partition_start import examine_small_files, without_refused
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem

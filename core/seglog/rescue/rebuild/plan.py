@@ -61,7 +61,7 @@ class PlannedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class NewFile:
+class RebuiltFile:
     """A file that a log directory lacks: the node it belongs to, its place there, and its contents."""
 
     node: int
@@ -89,7 +89,7 @@ class RebuildPlan:
     nodes: Mapping[int, tuple[Path, ...]]
     directories: tuple[Path, ...]
     old_metadata: tuple[Path, ...]
-    files: tuple[NewFile, ...]
+    files: tuple[RebuiltFile, ...]
     source: Path | None
     end_offset: int
     problems: tuple[str, ...]

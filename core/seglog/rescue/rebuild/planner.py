@@ -33,7 +33,7 @@ from seglog.model import TopicPartition
 from seglog.rescue.rebuild.completeness import Missing, missing_directories
 from seglog.rescue.rebuild.directories import FoundDirectory, FoundReplica
 from seglog.rescue.rebuild.known import TOPIC_RESOURCE, KnownMetadata, KnownPartition, KnownTopic
-from seglog.rescue.rebuild.plan import UNASSIGNED_DIRECTORY, NewFile, PlannedPartition, PlannedTopic, RebuildPlan
+from seglog.rescue.rebuild.plan import UNASSIGNED_DIRECTORY, PlannedPartition, PlannedTopic, RebuildPlan, RebuiltFile
 
 METADATA_VERSION = "metadata.version"
 
@@ -92,7 +92,7 @@ class RebuildPlanner:
         self._whole = known is not None and not known.problems and bool(known.topics)
         self._errors: list[SeglogError] = []
         self._notes: list[str] = [note for directory in directories for note in directory.notes]
-        self._files: list[NewFile] = []
+        self._files: list[RebuiltFile] = []
         self._metas: dict[Path, MetaProperties] = {}
 
     def plan(self) -> RebuildPlan:
@@ -179,7 +179,7 @@ class RebuildPlanner:
         assert node is not None
         made = MetaProperties(1, cluster_id, node, self._new_id())
         contents = format_meta_properties(made, self._now_ms)
-        self._files.append(NewFile(node, directory.path / filenames.META_PROPERTIES, contents))
+        self._files.append(RebuiltFile(node, directory.path / filenames.META_PROPERTIES, contents))
         return made
 
     def _nodes(self) -> dict[int, tuple[Path, ...]]:
@@ -297,7 +297,7 @@ class RebuildPlanner:
                 if replica.found.topic_id is None:
                     contents = format_partition_metadata(PartitionMetadata(topic_id))
                     self._files.append(
-                        NewFile(replica.node, replica.found.directory / filenames.PARTITION_METADATA, contents)
+                        RebuiltFile(replica.node, replica.found.directory / filenames.PARTITION_METADATA, contents)
                     )
         if entry is None and self._known is not None and self._whole:
             self._notes.append(

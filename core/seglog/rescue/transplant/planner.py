@@ -25,7 +25,7 @@ from seglog.rescue.log_ends import end_of
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.internal_topics import NOT_TAKEN
 from seglog.rescue.transplant.plan import Ending, PartitionPlan
-from seglog.rescue.transplant.source import Checkpoints, SourceLog, read_source
+from seglog.rescue.transplant.source import SourceCheckpoints, SourceLog, read_source
 from seglog.rescue.transplant.staging import is_there
 from seglog.rescue.transplant.target import TargetDirectory, TargetPartition
 from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory
@@ -159,7 +159,7 @@ class TransplantPlanner:
 
     def __init__(self, fs: FileSystem, common: Circumstances, progress: BytesRead) -> None:
         self._fs, self._common, self._progress = fs, common, progress
-        self._checkpoints = Checkpoints(fs)
+        self._checkpoints = SourceCheckpoints(fs)
 
     def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
         """Plans one partition. Raises RefusedError or CorruptionError if a transplant would lose data."""

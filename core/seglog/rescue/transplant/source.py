@@ -83,7 +83,7 @@ class SourceLog:
         return self.batches == 0
 
 
-class Checkpoints:
+class SourceCheckpoints:
     """The log starts and high watermarks in the checkpoints of partitions' log directories; reads each file once."""
 
     def __init__(self, fs: FileSystem) -> None:
@@ -105,7 +105,7 @@ class Checkpoints:
 
 
 def read_source(
-    fs: FileSystem, directory: Path, partition: TopicPartition, checkpoints: Checkpoints, progress: BytesRead
+    fs: FileSystem, directory: Path, partition: TopicPartition, checkpoints: SourceCheckpoints, progress: BytesRead
 ) -> SourceLog:
     """Reads the partition in `directory`; creates, locks and changes nothing. `partition` is its name there.
 
@@ -123,7 +123,7 @@ def read_source(
         raise RefusedError(
             f"{listing.orphans[0].path}: its .log is missing, so the directory was copied in part; {MENDING}"
         )
-    _Reading(found, listing, checkpoints, progress).read()
+    _SourceReading(found, listing, checkpoints, progress).read()
     return found
 
 
@@ -145,11 +145,11 @@ def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
             )
 
 
-class _Reading:
+class _SourceReading:
     """One pass over a source, which fills a SourceLog."""
 
     def __init__(
-        self, found: SourceLog, listing: PartitionListing, checkpoints: Checkpoints, progress: BytesRead
+        self, found: SourceLog, listing: PartitionListing, checkpoints: SourceCheckpoints, progress: BytesRead
     ) -> None:
         self._found, self._listing, self._checkpoints, self._progress = found, listing, checkpoints, progress
         self._surveyor = SegmentSurveyor(found.fs)

@@ -21,7 +21,7 @@ from seglog.tiers.contents import CACHE_BYTES, ChunkCache, PartOfObject, Stored
 from seglog.tiers.lineage import Chosen, Local, choose, is_ascending, lineage_of
 from seglog.tiers.manifests import files_of_partition
 from seglog.tiers.metadata import RemoteLogs, checked_against
-from seglog.tiers.recognition import Place
+from seglog.tiers.recognition import TierPlace
 from seglog.tiers.relocation import Relocation
 from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment, cut_position, unreadable
 
@@ -44,7 +44,7 @@ class TieredPartition:
     `remarks` about it.
     """
 
-    place: Place
+    place: TierPlace
     inventory: Sequence[TierSegment]
     chosen: Sequence[Chosen]
     local: Local | None
@@ -52,7 +52,9 @@ class TieredPartition:
     remarks: Sequence[Remark]
 
 
-def load_partition(fs: FileSystem, place: Place, options: TierOptions, *, is_survey: bool = False) -> TieredPartition:
+def load_partition(
+    fs: FileSystem, place: TierPlace, options: TierOptions, *, is_survey: bool = False
+) -> TieredPartition:
     """Loads a partition: its objects, manifests, and the names of the local part. Raises OSError.
 
     For a survey (`is_survey`) an unreadable object is a remark, and `files` stays empty. A reader gets everything, or
@@ -89,7 +91,7 @@ def _qualified(remark: Remark, remarks: Sequence[Remark]) -> Remark:
     return replace(remark, message=f"{remark.message} that can be read")
 
 
-def _committed(fs: FileSystem, place: Place, described: ManifestPartition, options: TierOptions) -> TieredPartition:
+def _committed(fs: FileSystem, place: TierPlace, described: ManifestPartition, options: TierOptions) -> TieredPartition:
     if options.local is not None or options.metadata is not None:
         raise RefusedError(
             f"{place.directory}: a manifest describes this log completely; --local and --remote-metadata are for a"

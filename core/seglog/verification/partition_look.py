@@ -23,13 +23,13 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.links import name_of
 from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
-from seglog.verification.files import verify_07, verify_names
 from seglog.verification.finding_codes import Severity
 from seglog.verification.findings import Finding, finding
 from seglog.verification.indexes import IndexObserver
 from seglog.verification.losses import LOG_END_MISSING, ExtentObserver, Loss, losses_of
 from seglog.verification.parts import KnownParts, KnownRange, boundary, known_ranges, offsets_of
 from seglog.verification.semantics import SemanticObserver
+from seglog.verification.small_files import verify_07, verify_names
 from seglog.verification.surroundings import Surroundings
 
 _RANGE_BYTES = 32 << 20
