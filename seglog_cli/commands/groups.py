@@ -68,24 +68,24 @@ def run(
     asked |= {"json"} if session.as_json else set()
     if len(asked) > 1:
         raise UsageError(f"give one form: {' or '.join(sorted(asked))}")
-    shown = asked.pop() if asked else "table"
+    form = asked.pop() if asked else "table"
     session, paths = tiers.seen(session, paths)
     report = read_groups(session.fs, resolve_paths(session.fs, paths), at_ms=at, wanted=_wanted(group))
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
     for pattern in group or ():
-        if not any(_wanted([pattern])(one.name) for one in report.groups):
+        if not any(_wanted([pattern])(group_row.name) for group_row in report.groups):
             session.console.warning(f"--group {pattern}: no such group")
-    if shown == "reset-csv":
+    if form == "reset-csv":
         show_reset_csv(session.console, report.groups)
     else:
-        show_groups(session.console, report.groups, as_json=shown == "json")
+        show_groups(session.console, report.groups, as_json=form == "json")
     return tiers.code(ExitCode.INCOMPLETE if report.problems else ExitCode.DONE)
 
 
 def _wanted(patterns: Sequence[str] | None) -> Callable[[str], bool]:
     """Returns a test for the names that were asked for or fit one of the patterns; without patterns, all do."""
-    return lambda name: not patterns or any(name == each or fnmatchcase(name, each) for each in patterns)
+    return lambda name: not patterns or any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> None:
@@ -95,12 +95,19 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
             _json(console, group)
         return
     rows = [
-        (one.name, one.kind, one.state, str(len(one.members)), str(len(one.partitions)), number_cell(one.lag))
-        for one in groups
+        (
+            group.name,
+            group.kind,
+            group.state,
+            str(len(group.members)),
+            str(len(group.partitions)),
+            number_cell(group.lag),
+        )
+        for group in groups
     ]
     console.table(_GROUPS, rows, Layout(right=(3, 4, 5)))
     console.line()
-    offsets = [_row(group.name, one) for group in groups for one in group.partitions]
+    offsets = [_row(group.name, partition) for group in groups for partition in group.partitions]
     console.table(_OFFSETS, offsets, Layout(right=(2, 3, 4, 5), yielding=(7, 6)))
 
 
@@ -109,8 +116,8 @@ def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
     from seglog.consumer_groups.group_states import SHARE
     from seglog.operations.groups import reset_csv
 
-    taken = [one.name for one in groups if one.kind != SHARE]
-    left_out = [one.name for one in groups if one.kind == SHARE]
+    taken = [group.name for group in groups if group.kind != SHARE]
+    left_out = [group.name for group in groups if group.kind == SHARE]
     if left_out:
         console.warning(f"kafka-consumer-groups takes no share groups; left out: {', '.join(left_out)}")
     console.write_exactly(reset_csv(groups).encode("utf-8", "surrogateescape"))
@@ -119,11 +126,11 @@ def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
         console.detail(f"for kafka-consumer-groups --reset-offsets --from-file FILE {which} --execute")
 
 
-def _row(group: str, one: GroupPartition) -> tuple[str, ...]:
-    committed = "-" if one.committed_ms is None else time_cell(one.committed_ms)
-    member = "-" if one.member is None else one.member.member_id
-    numbers = (number_cell(one.offset), number_cell(one.log_end_offset), number_cell(one.lag))
-    return (group, one.partition.topic, str(one.partition.partition), *numbers, committed, member)
+def _row(group: str, row: GroupPartition) -> tuple[str, ...]:
+    committed = "-" if row.committed_ms is None else time_cell(row.committed_ms)
+    member = "-" if row.member is None else row.member.member_id
+    numbers = (number_cell(row.offset), number_cell(row.log_end_offset), number_cell(row.lag))
+    return (group, row.partition.topic, str(row.partition.partition), *numbers, committed, member)
 
 
 def _json(console: Console, group: Group) -> None:
@@ -135,28 +142,28 @@ def _json(console: Console, group: Group) -> None:
             "state": group.state,
             "epoch": group.epoch,
             "assignment_epoch": group.assignment_epoch,
-            "members": [_member(one) for one in group.members],
+            "members": [_member(member) for member in group.members],
             "partitions": len(group.partitions),
             "lag": group.lag,
         }
     )
-    for one in group.partitions:
+    for row in group.partitions:
         console.json(
             {
                 "type": "group_offset",
                 "group": group.name,
-                "topic": one.partition.topic,
-                "partition": one.partition.partition,
-                "offset": one.offset,
-                "log_end_offset": one.log_end_offset,
-                "lag": one.lag,
-                "leader_epoch": one.leader_epoch,
-                "metadata": one.metadata,
-                "committed": one.committed_ms,
-                "expires": one.expires_ms,
-                "pending_offset": one.pending_offset,
-                "member_id": None if one.member is None else one.member.member_id,
-                "misplaced": one.misplaced,
+                "topic": row.partition.topic,
+                "partition": row.partition.partition,
+                "offset": row.offset,
+                "log_end_offset": row.log_end_offset,
+                "lag": row.lag,
+                "leader_epoch": row.leader_epoch,
+                "metadata": row.metadata,
+                "committed": row.committed_ms,
+                "expires": row.expires_ms,
+                "pending_offset": row.pending_offset,
+                "member_id": None if row.member is None else row.member.member_id,
+                "misplaced": row.misplaced,
             }
         )
 
@@ -168,5 +175,5 @@ def _member(member: Member) -> dict[str, object]:
         "client_id": member.client_id,
         "host": member.host,
         "epoch": member.epoch,
-        "assigned": [str(one) for one in member.assigned],
+        "assigned": [str(partition) for partition in member.assigned],
     }

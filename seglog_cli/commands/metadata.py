@@ -72,14 +72,14 @@ def run(
         other = read_metadata_image(session.fs, diff, end=end)
         common = min(image.end_offset, other.end_offset)
         left, right = (
-            one if one.end_offset == common else read_metadata_image(session.fs, one.source, end=common)
-            for one in (image, other)
+            side if side.end_offset == common else read_metadata_image(session.fs, side.source, end=common)
+            for side in (image, other)
         )
-        found = differences(left, right)
-        show_metadata_differences(session.console, found, (image, other))
+        differing = differences(left, right)
+        show_metadata_differences(session.console, differing, (image, other))
         images.append(other)
-        code = ExitCode.FOUND if found else ExitCode.DONE
-    problems = [problem for one in images for problem in one.problems]
+        code = ExitCode.FOUND if differing else ExitCode.DONE
+    problems = [problem for image in images for problem in image.problems]
     for problem in problems:
         session.console.warning(problem)
     return code or (ExitCode.INCOMPLETE if problems else ExitCode.DONE)
@@ -103,21 +103,26 @@ def show_metadata(console: Console, image: MetadataImage) -> None:
 
 
 def show_metadata_differences(
-    console: Console, found: Sequence[Difference], images: tuple[MetadataImage, MetadataImage]
+    console: Console, differing: Sequence[Difference], images: tuple[MetadataImage, MetadataImage]
 ) -> None:
     """Shows each fact that differs, left and right."""
-    for one in found:
+    for difference in differing:
         if console.as_json:
-            row = {"type": "metadata_difference", "path": list(one.path), "left": one.left, "right": one.right}
+            row = {
+                "type": "metadata_difference",
+                "path": list(difference.path),
+                "left": difference.left,
+                "right": difference.right,
+            }
             console.json(row)
         else:
-            console.line(f"{'/'.join(one.path)}: {_value(one.left)} | {_value(one.right)}")
+            console.line(f"{'/'.join(difference.path)}: {_value(difference.left)} | {_value(difference.right)}")
     ends = [image.end_offset for image in images]
     if console.as_json:
-        console.json({"type": "summary", "differences": len(found), "end_offsets": ends})
+        console.json({"type": "summary", "differences": len(differing), "end_offsets": ends})
         return
     verdict = console.styled(
-        count_text(len(found), "difference") if found else "no difference", "warning" if found else "good"
+        count_text(len(differing), "difference") if differing else "no difference", "warning" if differing else "good"
     )
     console.line(f"{images[0].source} | {images[1].source}: {verdict} up to offset {min(ends) - 1}")
 
@@ -166,24 +171,24 @@ def _lines(name: str, value: object, depth: int) -> Iterator[str]:
         yield f"{lead}{name}: {_value(value)}"
         return
     plain = {
-        key: one
-        for key, one in value.items()
-        if not isinstance(one, Mapping) and (key in _SHOWN_EMPTY or one not in (None, [], ""))
+        key: item
+        for key, item in value.items()
+        if not isinstance(item, Mapping) and (key in _SHOWN_EMPTY or item not in (None, [], ""))
     }
-    deeper = {key: one for key, one in value.items() if isinstance(one, Mapping) and one}
+    deeper = {key: item for key, item in value.items() if isinstance(item, Mapping) and item}
     if depth:
-        facts = ", ".join(f"{key} {_value(one)}" for key, one in plain.items())
+        facts = ", ".join(f"{key} {_value(item)}" for key, item in plain.items())
         yield f"{lead}{label}{': ' + facts if plain or not deeper else ''}"
     else:
         yield f"{lead}{label}"
         deeper = {**plain, **deeper}
-    for key, one in deeper.items():
-        yield from _lines(key, one, depth + 1)
+    for key, item in deeper.items():
+        yield from _lines(key, item, depth + 1)
 
 
 def _value(value: object) -> str:
     if isinstance(value, list):
-        return ",".join(str(one) for one in value) or "none"
+        return ",".join(str(item) for item in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)

@@ -76,13 +76,13 @@ def run(
 
 def show_restored(console: Console, plan: RestorePlan, code: ExitCode, *, dry_run: bool) -> None:
     """Shows each partition, and what could not be restored."""
-    for one in plan.partitions:
+    for partition in plan.partitions:
         if console.as_json:
-            console.json(_row(one, dry_run))
+            console.json(_row(partition, dry_run))
             continue
-        goes = "is already in" if one.is_there else "would go to" if dry_run else "to"
-        console.line(f"{console.styled(str(one.partition), 'strong')} {goes} {one.target}")
-        for sentence in _sentences(one):
+        goes = "is already in" if partition.is_there else "would go to" if dry_run else "to"
+        console.line(f"{console.styled(str(partition.partition), 'strong')} {goes} {partition.target}")
+        for sentence in _sentences(partition):
             console.line(f"  {sentence}")
     for path, reason in plan.left_out:
         if console.as_json:
@@ -90,15 +90,15 @@ def show_restored(console: Console, plan: RestorePlan, code: ExitCode, *, dry_ru
         else:
             console.line(f"left out {path}: {reason}")
     if console.as_json:
-        missing = sum(len(one.joined.missing) for one in plan.partitions)
-        damaged = sum(len(one.joined.damage) for one in plan.partitions)
+        missing = sum(len(partition.joined.missing) for partition in plan.partitions)
+        damaged = sum(len(partition.joined.damage) for partition in plan.partitions)
         counts = {"partitions": len(plan.partitions), "gaps": missing, "damaged": damaged}
         console.json({"type": "summary", "exit_code": int(code), **counts})
 
 
-def _sentences(one: RestoredPartition) -> Iterator[str]:
-    joined = one.joined
-    yield f"parts: {', '.join(str(part.directory) for part in one.parts)}"
+def _sentences(partition: RestoredPartition) -> Iterator[str]:
+    joined = partition.joined
+    yield f"parts: {', '.join(str(part.directory) for part in partition.parts)}"
     if len(joined.rows):
         offsets = f"offsets {joined.log_start} to {joined.log_end - 1}"
         yield f"{count_text(len(joined.rows), 'batch')}, {bytes_text(joined.size)}, {offsets}"
@@ -106,7 +106,7 @@ def _sentences(one: RestoredPartition) -> Iterator[str]:
         yield f"empty; the log continues at offset {joined.log_end}"
     if joined.copies:
         yield f"{count_text(joined.copies, 'batch')} in several parts, with equal bytes"
-    yield f"topic id {one.topic_id}" if one.topic_id else "no part has its topic id"
+    yield f"topic id {partition.topic_id}" if partition.topic_id else "no part has its topic id"
     for damage in joined.damage:
         place = f"from position {damage.position} on"
         yield f"{damage.path}: {damage.size} bytes {place} are not a good batch, and left out"
@@ -114,22 +114,24 @@ def _sentences(one: RestoredPartition) -> Iterator[str]:
         yield f"offsets {gap.first} to {gap.last} are missing, between {gap.after} and {gap.before}"
 
 
-def _row(one: RestoredPartition, dry_run: bool) -> dict[str, Any]:
-    joined = one.joined
+def _row(partition: RestoredPartition, dry_run: bool) -> dict[str, Any]:
+    joined = partition.joined
     return {
         "type": "restored_partition",
-        "partition": str(one.partition),
-        "directory": str(one.target),
+        "partition": str(partition.partition),
+        "directory": str(partition.target),
         "dry_run": dry_run,
-        "already_there": one.is_there,
-        "parts": [str(part.directory) for part in one.parts],
-        "topic_id": one.topic_id,
+        "already_there": partition.is_there,
+        "parts": [str(part.directory) for part in partition.parts],
+        "topic_id": partition.topic_id,
         "log_start_offset": joined.log_start,
         "log_end_offset": joined.log_end,
         "batches": len(joined.rows),
         "bytes": joined.size,
         "copies": joined.copies,
-        "damaged": [{"file": str(each.path), "position": each.position, "length": each.size} for each in joined.damage],
+        "damaged": [
+            {"file": str(damage.path), "position": damage.position, "length": damage.size} for damage in joined.damage
+        ],
         "missing": [
             {"first_offset": gap.first, "last_offset": gap.last, "after": str(gap.after), "before": str(gap.before)}
             for gap in joined.missing

@@ -121,7 +121,7 @@ def _carried_out(session: Session, request: TransplantRequest) -> TransplantOutc
 
     with locked_target(session.fs, request.into, session.settled):
         plan, config_of = _planned(session, request)
-        with session.progress("transplant", sum(one.source.size for one in plan.pending)) as progress:
+        with session.progress("transplant", sum(partition.source.size for partition in plan.pending)) as progress:
             return carry_out(session.fs, session.clock, plan, config_of, progress.advance)
 
 
@@ -170,12 +170,12 @@ def show_outcome(console: Console, outcome: TransplantOutcome, code: ExitCode) -
 
 
 def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool) -> None:
-    for one in plan.partitions:
+    for partition in plan.partitions:
         if console.as_json:
-            console.json(_row(one, dry_run))
+            console.json(_row(partition, dry_run))
             continue
-        console.line(f"{console.styled(str(one.partition), 'strong')} from {one.source.directory}")
-        for step in () if console.quiet else one.steps():
+        console.line(f"{console.styled(str(partition.partition), 'strong')} from {partition.source.directory}")
+        for step in () if console.quiet else partition.steps():
             console.line(f"  {step}")
     for sentence in plan.releases:
         if console.as_json:
@@ -191,17 +191,17 @@ def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool) -> Non
         console.warning(note)
 
 
-def _row(one: PartitionPlan, dry_run: bool) -> dict[str, Any]:
-    source = one.source
+def _row(partition: PartitionPlan, dry_run: bool) -> dict[str, Any]:
+    source = partition.source
     return {
         "type": "transplant",
-        "partition": str(one.partition),
+        "partition": str(partition.partition),
         "source": str(source.directory),
         "dry_run": dry_run,
-        "already_there": one.done,
-        "topic_id": one.target.topic_id,
+        "already_there": partition.done,
+        "topic_id": partition.target.topic_id,
         "log_start_offset": source.log_start,
-        "log_end_offset": one.log_end,
+        "log_end_offset": partition.log_end,
         "segments": len(source.segments),
         "batches": source.batches,
         "bytes": source.size,
@@ -218,10 +218,10 @@ def _row(one: PartitionPlan, dry_run: bool) -> dict[str, Any]:
                 "offset": ending.offset,
                 "reason": ending.why,
             }
-            for ending in one.endings
+            for ending in partition.endings
         ],
-        "steps": list(one.steps()),
-        "notes": list(one.notes),
+        "steps": list(partition.steps()),
+        "notes": list(partition.notes),
     }
 
 
@@ -230,7 +230,7 @@ def _counts(plan: TransplantPlan) -> dict[str, int]:
     return {
         "partitions": len(plan.pending),
         "already_there": len(plan.partitions) - len(plan.pending),
-        "bytes": sum(one.source.size for one in plan.pending),
+        "bytes": sum(partition.source.size for partition in plan.pending),
         "transactions_aborted": len(plan.endings) - committed,
         "transactions_committed": committed,
     }

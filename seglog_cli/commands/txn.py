@@ -103,16 +103,18 @@ def run(
     log_directory = session.log_directory_of(view.directory)
     coordinators = partial(read_coordinators, session.fs, log_directory)
     transactions = view_transactions(view, session.clock.now_ms(), max_timeout_ms=limit_ms, coordinators=coordinators)
-    for one in transactions:
-        is_open = one.state is TransactionState.OPEN
-        hanging += one.hanging is True
-        statistics.add(one)
+    for transaction in transactions:
+        is_open = transaction.state is TransactionState.OPEN
+        hanging += transaction.hanging is True
+        statistics.add(transaction)
         if action == "list" or (action == "open" and is_open):
-            show_transaction(session.console, one, statistics.partition)
-        elif action == "abort-cmd" and is_open and one.hanging is not False:
-            show_abort(session.console, one, view.listing, servers)
+            show_transaction(session.console, transaction, statistics.partition)
+        elif action == "abort-cmd" and is_open and transaction.hanging is not False:
+            show_abort(session.console, transaction, view.listing, servers)
         elif action == "abort-cmd" and is_open:
-            session.console.message(f"no command is needed at offset {one.first_offset}: {_ending_text(one)}")
+            session.console.message(
+                f"no command is needed at offset {transaction.first_offset}: {_ending_text(transaction)}"
+            )
     if action == "stat":
         show_statistics(session.console, statistics)
     elif action in ("open", "abort-cmd") and not statistics.open:
@@ -136,90 +138,95 @@ class Statistics:
     total_ms: int = 0
     first_open_offset: int | None = None
 
-    def add(self, one: Transaction) -> None:
+    def add(self, transaction: Transaction) -> None:
         """Counts a transaction."""
-        state = one.state.value
+        state = transaction.state.value
         setattr(self, state, getattr(self, state) + 1)
-        self.hanging += one.hanging is True
-        self.records += one.records
-        self.bytes += one.bytes
-        self.longest_ms = max(self.longest_ms, one.duration_ms)
-        self.total_ms += one.duration_ms
+        self.hanging += transaction.hanging is True
+        self.records += transaction.records
+        self.bytes += transaction.bytes
+        self.longest_ms = max(self.longest_ms, transaction.duration_ms)
+        self.total_ms += transaction.duration_ms
         if state == "aborted":
-            self.aborted_records += one.records
+            self.aborted_records += transaction.records
         if state == "open":
-            first = one.first_offset
+            first = transaction.first_offset
             self.first_open_offset = first if self.first_open_offset is None else min(self.first_open_offset, first)
 
 
-def show_transaction(console: Console, one: Transaction, partition: str) -> None:
+def show_transaction(console: Console, transaction: Transaction, partition: str) -> None:
     """Shows one line: JSON, or text."""
     if console.as_json:
-        console.json(one.as_dict(partition))
+        console.json(transaction.as_dict(partition))
         return
-    style = {"committed": "good", "aborted": "warning", "open": "strong"}[one.state.value]
-    state = "hanging" if one.hanging else one.state.value
+    style = {"committed": "good", "aborted": "warning", "open": "strong"}[transaction.state.value]
+    state = "hanging" if transaction.hanging else transaction.state.value
     offsets = (
-        f"from offset {one.first_offset}"
-        if one.last_offset is None
-        else f"offsets {one.first_offset} to {one.last_offset}"
+        f"from offset {transaction.first_offset}"
+        if transaction.last_offset is None
+        else f"offsets {transaction.first_offset} to {transaction.last_offset}"
     )
-    coordinator = f", coordinator: {one.coordinator}" if one.coordinator else ""
-    source = "" if one.source == "log" else f", known to {one.file} only"
+    coordinator = f", coordinator: {transaction.coordinator}" if transaction.coordinator else ""
+    source = "" if transaction.source == "log" else f", known to {transaction.file} only"
     console.line(
-        f"{console.styled(state, style)} {offsets}, producer {one.producer_id}"
-        f" epoch {one.producer_epoch}, {count_text(one.records, 'record')} in {count_text(one.batches, 'batch')},"
-        f" {_duration_text(one)}{coordinator}{source}"
+        f"{console.styled(state, style)} {offsets}, producer {transaction.producer_id}"
+        f" epoch {transaction.producer_epoch}, {count_text(transaction.records, 'record')}"
+        f" in {count_text(transaction.batches, 'batch')},"
+        f" {_duration_text(transaction)}{coordinator}{source}"
     )
-    if one.ends:
-        console.indented([_ending_text(one)])
+    if transaction.ends:
+        console.indented([_ending_text(transaction)])
 
 
-def _duration_text(one: Transaction) -> str:
+def _duration_text(transaction: Transaction) -> str:
     from seglog.units import rough_duration
 
-    if one.state.value != "open":
-        return rough_duration(one.duration_ms)
-    return "open for an unknown time" if one.open_ms is None else f"open for {rough_duration(one.open_ms)}"
+    if transaction.state.value != "open":
+        return rough_duration(transaction.duration_ms)
+    return (
+        "open for an unknown time" if transaction.open_ms is None else f"open for {rough_duration(transaction.open_ms)}"
+    )
 
 
-def _ending_text(one: Transaction) -> str:
+def _ending_text(transaction: Transaction) -> str:
     """Returns what ends an open transaction that does not hang, and when."""
-    return one.ends or "its marker was written while the log was read"
+    return transaction.ends or "its marker was written while the log was read"
 
 
-def show_abort(console: Console, one: Transaction, listing: PartitionListing, bootstrap_server: str) -> None:
+def show_abort(console: Console, transaction: Transaction, listing: PartitionListing, bootstrap_server: str) -> None:
     """Shows the command that ends an open transaction."""
     from seglog.verification.transactions import abort_command
 
-    command = abort_command(one, listing, bootstrap_server)
-    if one.source == "snapshot":
-        command = f"mv {listing.directory / one.file} SOMEWHERE-ELSE  # while the broker is stopped"
-    elif one.is_decided:
+    command = abort_command(transaction, listing, bootstrap_server)
+    if transaction.source == "snapshot":
+        command = f"mv {listing.directory / transaction.file} SOMEWHERE-ELSE  # while the broker is stopped"
+    elif transaction.is_decided:
         console.warning(
-            f"the transaction at offset {one.first_offset} was acknowledged as committed ({one.coordinator}), and only"
-            f" its marker is missing. Aborting it hides {count_text(one.records, 'record')} from read_committed"
-            " consumers for ever. Copy them first (seglog read), or transplant the partition, which commits it"
+            f"the transaction at offset {transaction.first_offset} was acknowledged as committed"
+            f" ({transaction.coordinator}), and only its marker is missing. Aborting it hides"
+            f" {count_text(transaction.records, 'record')} from read_committed consumers for ever. Copy them first (seglog read), or transplant the partition, which commits it"
         )
     if console.as_json:
-        console.json({"type": "command", "first_offset": one.first_offset, "command": command})
+        console.json({"type": "command", "first_offset": transaction.first_offset, "command": command})
     else:
         console.line(command)
 
 
-def show_statistics(console: Console, found: Statistics) -> None:
+def show_statistics(console: Console, statistics: Statistics) -> None:
     """Shows the totals."""
     if console.as_json:
-        console.json({"type": "transaction_statistics", **dataclasses.asdict(found)})
+        console.json({"type": "transaction_statistics", **dataclasses.asdict(statistics)})
         return
     from seglog.units import rough_duration
 
-    count = found.committed + found.aborted + found.open
-    records, aborted = count_text(found.records, "record"), count_text(found.aborted_records, "record")
-    console.line(f"{found.partition}: {count_text(count, 'transaction')}, {records}, {bytes_text(found.bytes)}")
-    console.line(f"  committed {found.committed}, aborted {found.aborted} ({aborted})")
-    console.line(f"  open {found.open}, of these hanging {found.hanging}")
-    mean = found.total_ms // count if count else 0
-    console.line(f"  longest {rough_duration(found.longest_ms)}, mean {rough_duration(mean)}")
-    if found.first_open_offset is not None:
-        console.line(f"  readers of committed data wait at offset {found.first_open_offset}")
+    count = statistics.committed + statistics.aborted + statistics.open
+    records, aborted = count_text(statistics.records, "record"), count_text(statistics.aborted_records, "record")
+    console.line(
+        f"{statistics.partition}: {count_text(count, 'transaction')}, {records}, {bytes_text(statistics.bytes)}"
+    )
+    console.line(f"  committed {statistics.committed}, aborted {statistics.aborted} ({aborted})")
+    console.line(f"  open {statistics.open}, of these hanging {statistics.hanging}")
+    mean = statistics.total_ms // count if count else 0
+    console.line(f"  longest {rough_duration(statistics.longest_ms)}, mean {rough_duration(mean)}")
+    if statistics.first_open_offset is not None:
+        console.line(f"  readers of committed data wait at offset {statistics.first_open_offset}")

@@ -111,9 +111,9 @@ class LogManifest:
     partitions: tuple[ManifestPartition, ...]
     streams: Mapping[str, StreamEntry]
 
-    def partition(self, wanted: TopicPartition) -> ManifestPartition | None:
+    def partition(self, key: TopicPartition) -> ManifestPartition | None:
         """Returns the partition of that name, or None."""
-        return next((each for each in self.partitions if each.topic_partition == wanted), None)
+        return next((partition for partition in self.partitions if partition.topic_partition == key), None)
 
 
 def manifest_name(number: int) -> str:
@@ -139,8 +139,10 @@ def format_log_manifest(manifest: LogManifest) -> bytes:
         "number": manifest.number,
         "commit": manifest.commit,
         "writtenMs": manifest.written_ms,
-        "streams": {name: {"batch": one.batch, "entry": one.entry} for name, one in manifest.streams.items()},
-        "partitions": [_partition_fields(one) for one in manifest.partitions],
+        "streams": {
+            name: {"batch": position.batch, "entry": position.entry} for name, position in manifest.streams.items()
+        },
+        "partitions": [_partition_fields(partition) for partition in manifest.partitions],
     }
     return (json.dumps(document, separators=(",", ":")) + "\n").encode()
 
@@ -152,14 +154,15 @@ def _partition_fields(partition: ManifestPartition) -> dict[str, Any]:
         "topicId": partition.topic_id,
         "logStartOffset": partition.log_start_offset,
         "cleanedOffset": partition.cleaned_offset,
-        "leaderEpochs": [{"epoch": one.epoch, "startOffset": one.start_offset} for one in partition.epochs],
-        "segments": [_segment_fields(one) for one in partition.segments],
+        "leaderEpochs": [{"epoch": entry.epoch, "startOffset": entry.start_offset} for entry in partition.epochs],
+        "segments": [_segment_fields(segment) for segment in partition.segments],
     }
 
 
 def _segment_fields(segment: ManifestSegment) -> dict[str, Any]:
     objects = {
-        _FIELDS[kind]: {"size": one.size, "crc32c": f"{one.crc32c:08x}"} for kind, one in segment.objects.items()
+        _FIELDS[kind]: {"size": object_.size, "crc32c": f"{object_.crc32c:08x}"}
+        for kind, object_ in segment.objects.items()
     }
     return {
         "baseOffset": segment.base_offset,
@@ -178,11 +181,11 @@ def parse_log_manifest(data: bytes, path: Path | str) -> LogManifest:
     version = root.integer("version")
     if version != _VERSION:
         raise root.wrong("version", f"{version} is not {_VERSION}: a newer seglog wrote it")
-    partitions = tuple(_partition(each) for each in root.items("partitions"))
+    partitions = tuple(_partition(item) for item in root.items("partitions"))
     if not partitions:
         raise root.wrong("partitions", "there is none")
-    named = [one.topic_partition for one in partitions]
-    twice = next((one for one in named if named.count(one) > 1), None) if len(set(named)) < len(named) else None
+    named = [partition.topic_partition for partition in partitions]
+    twice = next((key for key in named if named.count(key) > 1), None) if len(set(named)) < len(named) else None
     if twice is not None:
         raise root.wrong("partitions", f"{twice} is there twice")
     streams = root.fields("streams")
@@ -204,12 +207,14 @@ def _partition(fields: JsonFields) -> ManifestPartition:
     problem = topic_name_problem(topic)
     if problem is not None:
         raise fields.wrong("topic", problem)
-    segments = tuple(_segment(each) for each in fields.items("segments"))
+    segments = tuple(_segment(item) for item in fields.items("segments"))
     if not segments:
         raise fields.wrong("segments", "there is none")
-    for one, following in itertools.pairwise(segments):
-        if following.base_offset != one.end_offset + 1 or one.end_offset < one.base_offset:
-            reason = f"the one at offset {one.base_offset} ends at {one.end_offset}, and the next one begins at "
+    for segment, following in itertools.pairwise(segments):
+        if following.base_offset != segment.end_offset + 1 or segment.end_offset < segment.base_offset:
+            reason = (
+                f"the one at offset {segment.base_offset} ends at {segment.end_offset}, and the next one begins at "
+            )
             raise fields.wrong("segments", f"{reason}{following.base_offset}")
     end = segments[-1].end_offset + 1
     return ManifestPartition(
@@ -239,10 +244,10 @@ def _segment(fields: JsonFields) -> ManifestSegment:
     if not is_place_name(place):
         raise fields.wrong("place", f"{place[:60]!r} is not a directory of seglog's (seglog-<id>)")
     objects = fields.fields("objects")
-    found = {kind: _object(objects.fields(name)) for kind, name in _FIELDS.items() if not objects.is_null(name)}
-    if FileKind.LOG not in found:
+    objects_of = {kind: _object(objects.fields(name)) for kind, name in _FIELDS.items() if not objects.is_null(name)}
+    if FileKind.LOG not in objects_of:
         raise objects.wrong("log", "it is missing")
-    return ManifestSegment(base, fields.integer("endOffset", least=base - 1, most=INT64_MAX - 1), place, found)
+    return ManifestSegment(base, fields.integer("endOffset", least=base - 1, most=INT64_MAX - 1), place, objects_of)
 
 
 def _object(fields: JsonFields) -> StoredObject:

@@ -55,10 +55,10 @@ class Choice:
     chosen: list[Chosen]
     remarks: list[Remark]
 
-    def remark(self, problem: Problem, one: TierSegment, message: str, first: int | None = None) -> None:
+    def remark(self, problem: Problem, segment: TierSegment, message: str, first: int | None = None) -> None:
         """Adds a remark about a segment from `first` (default: its start) to its end."""
-        begin = one.start_offset if first is None else first
-        self.remarks.append(Remark(problem, self.partition, message, begin, one.end_offset, one.path))
+        begin = segment.start_offset if first is None else first
+        self.remarks.append(Remark(problem, self.partition, message, begin, segment.end_offset, segment.path))
 
 
 def lineage_of(
@@ -69,19 +69,21 @@ def lineage_of(
     Skips a segment whose checkpoint is invalid or does not ascend. With `on_error` also skips one that cannot be read;
     without it that raises OSError.
     """
-    with_epochs = [one for one in segments if one.epochs]
-    for one in sorted(with_epochs, key=lambda one: (one.epochs[-1].epoch, one.end_offset), reverse=True):
+    with_epochs = [segment for segment in segments if segment.epochs]
+    for segment in sorted(
+        with_epochs, key=lambda segment: (segment.epochs[-1].epoch, segment.end_offset), reverse=True
+    ):
         try:
-            found = one.lineage()
+            lineage = segment.lineage()
         except CorruptionError:
-            found = ()
+            lineage = ()
         except OSError as error:
             if on_error is None:
                 raise
-            on_error(one, error)
-            found = ()
-        if found and is_ascending(found):
-            return found
+            on_error(segment, error)
+            lineage = ()
+        if lineage and is_ascending(lineage):
+            return lineage
     return ()
 
 
@@ -97,26 +99,28 @@ def choose(
     """Returns the segments that form the log. Without a `lineage` every segment counts completely."""
     choice = Choice(partition, [], [])
     counted = []
-    for one in segments:
-        end = _end_in_lineage(one, lineage) if lineage and one.epochs else one.end_offset
-        if end < one.start_offset:
+    for segment in segments:
+        end = _end_in_lineage(segment, lineage) if lineage and segment.epochs else segment.end_offset
+        if end < segment.start_offset:
             choice.remark(
                 Problem.OUTSIDE_LINEAGE,
-                one,
-                f"offsets {one.start_offset} to {one.end_offset} of {one.path} are left out: a leader of another"
-                " lineage wrote them",
+                segment,
+                f"offsets {segment.start_offset} to {segment.end_offset} of {segment.path} are left out: a leader of"
+                " another lineage wrote them",
             )
             continue
-        if end < one.end_offset:
+        if end < segment.end_offset:
             choice.remark(
                 Problem.OUTSIDE_LINEAGE,
-                one,
-                f"offsets {end + 1} to {one.end_offset} of {one.path} are left out: a leader of another lineage wrote"
-                " them",
+                segment,
+                f"offsets {end + 1} to {segment.end_offset} of {segment.path} are left out: a leader of another lineage"
+                " wrote them",
                 end + 1,
             )
-        counted.append(Chosen(one, end))
-    counted.sort(key=lambda found: (found.segment.start_offset, -found.end_offset, -found.segment.event_timestamp_ms))
+        counted.append(Chosen(segment, end))
+    counted.sort(
+        key=lambda chosen: (chosen.segment.start_offset, -chosen.end_offset, -chosen.segment.event_timestamp_ms)
+    )
     _without_overlaps(choice, counted)
     if local is not None:
         _before_local(choice, local)
@@ -124,15 +128,15 @@ def choose(
     return choice
 
 
-def _end_in_lineage(one: TierSegment, lineage: Sequence[EpochEntry]) -> int:
+def _end_in_lineage(segment: TierSegment, lineage: Sequence[EpochEntry]) -> int:
     """Returns the last offset of a segment that is in the lineage; an offset below its start if none is."""
     starts = {entry.epoch: entry.start_offset for entry in lineage}
     ends = {a.epoch: b.start_offset - 1 for a, b in itertools.pairwise(lineage)}
     oldest = lineage[0]
-    reached = one.start_offset - 1
-    own = [(e.epoch, e.start_offset) for e in one.epochs]
+    reached = segment.start_offset - 1
+    own = [(e.epoch, e.start_offset) for e in segment.epochs]
     for i, (epoch, start) in enumerate(own):
-        last = own[i + 1][1] - 1 if i + 1 < len(own) else one.end_offset
+        last = own[i + 1][1] - 1 if i + 1 < len(own) else segment.end_offset
         if epoch < oldest.epoch and own[-1][0] >= oldest.epoch:
             reached = last  # the log has been deleted up to somewhere in this segment
             continue
@@ -143,26 +147,26 @@ def _end_in_lineage(one: TierSegment, lineage: Sequence[EpochEntry]) -> int:
         end = ends.get(epoch, INT64_MAX)
         reached = min(last, end)
         if end < last:
-            return max(reached, one.start_offset - 1)
+            return max(reached, segment.start_offset - 1)
     return reached
 
 
 def _without_overlaps(choice: Choice, counted: Iterable[Chosen]) -> None:
-    for found in counted:
-        one, before = found.segment, choice.chosen[-1] if choice.chosen else None
-        if before is not None and found.end_offset <= before.end_offset:
-            first, last = one.start_offset, found.end_offset
-            message = f"offsets {first} to {last} are in two segments; {one.path} is left out"
-            choice.remark(Problem.DUPLICATE, one, message)
+    for chosen in counted:
+        segment, before = chosen.segment, choice.chosen[-1] if choice.chosen else None
+        if before is not None and chosen.end_offset <= before.end_offset:
+            first, last = segment.start_offset, chosen.end_offset
+            message = f"offsets {first} to {last} are in two segments; {segment.path} is left out"
+            choice.remark(Problem.DUPLICATE, segment, message)
             continue
-        if before is not None and one.start_offset <= before.end_offset:
+        if before is not None and segment.start_offset <= before.end_offset:
             message = (
-                f"offsets {one.start_offset} to {before.end_offset} are in two segments; {before.segment.path} counts"
-                f" only up to offset {one.start_offset - 1}"
+                f"offsets {segment.start_offset} to {before.end_offset} are in two segments; {before.segment.path}"
+                f" counts only up to offset {segment.start_offset - 1}"
             )
-            choice.remark(Problem.OVERLAP, before.segment, message, one.start_offset)
-            choice.chosen[-1] = replace(before, end_offset=one.start_offset - 1)
-        choice.chosen.append(found)
+            choice.remark(Problem.OVERLAP, before.segment, message, segment.start_offset)
+            choice.chosen[-1] = replace(before, end_offset=segment.start_offset - 1)
+        choice.chosen.append(chosen)
 
 
 def _before_local(choice: Choice, local: Local) -> None:
@@ -181,7 +185,7 @@ def _before_local(choice: Choice, local: Local) -> None:
 
 
 def _remark_gaps(choice: Choice, local: Local | None) -> None:
-    ends = [(found.segment.start_offset, found.end_offset) for found in choice.chosen]
+    ends = [(chosen.segment.start_offset, chosen.end_offset) for chosen in choice.chosen]
     if local is not None:
         ends.append((local.first, local.first))
     for (_, end), (start, _) in itertools.pairwise(ends):

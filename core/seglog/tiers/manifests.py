@@ -47,8 +47,11 @@ class CommittedLogs:
 
     def places(self) -> list[TierPlace]:
         """Returns the partitions, which are below the prefix under the names at which they are shown."""
-        named = ((one, one.topic_partition) for one in self.manifest.partitions)
-        return [TierPlace(self.prefix / str(key), Layout.MANIFEST, key, one.topic_id, one) for one, key in named]
+        named = ((partition, partition.topic_partition) for partition in self.manifest.partitions)
+        return [
+            TierPlace(self.prefix / str(key), Layout.MANIFEST, key, partition.topic_id, partition)
+            for partition, key in named
+        ]
 
     def checkpoints(self) -> dict[Path, Stored]:
         """Returns the checkpoints of a broker's log directory, derived from the manifest."""
@@ -62,12 +65,16 @@ def object_of(prefix: Path, name: TopicPartition, segment: ManifestSegment, kind
 
 def checkpoints_of(prefix: Path, described: Sequence[ManifestPartition], status: FileStatus) -> dict[Path, Stored]:
     """Returns the checkpoints of some partitions; `status` is that of the manifest."""
-    partitions = {one.topic_partition: one for one in described}
+    partitions = {partition.topic_partition: partition for partition in described}
     offsets_of: dict[str, dict[TopicPartition, int]] = {
-        filenames.RECOVERY_POINT_CHECKPOINT: {key: one.log_end_offset for key, one in partitions.items()},
-        filenames.LOG_START_OFFSET_CHECKPOINT: {key: one.log_start_offset for key, one in partitions.items()},
+        filenames.RECOVERY_POINT_CHECKPOINT: {key: partition.log_end_offset for key, partition in partitions.items()},
+        filenames.LOG_START_OFFSET_CHECKPOINT: {
+            key: partition.log_start_offset for key, partition in partitions.items()
+        },
         filenames.CLEANER_OFFSET_CHECKPOINT: {
-            key: one.cleaned_offset for key, one in partitions.items() if one.cleaned_offset is not None
+            key: partition.cleaned_offset
+            for key, partition in partitions.items()
+            if partition.cleaned_offset is not None
         },
     }
     made = {name: format_offset_checkpoint(offsets) for name, offsets in offsets_of.items() if offsets}
@@ -121,10 +128,10 @@ def committed_logs(fs: FileSystem, path: Path) -> CommittedLogs | None:
 
 def required(fs: FileSystem, prefix: Path) -> CommittedLogs:
     """Returns the committed logs below `prefix`. Raises NotALogError if nothing was committed."""
-    found = read_committed(fs, prefix)
-    if found is None:
+    committed = read_committed(fs, prefix)
+    if committed is None:
         raise NotALogError(prefix, f"{COMMITTED} has no manifest; the logs here were never committed")
-    return found
+    return committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +167,12 @@ def files_of_partition(fs: FileSystem, directory: Path, partition: ManifestParti
 
 def _listed(fs: FileSystem, directory: Path) -> dict[Path, FileStatus]:
     """Returns the objects in the places of a partition."""
-    found: dict[Path, FileStatus] = {}
+    statuses: dict[Path, FileStatus] = {}
     for name, status in _entries(fs, directory):
         if status.is_directory and is_place_name(name):
             inside = _entries(fs, directory / name)
-            found |= {directory / name / each: what for each, what in inside if not what.is_directory}
-    return found
+            statuses |= {directory / name / file: what for file, what in inside if not what.is_directory}
+    return statuses
 
 
 def _segment(
@@ -178,17 +185,17 @@ def _segment(
 ) -> tuple[ManifestSegment, TierSegment] | None:
     files: dict[FileKind, Stored] = {}
     place = directory / described.place
-    for kind, wanted in described.objects.items():
+    for kind, named in described.objects.items():
         path = place / described.name_of(kind)
         status = entries.get(path)
         if status is None:
             message = f"{path} is missing, which the manifest names for offsets {described.base_offset} to"
             problem = Problem.MISSING_OBJECT
-        elif status.size != wanted.size:
-            message = f"{path} has {status.size} bytes instead of {wanted.size}, for offsets {described.base_offset} to"
+        elif status.size != named.size:
+            message = f"{path} has {status.size} bytes instead of {named.size}, for offsets {described.base_offset} to"
             problem = Problem.BAD_OBJECT
         else:
-            files[kind] = WholeObject(fs, path, status, wanted.crc32c)
+            files[kind] = WholeObject(fs, path, status, named.crc32c)
             continue
         end = described.end_offset
         remarks.append(_remark(partition, problem, f"{message} {end}", path, described.base_offset, end))
@@ -228,7 +235,7 @@ def _orphans_of(
     fs: FileSystem, directory: Path, key: TopicPartition, partition: ManifestPartition | None
 ) -> Iterator[Remark]:
     segments = () if partition is None else partition.segments
-    named = {directory / one.place / one.name_of(kind) for one in segments for kind in one.objects}
+    named = {directory / segment.place / segment.name_of(kind) for segment in segments for kind in segment.objects}
     places = {path.parent for path in named}
     for path in sorted(_listed(fs, directory)):
         if path.parent in places and path not in named:
@@ -239,9 +246,10 @@ def _orphans_of(
 
 
 def _orphan_place(fs: FileSystem, partition: str, directory: Path, why: str) -> Remark:
-    found = [status for _, status in _entries(fs, directory) if not status.is_directory]
-    newest = datetime.fromtimestamp(max((one.modified_ms for one in found), default=0) / 1000, UTC)
-    size = f"{len(found)} objects, {sum(one.size for one in found)} bytes, last changed {newest:%Y-%m-%d %H:%M:%SZ}"
+    statuses = [status for _, status in _entries(fs, directory) if not status.is_directory]
+    newest = datetime.fromtimestamp(max((status.modified_ms for status in statuses), default=0) / 1000, UTC)
+    count = f"{len(statuses)} objects, {sum(status.size for status in statuses)} bytes"
+    size = f"{count}, last changed {newest:%Y-%m-%d %H:%M:%SZ}"
     return Remark(Problem.ORPHAN_OBJECT, partition, f"{directory} ({size}) {why}", path=directory)
 
 

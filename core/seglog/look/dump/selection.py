@@ -58,8 +58,8 @@ class Selection:
 
         `limited`: only the first ones are wanted.
         """
-        found = Extent(self.first_offset, self.end_offset, self.first_timestamp, self.end_timestamp, limited)
-        return None if found == Extent() else found
+        extent = Extent(self.first_offset, self.end_offset, self.first_timestamp, self.end_timestamp, limited)
+        return None if extent == Extent() else extent
 
     def reaches(self, first_offset: int, last_offset: int | None) -> bool:
         """True if a range of offsets (a last one of None: no end) overlaps the selected range."""
@@ -82,82 +82,80 @@ class Selection:
         """Selects from `records`. A batch is judged by its header, or by its records if `with_records` is set."""
         if self.everything:
             return Chosen(records.rows, np.ones(len(records.batches), dtype=bool))
-        shown = self._batches(records.batches)
+        of_batches = self._batches(records.batches)
         rows = records.rows
         if not with_records or len(rows) == 0:
-            return Chosen(rows, shown)
-        rows = rows[self._rows(records) & shown[rows["batch"]]]
-        decided = np.zeros(len(shown), dtype=bool)
+            return Chosen(rows, of_batches)
+        rows = rows[self._rows(records) & of_batches[rows["batch"]]]
+        decided = np.zeros(len(of_batches), dtype=bool)
         decided[rows["batch"]] = True
         # A batch without readable records is judged by its header.
-        without = np.ones(len(shown), dtype=bool)
+        without = np.ones(len(of_batches), dtype=bool)
         without[records.rows["batch"]] = False
-        return Chosen(rows, decided | (shown & without & (not self.by_record)))
+        return Chosen(rows, decided | (of_batches & without & (not self.by_record)))
 
     def _batches(self, batches: np.ndarray) -> np.ndarray:
-        shown = np.ones(len(batches), dtype=bool)
+        chosen = np.ones(len(batches), dtype=bool)
         if self.first_offset is not None:
-            shown &= batches["last_offset"] >= self.first_offset
+            chosen &= batches["last_offset"] >= self.first_offset
         if self.end_offset is not None:
             # A legacy wrapper's header does not tell its first offset.
-            shown &= (batches["base_offset"] < self.end_offset) | (batches["magic"] < 2)
+            chosen &= (batches["base_offset"] < self.end_offset) | (batches["magic"] < 2)
         if self.first_timestamp is not None:
-            shown &= batches["max_timestamp"] >= self.first_timestamp
+            chosen &= batches["max_timestamp"] >= self.first_timestamp
         if self.producer_id is not None:
-            shown &= batches["producer_id"] == self.producer_id
-        return shown
+            chosen &= batches["producer_id"] == self.producer_id
+        return chosen
 
     def _rows(self, records: Records) -> np.ndarray:
         rows = records.rows
-        wanted = np.ones(len(rows), dtype=bool)
+        chosen = np.ones(len(rows), dtype=bool)
         if self.key is not None:
-            match_keys(records.arena, rows, np.frombuffer(self.key, dtype=np.uint8), wanted)
+            match_keys(records.arena, rows, np.frombuffer(self.key, dtype=np.uint8), chosen)
         if self.first_offset is not None:
-            wanted &= rows["offset"] >= self.first_offset
+            chosen &= rows["offset"] >= self.first_offset
         if self.end_offset is not None:
-            wanted &= rows["offset"] < self.end_offset
+            chosen &= rows["offset"] < self.end_offset
         if self.first_timestamp is not None:
-            wanted &= rows["timestamp"] >= self.first_timestamp
+            chosen &= rows["timestamp"] >= self.first_timestamp
         if self.end_timestamp is not None:
-            wanted &= rows["timestamp"] < self.end_timestamp
+            chosen &= rows["timestamp"] < self.end_timestamp
         if self.contained is not None:
-            wanted &= _containing(records, self.contained)
-        return wanted
+            chosen &= _containing(records, self.contained)
+        return chosen
 
 
-def _containing(records: Records, wanted: bytes) -> np.ndarray:
+def _containing(records: Records, text: bytes) -> np.ndarray:
     """Returns a mask of the records whose key, value, header keys or header values contain these bytes.
 
     The whole arena is searched at once, and a hit is looked up: most records have none.
     """
     rows, data = records.rows, records.arena.tobytes()
-    shown = np.full(len(rows), not wanted)
+    chosen = np.full(len(rows), not text)
     order = np.argsort(rows["position"], kind="stable")
     starts = rows["position"][order]
-    at = data.find(wanted) if wanted else -1
+    at = data.find(text) if text else -1
     while at >= 0:
         i = int(np.searchsorted(starts, at, side="right")) - 1
         after = at + 1
         if i >= 0:
             row = int(order[i])
-            if _is_within(records, row, at, wanted):
-                shown[row] = True
+            if _is_within(records, row, at, text):
+                chosen[row] = True
                 after = max(after, int(rows["position"][row]) + int(rows["size"][row]))
-        at = data.find(wanted, after)
-    return shown
+        at = data.find(text, after)
+    return chosen
 
 
-def _is_within(records: Records, i: int, at: int, wanted: bytes) -> bool:
+def _is_within(records: Records, i: int, at: int, text: bytes) -> bool:
     """True if the bytes found at this position lie in the key or value of record `i`, or if a header has them."""
     row = records.rows[i]
     for part in ("key", "value"):
         begin = int(row[f"{part}_position"])
-        if begin <= at and at + len(wanted) <= begin + int(row[f"{part}_size"]):
+        if begin <= at and at + len(text) <= begin + int(row[f"{part}_size"]):
             return True
     names = (header.key.encode("utf-8", "surrogateescape") for header in records.headers(i))
-    return any(wanted in name for name in names) or any(
-        wanted in (header.value or b"") for header in records.headers(i)
-    )
+    return any(text in name for name in names) or any(text in (header.value or b"") for header in records.headers(i))
 
 
 EVERYTHING = Selection()

@@ -87,14 +87,16 @@ class KnownMetadata:
 
     def configuration(self, topic: str) -> dict[str, str]:
         """Returns a topic's own configuration values by Kafka's keys."""
-        found = (one.data for key, one in self.records.items() if key[:3] == ("CONFIG_RECORD", TOPIC_RESOURCE, topic))
-        return {str(data["name"]): str(data["value"]) for data in found}
+        values = (
+            record.data for key, record in self.records.items() if key[:3] == ("CONFIG_RECORD", TOPIC_RESOURCE, topic)
+        )
+        return {str(data["name"]): str(data["value"]) for data in values}
 
     @property
     def next_producer_id(self) -> int:
         """The first producer id that no broker was given yet; 0 if it is unknown."""
-        found = self.records.get(("PRODUCER_IDS_RECORD",))
-        return 0 if found is None else int(found.data["nextProducerId"])
+        last = self.records.get(("PRODUCER_IDS_RECORD",))
+        return 0 if last is None else int(last.data["nextProducerId"])
 
 
 def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
@@ -111,8 +113,8 @@ def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
         replay.read_snapshot(fs, path)
     else:
         inside = path if path.name == METADATA_PARTITION else path / METADATA_PARTITION
-        found = fs.status(inside)
-        if found is None or not found.is_directory:
+        status = fs.status(inside)
+        if status is None or not status.is_directory:
             return None
         changes.known.source = inside
         replay.read(fs, inside)
@@ -121,9 +123,9 @@ def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
     return changes.known
 
 
-def furthest(found: Sequence[KnownMetadata]) -> KnownMetadata | None:
+def furthest(images: Sequence[KnownMetadata]) -> KnownMetadata | None:
     """Returns the most complete one: one with records before one without, then the one readable furthest."""
-    return max(found, key=lambda one: (bool(one.records), one.end_offset, not one.problems), default=None)
+    return max(images, key=lambda image: (bool(image.records), image.end_offset, not image.problems), default=None)
 
 
 def formatted_with(fs: FileSystem, directories: Sequence[Path]) -> KnownMetadata | None:
@@ -132,9 +134,9 @@ def formatted_with(fs: FileSystem, directories: Sequence[Path]) -> KnownMetadata
         path = directory / BOOTSTRAP_CHECKPOINT
         status = fs.status(path)
         if status is not None and not status.is_directory:
-            known = read_known(fs, path)
-            if known is not None and ("FEATURE_LEVEL_RECORD", "metadata.version") in known.records:
-                return known
+            image = read_known(fs, path)
+            if image is not None and ("FEATURE_LEVEL_RECORD", "metadata.version") in image.records:
+                return image
     return None
 
 
@@ -195,17 +197,17 @@ class _Changes:
     def _change_partition(self, data: Mapping[str, Any]) -> None:
         """Applies a change: fields that it lacks stay as they are, and each new leader raises the epoch."""
         topic = self._topic(data["topicId"])
-        known = None if topic is None else topic.partitions.get(data["partitionId"])
-        if known is None:
+        partition = None if topic is None else topic.partitions.get(data["partitionId"])
+        if partition is None:
             return
         for name in ("replicas", "isr", "directories"):
             if data.get(name) is not None:
-                setattr(known, name, list(data[name]))
+                setattr(partition, name, list(data[name]))
         if data.get("eligibleLeaderReplicas") is not None:
-            known.eligible = list(data["eligibleLeaderReplicas"])
+            partition.eligible = list(data["eligibleLeaderReplicas"])
         if data.get("leader", _NO_LEADER_CHANGE) != _NO_LEADER_CHANGE:
-            known.leader = data["leader"]
-            known.leader_epoch += 1
+            partition.leader = data["leader"]
+            partition.leader_epoch += 1
 
     def _clear_eligible(self, topic: str) -> None:
         """Forgets the eligible replicas of a topic; of all without a name."""
@@ -238,5 +240,5 @@ def _key(kind: str, data: Mapping[str, Any]) -> _Key:
 def _hashable(value: object) -> object:
     """Returns a list of structs, which is a quota's entity in no fixed order, as a set."""
     if isinstance(value, list):
-        return frozenset((one["entityType"], one["entityName"]) for one in value)
+        return frozenset((part["entityType"], part["entityName"]) for part in value)
     return value

@@ -110,7 +110,7 @@ class SalvageReport:
     @property
     def missing(self) -> tuple[tuple[int, int], ...]:
         """The ranges of missing offsets of all logs."""
-        return tuple(found for log in self.logs for found in log.missing)
+        return tuple(offsets for log in self.logs for offsets in log.missing)
 
     @property
     def missing_offsets(self) -> int:
@@ -160,9 +160,9 @@ def salvage(
         _require_one_partition(sources)
     if sources and all(source.path.suffix == FileKind.LOG_07.value for source in sources):
         return _salvage_07(fs, sources, target)
-    found, failures = _find_batches(fs, sources, progress)
+    batches, failures = _find_batches(fs, sources, progress)
     ranks = np.array([source.rank for source in sources])
-    logs = [_chosen(log, ranks) for log in _split_into_logs(fs, sources, found, options) if len(log.rows)]
+    logs = [_chosen(log, ranks) for log in _split_into_logs(fs, sources, batches, options) if len(log.rows)]
     if not logs and failures:
         raise next(iter(failures.values()))
     if not logs:
@@ -178,7 +178,7 @@ def salvage(
             metadata = _metadata_of(fs, sources, paths, log, single=len(logs) == 1)
             complete_log(made, clock, metadata, place / name)
             done.append(_salvaged_log(log, target / name))
-    return SalvageReport(target, _accounts(sources, found, [log.rows for log in logs], failures), tuple(done))
+    return SalvageReport(target, _accounts(sources, batches, [log.rows for log in logs], failures), tuple(done))
 
 
 def _size_of(rows: np.ndarray) -> int:
@@ -195,13 +195,13 @@ def _require_one_partition(sources: Sequence[_Source]) -> None:
 
 
 def _split_into_logs(
-    fs: FileSystem, sources: Sequence[_Source], found: np.ndarray, options: SalvageOptions
+    fs: FileSystem, sources: Sequence[_Source], batches: np.ndarray, options: SalvageOptions
 ) -> list[CarvedLog]:
     """Returns the logs that the batches make: one, unless images were carved."""
     if not options.carve or options.into_one:
-        return [CarvedLog("", found)]
+        return [CarvedLog("", batches)]
     names = {number: source.partition for number, source in enumerate(sources) if source.partition}
-    return attribute(fs, [source.path for source in sources], found, names)
+    return attribute(fs, [source.path for source in sources], batches, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,41 +224,41 @@ def _chosen(log: CarvedLog, source_ranks: np.ndarray) -> _ChosenLog:
     return _ChosenLog(log.name, rows, log.undecided, int(np.count_nonzero(~copies)))
 
 
-def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
+def choose(batches: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """Returns the indexes of the rows of `found` (FOUND) to keep, by offset; a lower `rank` of a row is better.
 
     Overlapping batches exclude each other: the better rank wins, then the batch that joins its predecessor, then the
     one that ends first. A batch is dropped as broken if two others of its rank lie within it, or one if it is too small
     for its offsets: no checksum covers the end of a wrapper of magic 0, and it would exclude them all.
     """
-    order = np.lexsort((found["last_offset"], rank, found["first_offset"]))
-    kept: list[int] = []
+    order = np.lexsort((batches["last_offset"], rank, batches["first_offset"]))
+    chosen: list[int] = []
     end = -1
     for at, i in enumerate(order.tolist()):
-        first, last = int(found["first_offset"][i]), int(found["last_offset"][i])
-        if kept and first <= end and _is_broken(found, rank, kept[-1], order[at : at + 2]):
-            kept.pop()
-            end = int(found["last_offset"][kept[-1]]) if kept else -1
+        first, last = int(batches["first_offset"][i]), int(batches["last_offset"][i])
+        if chosen and first <= end and _is_broken(batches, rank, chosen[-1], order[at : at + 2]):
+            chosen.pop()
+            end = int(batches["last_offset"][chosen[-1]]) if chosen else -1
         if first > end:
-            kept.append(i)
+            chosen.append(i)
             end = last
             continue
-        joins = len(kept) < 2 or first == int(found["last_offset"][kept[-2]]) + 1
-        if joins and rank[i] < rank[kept[-1]]:
-            kept[-1], end = i, last
-    return np.array(kept, dtype=np.int64)
+        joins = len(chosen) < 2 or first == int(batches["last_offset"][chosen[-2]]) + 1
+        if joins and rank[i] < rank[chosen[-1]]:
+            chosen[-1], end = i, last
+    return np.array(chosen, dtype=np.int64)
 
 
-def _is_broken(found: np.ndarray, rank: np.ndarray, outer: int, following: np.ndarray) -> bool:
+def _is_broken(batches: np.ndarray, rank: np.ndarray, outer: int, following: np.ndarray) -> bool:
     """True if enough of the two `following` rows, one after the other, lie within the row `outer` and have its rank."""
-    span = int(found["last_offset"][outer]) - int(found["first_offset"][outer])
-    implausible = int(found["magic"][outer]) < 2 and span > _OFFSETS_PER_BYTE * int(found["size"][outer])
-    wanted = 1 if implausible else 2
-    rows = following[:wanted]
-    first, last = found["first_offset"][rows], found["last_offset"][rows]
-    within = (first >= found["first_offset"][outer]) & (last <= found["last_offset"][outer])
+    span = int(batches["last_offset"][outer]) - int(batches["first_offset"][outer])
+    implausible = int(batches["magic"][outer]) < 2 and span > _OFFSETS_PER_BYTE * int(batches["size"][outer])
+    needed = 1 if implausible else 2
+    rows = following[:needed]
+    first, last = batches["first_offset"][rows], batches["last_offset"][rows]
+    within = (first >= batches["first_offset"][outer]) & (last <= batches["last_offset"][outer])
     within &= rank[rows] == rank[outer]
-    return len(rows) == wanted and bool(within.all()) and bool((first[1:] > last[:-1]).all())
+    return len(rows) == needed and bool(within.all()) and bool((first[1:] > last[:-1]).all())
 
 
 # --- sources ----------------------------------------------------------------------------------------------
@@ -267,11 +267,11 @@ def _is_broken(found: np.ndarray, rank: np.ndarray, outer: int, following: np.nd
 def _check_target(fs: FileSystem, paths: Sequence[Path], target: Path) -> None:
     require_free(fs, target)
     for path in paths:
-        found = fs.status(path)
-        if found is None:
+        status = fs.status(path)
+        if status is None:
             raise NotALogError(path, "no such file or directory")
-        source = links.resolve(path) if found.is_directory else links.resolve(path).parent
-        if links.resolve(target) == source or (found.is_directory and source in links.resolve(target).parents):
+        source = links.resolve(path) if status.is_directory else links.resolve(path).parent
+        if links.resolve(target) == source or (status.is_directory and source in links.resolve(target).parents):
             raise RefusedError(f"{target} lies inside {path}, which salvage never writes to")
 
 
