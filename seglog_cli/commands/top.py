@@ -190,12 +190,8 @@ class View:
         from seglog_cli.keys import REDRAW, Keys
 
         live = Live(console=screen.rich, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-
-        def enter() -> None:
+        with Keys(live.stop, live.start) as keys:
             live.start()
-
-        with Keys(live.stop, enter) as keys:
-            enter()
             try:
                 self._draw(live, screen)  # at once, with what names and sizes tell
                 next_look, fresh = time.monotonic() + seconds, True

@@ -204,7 +204,8 @@ def show_abort(console: Console, transaction: Transaction, listing: PartitionLis
         console.warning(
             f"the transaction at offset {transaction.first_offset} was acknowledged as committed"
             f" ({transaction.coordinator}), and only its marker is missing. Aborting it hides"
-            f" {count_text(transaction.records, 'record')} from read_committed consumers for ever. Copy them first (seglog read), or transplant the partition, which commits it"
+            f" {count_text(transaction.records, 'record')} from read_committed consumers for ever. Copy them first"
+            " (seglog read), or transplant the partition, which commits it"
         )
     if console.as_json:
         console.json({"type": "command", "first_offset": transaction.first_offset, "command": command})

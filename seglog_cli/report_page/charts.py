@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from seglog_cli.report_page.words import said, size
+from seglog_cli.progress import bytes_text as size
+from seglog_cli.report_page.words import said
 
 if TYPE_CHECKING:
     from seglog.look.report.figures import Growth, SegmentFigures

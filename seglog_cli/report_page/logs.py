@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog.units import count_text
+from seglog_cli.progress import bytes_text as size
 from seglog_cli.report_page.charts import bar, spark, strip, treemap
-from seglog_cli.report_page.words import NOTHING, cell, moment, number, percent, row_head, said, size, table
+from seglog_cli.report_page.words import NOTHING, cell, moment, number, percent, row_head, said, table
 
 _TILES = 40
 _TOPICS = 25

@@ -6,7 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from seglog.units import count_text
-from seglog_cli.report_page.words import NOTHING, cell, moment, number, row_head, said, size, table
+from seglog_cli.progress import bytes_text as size
+from seglog_cli.report_page.words import NOTHING, cell, moment, number, row_head, said, table
 
 if TYPE_CHECKING:
     from seglog.look.report.figures import Concern, Report, SettingFigures

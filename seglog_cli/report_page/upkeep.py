@@ -6,9 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from seglog.units import count_text
+from seglog_cli.progress import bytes_text as size
 from seglog_cli.report_page.charts import bar, curve, rounds
 from seglog_cli.report_page.logs import state_text
-from seglog_cli.report_page.words import cell, moment, number, percent, row_head, said, size, table
+from seglog_cli.report_page.words import cell, moment, number, percent, row_head, said, table
 
 _ROWS = 100
 _STATES = ("blocked", "cleanable", "waiting", "young", "clean")

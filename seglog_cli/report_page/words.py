@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from seglog.escaping import escaped
 from seglog.units import format_time
-from seglog_cli.progress import bytes_text
 
 NOTHING = "-"
 
@@ -15,11 +14,6 @@ NOTHING = "-"
 def said(text: object) -> str:
     """Returns text for the page: controls as escapes, markup as characters."""
     return html.escape(escaped(str(text)))
-
-
-def size(value: int) -> str:
-    """Returns a readable size."""
-    return bytes_text(value)
 
 
 def moment(timestamp: int | None) -> str:
