@@ -83,8 +83,8 @@ def _watch(session: Session, paths: Sequence[Path], metadata_dir: Path | None) -
     """Returns the watch over the paths. Raises NotALogError for a path that is no log, UsageError for a file."""
     from seglog.format.filenames import parse_topic_partition
     from seglog.look.report.watch import Watch
+    from seglog.operations.workspace import by_log_directory
     from seglog.scan.listing import TargetKind, resolve_paths
-    from seglog.scan.named import by_log_directory
 
     targets = resolve_paths(session.fs, paths)
     for target in targets:

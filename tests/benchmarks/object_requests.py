@@ -28,12 +28,11 @@ from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.operations.clean import directories_of
-from seglog.operations.workspace import Sources, Workspace
+from seglog.operations.workspace import Sources, Workspace, by_log_directory
 from seglog.remote.routing import parse_location, traffic
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Prices, Traffic
 from seglog.scan.listing import resolve_paths
-from seglog.scan.named import by_log_directory
 from seglog.spark.cleaning_objects import Destination, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import rewrite_round

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from seglog.configuration.keys import LogConfig
 from seglog.model import TopicPartition
-from seglog.scan.named import by_log_directory
+from seglog.operations.workspace import by_log_directory
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.benchmarks.memory import MemoryMeter, Peaks
 

@@ -13,8 +13,8 @@ from seglog.configuration.settings import load_settings
 from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.clean import DirectoryCleaning, Outcome, clean_directories, directories_of
+from seglog.operations.workspace import by_log_directory
 from seglog.scan.listing import list_log_directory, resolve_paths
-from seglog.scan.named import by_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem
 from tests.support.manual_clock import ManualClock

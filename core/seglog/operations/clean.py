@@ -51,14 +51,15 @@ from seglog.operations.workspace import (
     CleaningHistory,
     CommonArguments,
     Location,
+    NamedLogs,
     Sources,
     Workspace,
+    by_log_directory,
     check_policy,
     optional_path,
     settings_of,
 )
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
-from seglog.scan.named import NamedLogs, by_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.overlay import OverlayFileSystem

@@ -38,11 +38,18 @@ from seglog.operations.clean import (
 )
 from seglog.operations.reasons import Reason, releases
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
-from seglog.operations.workspace import Location, Sources, Workspace, optional_path, optional_release, settings_of
+from seglog.operations.workspace import (
+    Location,
+    Sources,
+    Workspace,
+    by_log_directory,
+    optional_path,
+    optional_release,
+    settings_of,
+)
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
 from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards
 from seglog.scan.listing import Target, TargetKind, list_partition
-from seglog.scan.named import by_log_directory
 from seglog.storage.lock import partition_path
 from seglog.units import count_text, format_duration, format_time, rough_duration
 
@@ -189,28 +196,24 @@ class _Facts:
 
     @property
     def eligible(self) -> bool:
-        succeeds = not self.failure or self._launders is not None
+        succeeds = not self.failure or self._met(LAUNDERS) is not None
         taken = self.state.eligible and self.resolved.cleaner.enable and not self.problem
-        return taken and succeeds and self._fails is None
+        return taken and succeeds and self._met(FAILS) is None
 
     @property
     def broker_fate(self) -> Reason | None:
         """What a broker's cleaner does that it should not, with what it meets; None if it does its work."""
-        if self._fails is None and self._launders is not None:
+        fails, launders = self._met(FAILS), self._met(LAUNDERS)
+        if fails is None and launders is not None:
             taken = "takes it now, and gives" if self.state.eligible else "would give"
-            what = f"{taken} damage a valid checksum: {_placed(self._launders)}"
+            what = f"{taken} damage a valid checksum: {_placed(launders)}"
             return Reason("CLEANING_LAUNDERS", f"a broker's cleaner {what}")
-        reason = self.failure if self._fails is None else _placed(self._fails)
+        reason = self.failure if fails is None else _placed(fails)
         taken = "takes it now, fails, and then leaves it alone" if self.state.eligible else "would fail on it"
         return Reason("CLEANING_FAILS", f"a broker's cleaner {taken}: {reason}") if reason else None
 
-    @property
-    def _fails(self) -> Hazard | None:
-        return next((hazard for hazard in self.hazards if hazard.code == FAILS), None)
-
-    @property
-    def _launders(self) -> Hazard | None:
-        return next((hazard for hazard in self.hazards if hazard.code == LAUNDERS), None)
+    def _met(self, code: str) -> Hazard | None:
+        return next((hazard for hazard in self.hazards if hazard.code == code), None)
 
     def command(self, verb: str, *arguments: str, after: Sequence[str] = ()) -> str:
         """Returns a command line for this partition, with those of the user's options that the command takes."""
@@ -377,9 +380,8 @@ def _reading(facts: _Facts) -> Iterator[Reason]:
     if active.trailing_bytes:
         after = f"after the last whole batch of {active.path.name}"
         yield Reason("TORN_TAIL", f"{count_text(active.trailing_bytes, 'byte')} {after} cannot be read")
-    report = log.recovery
-    if report is not None and report.truncated_bytes:
-        cut = f"opening the log for writing would cut off {count_text(report.truncated_bytes, 'byte')}"
+    if log.recovery is not None and log.recovery.truncated_bytes:
+        cut = f"opening the log for writing would cut off {count_text(log.recovery.truncated_bytes, 'byte')}"
         yield Reason("DAMAGE", f"damage: {cut}")
 
 
@@ -387,12 +389,11 @@ def _reading(facts: _Facts) -> Iterator[Reason]:
 
 
 def _segments(facts: _Facts) -> Iterator[SegmentExplanation]:
-    resolved = facts.resolved
     for segment, verdict in zip(facts.log.segments.snapshot(), facts.plan.segments, strict=True):
         deletion = Reason("KEPT", verdict.reason)
         if verdict.rule is not None:
             deletion = Reason(verdict.rule.name, f"deletable: {verdict.reason}")
-        elif not resolved.policy_known:
+        elif not facts.resolved.policy_known:
             deletion = Reason("POLICY_UNKNOWN", "cleanup.policy is not known")
         cleaning = Reason("NOT_COMPACTED", "not compacted")
         if not facts.problem:

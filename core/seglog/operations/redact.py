@@ -39,6 +39,7 @@ from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.operations.undo import concerns
+from seglog.operations.workspace import by_log_directory
 from seglog.redaction.applying import RewrittenFile, apply_found
 from seglog.redaction.finding import FoundRecords, SearchOrder, find_records, require_erasable
 from seglog.redaction.rewriting import Erasure
@@ -48,7 +49,6 @@ from seglog.repairs.undo.journal import RunRecord
 from seglog.repairs.undo.places import quarantines
 from seglog.repairs.undo.quarantine import runs_in
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
-from seglog.scan.named import by_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem, TrialFileSystem
 

@@ -38,7 +38,7 @@ from seglog.look.report.sides import compared
 from seglog.operations.clean import policy_problem
 from seglog.operations.retain import retention_config
 from seglog.operations.stats import kept_rounds
-from seglog.operations.workspace import Round
+from seglog.operations.workspace import Round, by_log_directory
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.directory import DirectoryFacts, examine_directory, examine_node, examine_together
@@ -51,7 +51,6 @@ from seglog.scan.listing import (
     list_log_directory,
     refuse_file,
 )
-from seglog.scan.named import by_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 from seglog.verification.finding_codes import Severity

@@ -59,8 +59,10 @@ from seglog.operations.retain_ahead import is_torn, retain_ahead, take_closed, t
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
+    NamedLogs,
     Sources,
     Workspace,
+    by_log_directory,
     check_policy,
     optional_duration,
     optional_path,
@@ -69,7 +71,6 @@ from seglog.operations.workspace import (
     warn_of_runs,
 )
 from seglog.scan.listing import Target, list_log_directory, list_partition, resolve_paths
-from seglog.scan.named import NamedLogs, by_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 

@@ -19,7 +19,7 @@ from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
-from seglog.errors import ArgumentError, ConfigError
+from seglog.errors import ArgumentError, ConfigError, NotALogError
 from seglog.kafka_version import KafkaVersion
 from seglog.layout import INT64_MAX
 from seglog.ordered_pool import available_threads
@@ -29,6 +29,7 @@ from seglog.scan.listing import Target, TargetKind
 from seglog.scan.view import unfinished_runs
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, write_atomically
+from seglog.storage.lock import partition_path
 from seglog.tiers.recognition import recognise
 from seglog.units import parse_duration, parse_size, parse_time
 
@@ -117,6 +118,37 @@ def working_directory() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         return Path()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLogs:
+    """What was named in one log directory: `partitions` one by one, each once, and with `whole` the directory itself.
+
+    Paths are resolved (`partition_path`).
+    """
+
+    log_directory: Path
+    partitions: tuple[Path, ...]
+    whole: bool
+
+
+def by_log_directory(targets: Iterable[Target], no_file: str = "") -> list[NamedLogs]:
+    """Groups targets by log directory, in their order. A file counts as its partition, or with `no_file` is a
+    NotALogError with this text.
+    """
+    named: dict[Path, dict[Path, None]] = {}
+    whole: set[Path] = set()
+    for target in targets:
+        if no_file and target.kind is TargetKind.FILE:
+            raise NotALogError(target.path, no_file)
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            log_directory = links.resolve(target.path)
+            named.setdefault(log_directory, {})
+            whole.add(log_directory)
+        else:
+            partition = partition_path(target.directory)
+            named.setdefault(partition.parent, {})[partition] = None
+    return [NamedLogs(path, tuple(partitions), path in whole) for path, partitions in named.items()]
 
 
 def check_policy(policy: object, policies: Sequence[str], targets: Sequence[Target]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from seglog.errors import RefusedError, SeglogError
 from seglog.model import Isolation, Record, TopicPartition
-from seglog.rescue.transplant.source import Checkpoints, SourceLog, log_files, read_source, require_unchanged
+from seglog.rescue.transplant.source import SourceCheckpoints, SourceLog, log_files, read_source, require_unchanged
 from seglog.storage.local import LocalFileSystem
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, write_segment
@@ -21,7 +21,7 @@ FS = LocalFileSystem()
 
 
 def source_of(directory: Path) -> SourceLog:
-    return read_source(FS, directory, TopicPartition("t", 0), Checkpoints(FS), lambda _size: None)
+    return read_source(FS, directory, TopicPartition("t", 0), SourceCheckpoints(FS), lambda _size: None)
 
 
 def segments(root: Path, *, count: int = 3) -> Path:
