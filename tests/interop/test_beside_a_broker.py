@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,12 @@ def partitions_of(directory: Path) -> list[Path]:
     return [path for path in live if not path.name.endswith(("-delete", "-stray", "-future"))]
 
 
+def unconfirmed(busy: BusyBroker, topic: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows of hanging transactions that Kafka's own tool does not call so: a killed broker may leave out markers."""
+    known = {first for _, first in busy.hanging_transactions(topic)}
+    return (row for row in rows if row["first_offset"] not in known)
+
+
 def look_at_directories(watch: Watch, busy: BusyBroker, chance: random.Random) -> None:
     directory = chance.choice(busy.directories)
     level = chance.choice(LEVELS)
@@ -73,8 +79,12 @@ def look_at_directories(watch: Watch, busy: BusyBroker, chance: random.Random) -
     grave = (row for row in rows if row["type"] == "finding" and row["severity"] != "info")
     watch.sound(f"verify --level {level} {live}", grave)
     rows = watch.call("doctor", "--json", *busy.directories, allowed=(0, 1))
-    grave = (row for row in rows if row["type"] == "diagnosis" and row["severity"] != "note")
-    watch.sound("doctor", (row for row in grave if row["code"] != "DIRECTORY_LOCKED"))
+    grave = [row for row in rows if row["type"] == "diagnosis" and row["severity"] != "note"]
+    hanging = [row for row in grave if row["code"] == "TRANSACTION_HANGING"]
+    watch.sound("doctor", (row for row in grave if row["code"] != "DIRECTORY_LOCKED" and row not in hanging))
+    for topic in {row["partition"].rpartition("-")[0] for row in hanging}:
+        here = (row for row in hanging if row["partition"].startswith(f"{topic}-"))
+        watch.sound("doctor", unconfirmed(busy, topic, here))
     watch.call("ls", "--json", "--long", *busy.directories)
     watch.call("clean", "--dry-run", "--json", directory)
     watch.call("retain", "--dry-run", "--json", directory)
@@ -88,9 +98,8 @@ def look_at_a_partition(watch: Watch, busy: BusyBroker, chance: random.Random, o
     partition = chance.choice(every)
     rows = watch.call("txn", "--json", partition, "open", allowed=(0, 1))
     hanging = [row for row in rows if row.get("hanging")]
-    if hanging:  # a killed broker may leave out markers: then Kafka says the same
-        known = busy.hanging_transactions(partition.name.rpartition("-")[0])
-        watch.sound("txn", (row for row in hanging if (row["producer_id"], row["first_offset"]) not in known))
+    if hanging:
+        watch.sound("txn", unconfirmed(busy, partition.name.rpartition("-")[0], hanging))
     rows = watch.call("dump", "--json", "-r", partition)
     watch.sound("dump", (row for row in rows if row["type"] == "finding" and row["severity"] != "info"))
     watch.call("export", partition, "-o", out, "--replace", "--bytes", "base64")

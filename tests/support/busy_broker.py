@@ -50,8 +50,7 @@ class BusyBroker:
         self.directories = (root / "a", root / "b")
         self.broker: Broker | None = None
         self._root, self._chance, self._pause_s = root, random.Random(seed), pause_s
-        self._ending = threading.Event()
-        self._clients: list[threading.Thread] = []
+        self._clients: Clients | None = None
         self._lives = 0
 
     def start(self, *, echo: int = 2) -> Broker:
@@ -70,25 +69,15 @@ class BusyBroker:
         return self.broker
 
     def occupy(self) -> None:
-        """Sets the clients to work."""
-        self._ending.clear()
-        work: list[Callable[[], None]] = [
-            *(lambda t=topic: self._write(t) for topic in ("plain", "young", "keyed", "both", "pruned")),
-            *(lambda t=topic: self._transact(t) for topic in ("paid", "paid-keys")),
-            self._read,
-            self._prune,
-            self._churn,
-        ]
-        self._clients = [threading.Thread(target=self._client, args=(one,), daemon=True) for one in work]
-        for client in self._clients:
-            client.start()
+        """Sets new clients to work."""
+        assert self.broker is not None
+        self._clients = Clients(self.broker, self._chance.getrandbits(32), self._lives, self._pause_s)
 
-    def rest(self) -> None:
-        """Lets the clients end."""
-        self._ending.set()
-        for client in self._clients:
-            client.join(timeout=60)
-        self._clients = []
+    def rest(self, *, seconds: float = 60.0) -> None:
+        """Lets the clients end; those of a dead broker may wait for it for longer than `seconds`, and end then."""
+        if self._clients is not None:
+            self._clients.end(seconds)
+        self._clients = None
 
     def stop(self) -> None:
         """Ends clients and broker in order."""
@@ -100,7 +89,7 @@ class BusyBroker:
         """Kills the broker while its clients work."""
         if self.broker is not None:
             self.broker.kill()
-        self.rest()
+        self.rest(seconds=3.0)
 
     def move(self, topic: str, partition: int, directory: Path) -> None:
         """Asks for a replica to be moved to another log directory (kafka-reassign-partitions)."""
@@ -126,7 +115,30 @@ class BusyBroker:
         rows = [line.split() for line in said.splitlines()[1:]]
         return {(int(row[2]), int(row[5])) for row in rows if len(row) > 5}
 
-    # --- clients ------------------------------------------------------------------------------------------
+
+class Clients:
+    """The clients of one of the broker's lives. Each has `ending` of its own life, so that none works in the next."""
+
+    def __init__(self, broker: Broker, seed: int, life: int, pause_s: float) -> None:
+        self._broker, self._chance, self._life, self._pause_s = broker, random.Random(seed), life, pause_s
+        self._ending = threading.Event()
+        work: list[Callable[[], None]] = [
+            *(lambda t=topic: self._write(t) for topic in ("plain", "young", "keyed", "both", "pruned")),
+            *(lambda t=topic: self._transact(t) for topic in ("paid", "paid-keys")),
+            self._read,
+            self._prune,
+            self._churn,
+        ]
+        self._threads = [threading.Thread(target=self._client, args=(one,), daemon=True) for one in work]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self, seconds: float) -> None:
+        """Lets the clients end, and waits for them for at most `seconds`."""
+        self._ending.set()
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
 
     def _client(self, work: Callable[[], None]) -> None:
         from confluent_kafka import KafkaException
@@ -138,8 +150,7 @@ class BusyBroker:
                 self._ending.wait(0.2)  # the broker is going, or was killed: a new client tries again
 
     def _settings(self, **more: str) -> dict[str, str]:
-        assert self.broker is not None
-        return {"bootstrap.servers": self.broker.bootstrap, "log_level": "0", **more}
+        return {"bootstrap.servers": self._broker.bootstrap, "log_level": "0", **more}
 
     def _bursts(self) -> Iterator[random.Random]:
         """A generator of chance for each burst, until the end."""
@@ -165,7 +176,7 @@ class BusyBroker:
     def _transact(self, topic: str) -> None:
         from confluent_kafka import Producer
 
-        producer = Producer(self._settings(**{"transactional.id": f"{topic}-{self._lives}"}))
+        producer = Producer(self._settings(**{"transactional.id": f"{topic}-{self._life}"}))
         producer.init_transactions(20)
         for chance in self._bursts():
             producer.begin_transaction()
@@ -191,8 +202,7 @@ class BusyBroker:
     def _prune(self) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        assert self.broker is not None
-        admin, place = self.broker.admin(), TopicPartition("pruned", 0)
+        admin, place = self._broker.admin(), TopicPartition("pruned", 0)
         consumer = Consumer(self._settings(**{"group.id": "pruner"}))
         try:
             while not self._ending.wait(2):
@@ -206,11 +216,10 @@ class BusyBroker:
     def _churn(self) -> None:
         from confluent_kafka import Producer
 
-        assert self.broker is not None
-        admin = self.broker.admin()
+        admin = self._broker.admin()
         while not self._ending.wait(1):
             name = f"churn-{self._chance.randrange(3)}"
-            self.broker.create_topic(name, internal_segment_bytes=SEGMENT_BYTES, segment_ms=1000)
+            self._broker.create_topic(name, internal_segment_bytes=SEGMENT_BYTES, segment_ms=1000)
             producer = Producer(self._settings())
             for number in range(300):
                 producer.produce(name, b"v%d" % number)
