@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import native_library
 from tests.support.kafka.recorded import RecordingKafka, ReplayedKafka, recorded_tests
+from tests.support.memory_disk import use_memory
 from tests.support.requirements import require_java, require_kafka
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests run what users get: the native library of these very sources."""
+    """Tests run what users get: the native library of these very sources. Their files lie in memory."""
     if not hasattr(config, "workerinput"):  # once, not in each process of pytest-xdist
         native_library.make_current()
+        use_memory(config)
 
 
 def pytest_report_header() -> str:

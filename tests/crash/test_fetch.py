@@ -65,7 +65,7 @@ def test_a_fetch_cut_at_every_change_continues_and_completes(source: Path, targe
 def test_forty_cuts_in_a_row_end_in_a_complete_partition(source: Path, target: Path) -> None:
     fs, cuts = empty(target), 0
     for cuts in range(40):
-        fs.cut_at(12 + cuts % 5, fraction=0.5)
+        fs.cut_at(8 + cuts % 5, fraction=0.5)
         try:
             fetch(FS, source, fs, target)
         except PowerCut:

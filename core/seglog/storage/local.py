@@ -197,7 +197,8 @@ class LocalFileSystem:
     def list(self, directory: Path) -> list[str]:
         descriptor = self._open_directory(directory)
         try:
-            return _names_in(descriptor)
+            with os.scandir(descriptor) as entries:
+                return sorted(entry.name for entry in entries)
         finally:
             os.close(descriptor)
 
@@ -205,7 +206,7 @@ class LocalFileSystem:
         found = []
         descriptor = self._open_directory(directory)
         try:
-            for name in _names_in(descriptor):
+            for name in self.list(directory):
                 with contextlib.suppress(FileNotFoundError):
                     status = _status_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
                     found.append((name, self._followed(directory / name) or status if status.is_link else status))
@@ -295,11 +296,6 @@ class LocalFileSystem:
     def link(self, source: Path, target: Path) -> None:
         with links.entries_of(source, target) as (old, new):
             os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor, follow_symlinks=False)
-
-
-def _names_in(descriptor: int) -> list[str]:
-    with os.scandir(descriptor) as entries:
-        return sorted(entry.name for entry in entries)
 
 
 def _status_of(found: os.stat_result) -> FileStatus:
