@@ -66,8 +66,9 @@ def run(
     --until ends after half a MiB of later records.
 
     --value-as and --key-as write values and keys as what they are: numbers, JSON, or by the schemas of a registry,
-    whose topic _schemas-0 beside the log suffices. CSV and Parquet then have columns for the schema and for the reason
-    why a value is not decoded. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+    whose topic _schemas-0 beside the log suffices. CSV and Parquet then have the values as text, and columns for the
+    schema and for the reason why a value is not decoded; sql -o FILE.parquet writes them as columns with types. Avro
+    and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
 
     --decode writes records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders show them;
     in JSON lines, keys and values are then objects.

@@ -19,7 +19,7 @@ from seglog.values.column_types import ColumnType, Sample, column_type
 from seglog.values.forms import BY_SCHEMA, Forms, Tally
 from seglog.values.frames import SIDES, Side
 
-_MOST_PARTITIONS = 64  # that are looked at
+_MOST_PARTITIONS = 16  # that are looked at
 _FIRST = 100  # records that are looked at, of the first and of the last segment of each
 
 

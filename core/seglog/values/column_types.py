@@ -29,6 +29,8 @@ Sample = tuple[bytes, tuple[Header, ...]]
 
 FIRST_MESSAGE: Path = (0,)
 
+_MOST_SEEN = 50  # ids in first values, which may be anything
+
 
 @dataclass(frozen=True)
 class Written:
@@ -131,27 +133,28 @@ def column_type(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
     wanted = BY_SCHEMA.get(forms.of(side), kinds.JSON)
     if wanted == kinds.JSON:
         return None
-    written: dict[tuple[SchemaId | None, str, str, str, Path], Written] = {}
+    written: dict[tuple[SchemaId | None, str, str, str, Path], Written | None] = {}
     for schema, path in _candidates(forms, side, topic, samples):
-        if wanted is not None and schema.type != wanted:
+        place: Path = () if schema.type == kinds.AVRO else schema.message or path
+        key = (schema.id, *_named(schema), place)
+        if key in written or (wanted is not None and schema.type != wanted):
             continue
         if schema.type == kinds.JSON:
             return None
-        place: Path = () if schema.type == kinds.AVRO else schema.message or path
+        written[key] = None
         try:
             references = references_of(schema, forms.source)
-            one = Written(schema, references, place, _described(schema, references, place))
+            written[key] = Written(schema, references, place, _described(schema, references, place))
         except NotDecodedError:
             continue  # its values say why
-        written.setdefault((schema.id, *_named(schema), place), one)
-    if not written:
+    found = [one for one in written.values() if one is not None]
+    if not found:
         return None
     column = f"{topic}: {side}"
-    shapes = [one.described.shape for one in written.values()]
-    shape = shapes[0]
-    for other in shapes[1:]:
-        shape = merged(shape, other, lambda said: _logger.warning("%s", said), column)
-    return ColumnType(side, topic, forms, list(written.values()), shape)
+    shape = found[0].described.shape
+    for other in found[1:]:
+        shape = merged(shape, other.described.shape, lambda said: _logger.warning("%s", said), column)
+    return ColumnType(side, topic, forms, found, shape)
 
 
 def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample]) -> Iterable[tuple[Schema, Path]]:
@@ -161,11 +164,17 @@ def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
         return
     for schema in forms.source.versions(f"{topic}-{side}"):
         yield schema, FIRST_MESSAGE
+    known: dict[SchemaId, Schema | None] = {}
     for data, headers in samples:
         try:
             frame = frame_of(data, headers, side)
-            if frame is not None:
-                schema = forms.source.by_id(frame.id)
+            if frame is None:
+                continue
+            if frame.id not in known and len(known) < _MOST_SEEN:
+                known[frame.id] = None
+                known[frame.id] = forms.source.by_id(frame.id)
+            schema = known.get(frame.id)
+            if schema is not None:
                 is_message = schema.type == kinds.PROTOBUF
                 yield schema, message_named(frame.payload, frame.naming)[0] if is_message else FIRST_MESSAGE
         except NotDecodedError:

@@ -211,8 +211,21 @@ def test_what_other_schemas_wrote_is_not_in_the_column(tmp_path: Path) -> None:
     assert column is not None
     shown = TypedColumn(column, Tally()).of(part_of([framed(2, b"\2")], tmp_path))
     assert "the column was made without it" in shown.errors[0].as_py() and shown.schemas.to_pylist() == ["2"]
-    seen = column_type(Forms("auto", "registry", source), "value", "t", [(framed(2, b"\2"), ())])
-    assert seen is not None and len(seen.written) == 2
+    samples = [(framed(2, b"\2"), ()), (framed(3, b""), ()), (b"\0", ()), (framed(2, b"\2"), ())]
+    seen = column_type(Forms("auto", "registry", source), "value", "t", samples)
+    assert seen is not None and [one.schema.id for one in seen.written] == [1, 2]
+
+
+def test_messages_that_first_values_name_are_in_the_column(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; message A { int32 x = 1; } message B { string y = 1; message C { bool z = 3; } }'
+    source = known((1, text, "PROTOBUF"))
+    values = [b"\0\x08\5", b"\4\2\0\x18\1", b"\2\2\x0a\1y"]  # A, B.C, and B, which is not among the first
+    samples = [(framed(1, one), ()) for one in values[:2]]
+    column = column_type(Forms("auto", "protobuf", source), "value", "t", samples)
+    assert column is not None
+    shown = TypedColumn(column, Tally()).of(part_of([framed(1, one) for one in values], tmp_path))
+    assert shown.values.to_pylist() == [{"x": 5, "z": None}, {"x": None, "z": True}, None]
+    assert "made without its message, at the path [1]" in shown.errors[2].as_py()
 
 
 # --- several schemas --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -110,11 +111,13 @@ def registry() -> Iterator[tuple[str, type[Answers]]]:
 def test_a_registry_is_asked_once_for_each_schema(registry: tuple[str, type[Answers]]) -> None:
     host, server = registry
     reference = {"name": "A", "subject": "a/b", "version": 2}
-    known = {
+    known: dict[str, Any] = {
         "/x/schemas/ids/5": {"schema": '"int"'},
         f"/x/schemas/guids/{UUID(int=6)}": {"schema": "{}", "schemaType": "JSON", "references": [reference]},
         "/x/subjects/a%2Fb/versions/2?deleted=true": {"subject": "a/b", "version": 2, "id": 9, "schema": '"long"'},
+        "/x/subjects/a%2Fb/versions/1?deleted=true": {"subject": "a/b", "version": 1, "id": 4, "schema": '"int"'},
         "/x/subjects/a%2Fb/versions/latest": {"subject": "a/b", "version": 3, "id": 10, "schema": '"long"'},
+        "/x/subjects/a%2Fb/versions?deleted=true": [1, 2, "x"],
         "/x/schemas/ids/8": {"id": 8},
     }
     server.answers.update({path: (200, json.dumps(body).encode()) for path, body in known.items()})
@@ -125,6 +128,7 @@ def test_a_registry_is_asked_once_for_each_schema(registry: tuple[str, type[Answ
     other = source.by_id(UUID(int=6))
     assert [one.id for one in closure(other, source).values()] == [9]
     assert source.latest("a/b").id == 10
+    assert [one.id for one in source.versions("a/b")] == [4, 9] and source.versions("c") == []
     for number, said in ((7, f"schema id 7 is not in http://{host}/x"), (8, "without a schema"), (12, "no JSON")):
         with pytest.raises(NotDecodedError, match=said):
             source.by_id(number)
