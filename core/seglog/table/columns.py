@@ -68,17 +68,22 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """At most BATCH_ROWS records of one place that become one Arrow batch."""
+    """At most BATCH_ROWS records of one place that become one Arrow batch.
+
+    Of chosen records, `whole` is the part that they are chosen from, and `taken` has their numbers in it.
+    """
 
     place: Place
     records: Records
+    whole: Part | None = None
+    taken: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.records.rows)
 
     def chosen(self, rows: np.ndarray) -> Part:
         """Returns the records with these numbers."""
-        return Part(self.place, replace(self.records, rows=self.records.rows[rows]))
+        return Part(self.place, replace(self.records, rows=self.records.rows[rows]), self, rows)
 
     def spans(self, name: Literal["key", "value"]) -> pa.Array:
         """Returns the keys or values as a binary array."""

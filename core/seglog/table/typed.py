@@ -14,14 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from seglog import layout
 from seglog.format.columns import Records
 from seglog.kernels import value_slots
 from seglog.table.columns import Part
 from seglog.table.slotted import UnreadableError, array_of_slots, array_of_values, can_become, type_of
 from seglog.values import schemas as kinds
 from seglog.values.column_types import ColumnType, Written
-from seglog.values.forms import Column, Tally, naming_headers
+from seglog.values.forms import Column, Tally, are_control, naming_headers
 from seglog.values.frames import PLAIN_FRAME_BYTES, named_in_headers
 from seglog.values.schemas import SchemaId
 from seglog.values.shapes import Program
@@ -59,7 +58,7 @@ class TypedColumn:
         """Returns the columns of a part."""
         rows = part.records.rows
         positions, sizes = rows[f"{self._column.side}_position"], rows[f"{self._column.side}_size"]
-        left = (sizes >= 0) & ~_are_control(part.records)
+        left = (sizes >= 0) & ~are_control(part.records)
         groups = []
         for chosen, written, program in self._groups(part, left):
             for group in self._decoded(part.records.arena, positions, sizes, chosen, written, program):
@@ -81,7 +80,7 @@ class TypedColumn:
         ids = np.empty(len(rows), dtype=np.int64)
         value_slots.frame_ids(records.arena, rows[f"{side}_position"], rows[f"{side}_size"], ids)
         ids[~left] = value_slots.NULL_VALUE
-        if rows["header_count"].any() and named_in_headers(records.arena.tobytes(), side):
+        if rows["header_count"].any() and named_in_headers(_bytes_of(records), side):
             ids[rows["header_count"] > 0] = value_slots.NO_PLAIN_FRAME
         for number in np.unique(ids).tolist():
             found = self._program(number) if number > 0 else None
@@ -194,8 +193,7 @@ def _or_null(places: np.ndarray) -> pa.Array:
     return pa.array(places, mask=places < 0)
 
 
-def _are_control(records: Records) -> np.ndarray:
-    """True for control records, which no producer wrote."""
-    batches = records.batches
-    control = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
-    return control[records.rows["batch"]] if control.any() else np.zeros(len(records.rows), dtype=bool)
+def _bytes_of(records: Records) -> bytes:
+    """Returns the records as they are written, with what lies between them."""
+    first, end = records.rows["position"].min(), (records.rows["position"] + records.rows["size"]).max()
+    return records.arena[int(first) : int(end)].tobytes()

@@ -78,16 +78,12 @@ class ColumnType:
     @property
     def unframed(self) -> Written | None:
         """The given schema, if all values are to be tried by it first."""
-        return self._given() if self._forms.source is None else None
-
-    def _given(self) -> Written | None:
-        given = self._forms.given
-        return next((one for one in self.written if given is not None and one.schema == given), None)
+        given = self._forms.given if self._forms.source is None else None
+        return next((one for one in self.written if one.schema == given), None)
 
     def of_id(self, number: SchemaId) -> Written | None:
         """Returns the schema that plain frames with an id mean; of Protobuf the schema's first message."""
-        found = [one for one in self.written if one.schema.id == number and one.path in ((), FIRST_MESSAGE)]
-        return found[0] if found else None
+        return next((one for one in self.written if one.schema.id == number and one.path in ((), FIRST_MESSAGE)), None)
 
     def reader(self) -> BySchema:
         """Returns what decodes a value at a time, to JSON of the column's fields: with what JSON lacks (NaN) as Python

@@ -212,10 +212,7 @@ class TopicDecoder:
 
     def columns(self, records: Records) -> dict[Side, Column]:
         """Returns the columns of `sides`. Control records, which no producer wrote, are not decoded."""
-        batches = records.batches
-        control = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
-        written = ~control[records.rows["batch"]]
-        places = np.flatnonzero(written).tolist()
+        places = np.flatnonzero(~are_control(records)).tolist()
         columns = {}
         for side in self.sides:
             column = Column.of(records.parts(side))
@@ -251,6 +248,13 @@ class TopicDecoder:
             numbers = Counter([number for text, number in pairs if text is not None])
             decoded = {(side, by_schema.label(number)): count for number, count in numbers.items()}
         self._tally.add(decoded, failed)
+
+
+def are_control(records: Records) -> np.ndarray:
+    """Returns a mask of the control records, which no producer wrote."""
+    batches = records.batches
+    control: np.ndarray = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
+    return control[records.rows["batch"]]
 
 
 def naming_headers(records: Records, side: Side) -> dict[int, Sequence[Header]]:

@@ -14,19 +14,23 @@ from uuid import UUID
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import seglog
 from seglog.storage.local import LocalFileSystem
-from seglog.table.columns import Part, Place
+from seglog.table.columns import Part, Place, outputs_of
+from seglog.table.dataset import Table
 from seglog.table.opening import open_source
-from seglog.table.planned_types import planned_types
+from seglog.table.planned_types import planned_types, typed_columns
 from seglog.table.typed import Shown, TypedColumn
+from seglog.table.valued import valued_outputs
 from seglog.values.column_types import ColumnType, column_type
-from seglog.values.forms import Forms, Tally
+from seglog.values.forms import Forms, Tally, Values
 from seglog.values.protobuf import messages_of
 from seglog.values.schemas import KnownSchemas, Schema
 from seglog.values.shapes import Leaf, Row, merged
+from seglog.values.sources import forms_of
 from tests.support.protobuf_maker import ProtobufMaker
 from tests.support.schema_registry import avro, framed, registered, write_log
 from tests.unit.values.test_avro import Maker, record
@@ -331,6 +335,19 @@ def test_a_table_of_one_topic_has_types_for_keys_and_values(logs: Path) -> None:
     assert table.to_table()["value_schema"].to_pylist() == ["1", None]
 
 
+@pytest.mark.parametrize("has_types", [True, False])
+def test_a_filter_on_a_column_of_values_decodes_each_value_once(logs: Path, has_types: bool) -> None:
+    write_log(logs / "u-0", [seglog.Record(framed(1, GOOD)), seglog.Record(b"\xff"), seglog.Record(framed(1, GOOD))])
+    source = open_source(LocalFileSystem(), [logs / "u-0"])
+    values = Values(forms_of(LocalFileSystem(), "auto", "registry", beside=[logs]))
+    typed = typed_columns(values.forms, values.tally, source.fs, source.logs, source.options) if has_types else {}
+    table = Table(source, valued_outputs(outputs_of(("offset", "value")), values, typed))
+    found = table.to_table(filter=pc.field("value_error").is_null()).to_pylist()
+    assert [row["offset"] for row in found] == [0, 2]
+    assert ["ö" in str(row["value"]) for row in found] == [True, True] and found[0]["value_schema"] == "1"
+    assert sum(values.tally.decoded.values()) == 2 and sum(values.tally.failed.values()) == 1
+
+
 def test_a_table_of_several_topics_has_text(logs: Path) -> None:
     write_log(logs / "u-0", [seglog.Record(framed(1, GOOD))])
     table = seglog.open_table(logs, columns=["value"], value_as="registry")
@@ -342,6 +359,22 @@ def test_the_schemas_of_first_values_count_too(tmp_path: Path) -> None:
     write_log(tmp_path / "t-0", [seglog.Record(framed(1, GOOD))])
     table = seglog.open_table(tmp_path / "t-0", columns=["value"], value_as="registry")
     assert table.to_table()["value"][0].as_py()["f1"] == "ö"
+
+
+def test_a_frame_in_a_header_counts_before_one_in_the_value(tmp_path: Path) -> None:
+    """The value begins as a frame does, and none of it is one."""
+    schema = record("long", "long", "long", "long", "long", "long")
+    bare = avro(schema, dict.fromkeys((f"f{i}" for i in range(6)), 0))
+    named = seglog.Header("__value_schema_id", b"\0\0\0\0\1")
+    other = seglog.Header("trace", b"x")
+    write_log(tmp_path / "_schemas-0", [registered("t-value", 1, 1, schema)])
+    rows = [seglog.Record(bare, headers=(named,)), seglog.Record(framed(1, bare), headers=(other,))]
+    write_log(tmp_path / "t-0", [*rows, seglog.Record(framed(1, bare))])
+    table = seglog.open_table(tmp_path / "t-0", columns=["value"], value_as="registry").to_table()
+    assert (
+        table["value_error"].to_pylist() == [None] * 3 and table["value"].to_pylist() == [table["value"][0].as_py()] * 3
+    )
+    assert table["value"][0].as_py() == dict.fromkeys((f"f{i}" for i in range(6)), 0)
 
 
 def test_damage_at_the_beginning_is_told_by_reading_and_not_by_opening(logs: Path) -> None:
