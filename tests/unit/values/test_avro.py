@@ -158,8 +158,8 @@ def test_a_value_that_does_not_fit_says_why(schema: Any, data: bytes, said: str)
 
 # --- compared with fastavro ---------------------------------------------------------------------------------
 
-_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_LOGICAL = (
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+LOGICAL = (
     {"type": "int", "logicalType": "date"},
     {"type": "long", "logicalType": "timestamp-millis"},
     {"type": "long", "logicalType": "timestamp-micros"},
@@ -185,9 +185,9 @@ class Maker:
     def schema(self, depth: int = 4) -> Any:
         choice = self.random.randrange(11 if depth else 3)
         if choice < 2:
-            return self.random.choice(_PRIMITIVES)
+            return self.random.choice(PRIMITIVES)
         if choice == 2:
-            return self.random.choice(_LOGICAL)
+            return self.random.choice(LOGICAL)
         if choice == 3:
             return {"type": "array", "items": "string" if self.random.random() < 0.5 else self.record(depth - 1)}
         if choice == 4:
