@@ -34,7 +34,7 @@ def valued_outputs(
             continue
         column = None if typed is None else typed.get(side)
         once = _Once(partial(texts.of, side) if column is None else column.of)
-        kinds = {side: pa.string() if column is None else column.type}
+        kinds: dict[str, pa.DataType] = {side: pa.string() if column is None else column.type}
         kinds |= {f"{side}_schema": pa.string(), f"{side}_error": pa.string(), f"{side}_bytes": pa.binary()}
         for i, (name, kind) in enumerate(kinds.items()):
             if name == side or name not in names:
@@ -83,7 +83,10 @@ class _Texts:
         errors = [column.errors.get(place) for place in range(len(part))]
         undecoded = [data if place in column.errors else None for place, data in enumerate(column.data)]
         return Shown(
-            *(pa.array(each, pa.string()) for each in (texts, schemas, errors)), pa.array(undecoded, pa.binary())
+            pa.array(texts, pa.string()),
+            pa.array(schemas, pa.string()),
+            pa.array(errors, pa.string()),
+            pa.array(undecoded, pa.binary()),
         )
 
     def _of(self, part: Part) -> dict[Side, Column]:

@@ -169,10 +169,10 @@ def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
             if frame.id not in known and len(known) < _MOST_SEEN:
                 known[frame.id] = None
                 known[frame.id] = forms.source.by_id(frame.id)
-            schema = known.get(frame.id)
-            if schema is not None:
-                is_message = schema.type == kinds.PROTOBUF
-                yield schema, message_named(frame.payload, frame.naming)[0] if is_message else FIRST_MESSAGE
+            seen = known.get(frame.id)
+            if seen is not None:
+                is_message = seen.type == kinds.PROTOBUF
+                yield seen, message_named(frame.payload, frame.naming)[0] if is_message else FIRST_MESSAGE
         except NotDecodedError:
             continue
 

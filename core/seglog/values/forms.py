@@ -253,8 +253,9 @@ class TopicDecoder:
 def are_control(records: Records) -> np.ndarray:
     """Returns a mask of the control records, which no producer wrote."""
     batches = records.batches
-    control: np.ndarray = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
-    return control[records.rows["batch"]]
+    of_batches = (batches["magic"] >= 2) & (batches["attributes"] & layout.CONTROL_MASK != 0)
+    control: np.ndarray = of_batches[records.rows["batch"]]
+    return control
 
 
 def naming_headers(records: Records, side: Side) -> dict[int, Sequence[Header]]:
