@@ -269,7 +269,7 @@ def test_messages_that_first_values_name_are_in_the_column(tmp_path: Path) -> No
     assert column is not None
     shown = TypedColumn(column, Tally()).of(part_of([framed(1, one) for one in values], tmp_path))
     assert shown.values.to_pylist() == [{"x": 5, "z": None}, {"x": None, "z": True}, None]
-    assert "made without its message, at the path [1]" in shown.errors[2].as_py()
+    assert "was made without its message (1,)" in shown.errors[2].as_py()
 
 
 # --- several schemas --------------------------------------------------------------------------------------------
