@@ -17,7 +17,7 @@ from seglog_cli.session import Session
 from seglog_cli.sourcing import OnCorrupt, source_of, tell_left_out
 from seglog_cli.tables import Layout, table
 from seglog_cli.tiering import Tiers
-from seglog_cli.valuing import ShownAs
+from seglog_cli.valuing import ShownAs, tell_values
 
 if TYPE_CHECKING:
     from seglog.operations.log_tables import LogTables
@@ -91,6 +91,7 @@ def run(
     limit = MEMORY_BYTES if memory is None else memory
     with answered(text, tables, threads=session.begin_threads(), memory_bytes=limit) as answer:
         _show(session, answer, form, output, replace)
+    tell_values(session, values)
     return tiers.code(tell_left_out(session, tables.source))
 
 

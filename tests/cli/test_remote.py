@@ -29,6 +29,7 @@ from tests.support.memory_cluster import MemoryCluster
 from tests.support.object_server import Fault, object_server
 from tests.support.published import published
 from tests.support.s3_server import make_bucket, put_directory, s3_server
+from tests.support.schema_registry import shop
 from tests.support.serving import served
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
 
@@ -56,7 +57,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
             published(FS, machine_files(), base / "committed", CLEAN / name) for name in ("customers-0", "payments-0")
         ]
         commit(machine_files(), base / "committed", None, committed, FixedClock(1_700_000_000_000))
-        for name in ("tier", "copies", "committed"):
+        shop(base / "shop")
+        for name in ("tier", "copies", "committed", "shop"):
             put_directory(environment, base / name)
         (base / "key.pem").write_bytes(private_pem())
         yield base, url.rpartition("/")[0]
@@ -94,6 +96,9 @@ READING = [
     "clean --dry-run --json ROOT/4.3.0-clean/customers-0",
     "retain --dry-run --retention-ms 1 --json ROOT/4.3.0-clean/customers-0",
     "recover --dry-run --json ROOT/4.3.0-clean/customers-0",
+    "schemas --json ROOT/shop",
+    "read --json --value-as registry ROOT/shop/orders-0",
+    "read --json --value-as registry --schemas ROOT/shop/_schemas-0 ROOT/shop/orders-0",
     "ls --json ROOT/0.10.2",
     "verify --json ROOT/0.10.2",
     "dump --records --json ROOT/0.10.2",

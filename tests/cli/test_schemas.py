@@ -93,6 +93,26 @@ def test_a_new_registry_that_takes_the_requests_knows_the_same(log: Path) -> Non
     assert [one["body"]["id"] for one in only if one["method"] == "POST"] == [9, 3]
 
 
+def test_metadata_and_rules_come_to_the_new_registry_and_to_a_copy_of_the_log(tmp_path: Path) -> None:
+    metadata, rules = {"tags": {"Order.city": ["PII"]}, "properties": {"owner": "Ä"}}, {"domainRules": [{"name": "r"}]}
+    records = [
+        registered("a", 1, 1, ORDER, metadata=metadata, ruleSet=rules),
+        registered("b", 1, 2, ORDER, metadata=None, ruleSet=None),
+    ]
+    write_log(tmp_path / "logs" / "_schemas-0", records)
+    requests = json_lines(run("schemas", "--requests", tmp_path / "logs"))
+    first, second = (one["body"] for one in requests if one["method"] == "POST")
+    assert (first["metadata"], first["ruleSet"]) == (metadata, rules)
+    assert "metadata" not in second and "ruleSet" not in second
+    (listed,) = json_lines(run("schemas", "--json", tmp_path / "logs", "--subject", "a"))
+    assert (listed["metadata"], listed["ruleSet"]) == (metadata, rules)
+    lines, copy = tmp_path / "schemas.jsonl", tmp_path / "new" / "_schemas-0"
+    assert run("export", tmp_path / "logs" / "_schemas-0", "-o", lines).exit_code == 0
+    copy.parent.mkdir()
+    assert run("append", "--create", copy, lines).exit_code == 0
+    assert json_lines(run("schemas", "--requests", copy)) == requests
+
+
 def test_files_decode_what_the_registry_decoded(tmp_path: Path) -> None:
     logs = shop(tmp_path / "logs")
     beside = json_lines(run("read", "--json", logs / "orders-0", "--value-as", "registry"))

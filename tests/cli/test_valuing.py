@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import uuid
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import seglog
 from seglog.values.forms import FORMS
 from seglog_cli.valuing import _FORMS
 from tests.support.command_line import ended, json_lines, run
-from tests.support.schema_registry import ORDER, avro, shop, write_log
+from tests.support.schema_registry import ORDER, avro, registered, shop, write_log
 
 SHOWN: list[dict[str, Any]] = [
     {"value": {"id": 7, "city": "Köln", "note": None}, "value_schema": 1},
@@ -91,6 +93,8 @@ def test_parquet_and_sql_have_texts_schemas_reasons_and_bytes(logs: Path, tmp_pa
     query = "select value->>'city' as city, value_schema, value_error, octet_length(value_bytes) as size from orders"
     decoded = logs, "--value-as", "registry"  # one of them is JSON, so that no type says them all
     done = run("sql", "--json", query, *decoded)
+    assert "schema 1 (orders-value version 1): 2 values" in done.stderr
+    assert "1 value not decoded: it is no value of its schema: it ends early" in done.stderr
     rows = json_lines(done)
     assert [row["city"] for row in rows] == ["Köln", None, None, None, None, None, "Bern"]
     assert "schema id 20" in rows[3]["value_error"] and rows[3]["size"] == 6
@@ -108,6 +112,53 @@ def test_sql_has_columns_with_types(logs: Path, tmp_path: Path) -> None:
     query = "select value from orders where value.city = 'Bern'"
     assert run("sql", query, logs, "--value-as", "avro", "-o", out).exit_code == 0
     assert pq.read_table(out)["value"].to_pylist() == [{"id": 8, "city": "Bern", "note": "bare"}]
+
+
+CART = """syntax = "proto3"; package shop;
+message Cart { map<string, int32> counts = 1; message In { int32 n = 1; } }"""
+GUIDS = [uuid.UUID("75d0869f-0c74-49e9-b5ce-6a9c28cf0d0a"), uuid.UUID("23e10ddf-b8a1-4e31-a177-c5bacd084d75")]
+TOWN = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}],
+}
+ULM, COUNTS, IN = {"id": 6, "city": "Ulm"}, {"counts": {"a": 3}}, {"n": 9}
+# Of confluent-kafka 2.16.1's own serializers if `real`; the others as Glue's and Apicurio's write them.
+FRAMED: list[tuple[str, bytes, list[tuple[str, bytes]], Any]] = [
+    ("real", b"\0\0\0\0\1\x0c\6Ulm", [], ULM),
+    ("real", b"\x0c\6Ulm", [("__value_schema_id", b"\1" + GUIDS[0].bytes)], ULM),
+    ("real", b"\0\0\0\0\2\0\x0a\5\x0a\1a\x10\3", [], COUNTS),
+    ("real", b"\0\0\0\0\2\4\0\2\x08\x09", [], IN),
+    ("real", b"\x0a\5\x0a\1a\x10\3", [("__value_schema_id", b"\1" + GUIDS[1].bytes + b"\0")], COUNTS),
+    ("a GUID", b"\1" + GUIDS[0].bytes + b"\x0c\6Ulm", [], ULM),
+    ("Java's path", b"\0\0\0\0\2\4\0\0\x08\x09", [], IN),
+    ("Glue", b"\3\0" + GUIDS[0].bytes + b"\x0c\6Ulm", [], ULM),
+    ("Glue", b"\3\5" + GUIDS[0].bytes + zlib.compress(b"\x0c\6Ulm"), [], ULM),
+    ("Glue", b"\3\5" + GUIDS[1].bytes + zlib.compress(b"\2\x08\x09"), [], IN),
+    ("Apicurio", b"\0\0\0\0\0\0\0\0\1\x0c\6Ulm", [], ULM),
+    ("Apicurio", b"\0\0\0\0\2\4\x0a\2In\x08\x09", [], IN),
+    ("Apicurio", b"\x0c\6Ulm", [("apicurio.value.globalId", bytes(7) + b"\1")], ULM),
+    ("Apicurio", b"\x08\x09", [("apicurio.value.contentId", b"\0\0\0\2"), ("apicurio.protobuf.type", b"In")], IN),
+]
+
+
+def test_every_frame_is_read_in_lines_and_in_columns(tmp_path: Path) -> None:
+    schemas = [
+        registered("t-value", 1, 1, TOWN, guid=str(GUIDS[0])),
+        registered("carts", 1, 2, CART, "PROTOBUF", guid=str(GUIDS[1])),
+    ]
+    write_log(tmp_path / "_schemas-0", schemas)
+    records = [
+        seglog.Record(data, timestamp=1, headers=[seglog.Header(*header) for header in headers])
+        for _, data, headers, _ in FRAMED
+    ]
+    log = write_log(tmp_path / "t-0", records)
+    done = run("read", "--json", log, "--value-as", "registry")
+    assert [line.get("value") for line in json_lines(done)] == [value for *_, value in FRAMED]
+    assert "schema 1 (t-value version 1): 7 values" in done.stderr  # by its id, and by its GUID
+    rows = json_lines(run("sql", "--json", "select value from t", tmp_path, "--value-as", "registry"))
+    shown = [{name: one for name, one in row["value"].items() if one is not None} for row in rows]
+    assert shown == [{"counts": [["a", 3]]} if value is COUNTS else value for *_, value in FRAMED]
 
 
 @pytest.mark.parametrize(

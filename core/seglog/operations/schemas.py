@@ -6,6 +6,7 @@ get the ids that they had, so that values written by them stay readable.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,14 @@ def fields_of(schema: Schema) -> dict[str, Any]:
         "schema_type": schema.type,
         "references": _references(schema),
         "deleted": schema.deleted,
+        **_more(schema),
     }
+
+
+def _more(schema: Schema) -> dict[str, Any]:
+    """Returns what decoding does not need, by Confluent's names."""
+    texts = {"metadata": schema.metadata, "ruleSet": schema.rules}
+    return {name: json.loads(text) for name, text in texts.items() if text}
 
 
 def _references(schema: Schema) -> list[dict[str, Any]]:
@@ -89,6 +97,7 @@ def import_requests(contents: SchemasTopic, schemas: Sequence[Schema]) -> Iterat
             body["schemaType"] = schema.type
         if schema.references:
             body["references"] = _references(schema)
+        body |= _more(schema)
         yield {"method": "POST", "path": f"/subjects/{quote(schema.subject, safe='')}/versions", "body": body}
     for schema in schemas:
         if schema.deleted:

@@ -242,11 +242,11 @@ class TopicDecoder:
 
     def _count(self, side: Side, column: Column) -> None:
         failed = Counter([(side, reason) for _, reason in sorted(column.errors.items())])
-        by_schema, decoded = self._schemas.get(side), dict[tuple[Side, str], int]()
+        by_schema, decoded = self._schemas.get(side), Counter[tuple[Side, str]]()
         if by_schema is not None:
             pairs = zip(column.texts, column.schemas, strict=True)
-            numbers = Counter([number for text, number in pairs if text is not None])
-            decoded = {(side, by_schema.label(number)): count for number, count in numbers.items()}
+            for number, count in Counter([number for text, number in pairs if text is not None]).items():
+                decoded[side, by_schema.label(number)] += count  # a schema may have an id and a GUID
         self._tally.add(decoded, failed)
 
 

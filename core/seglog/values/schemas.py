@@ -109,6 +109,8 @@ class Schema:
     references: tuple[Reference, ...] = ()
     deleted: bool = False
     message: str = ""  # of Protobuf: the message to use if no frame names one
+    metadata: str = ""  # tags and properties, which decoding does not need: JSON, or empty
+    rules: str = ""  # Confluent's rule set: JSON, or empty
 
     @property
     def label(self) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from seglog.escaping import escaped
+from seglog.escaping import escaped, json_value
 from seglog.model import Record
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
@@ -154,8 +154,14 @@ def _schema(subject: str, version: int, value: Mapping[str, Any]) -> tuple[Schem
         version,
         tuple(reference_of(one) for one in references),
         value.get("deleted") is True,
+        metadata=_json(value.get("metadata")),
+        rules=_json(value.get("ruleSet")),
     )
     return schema, _guid(value)
+
+
+def _json(value: Any) -> str:
+    return "" if value is None else json_value(value)
 
 
 def reference_of(fields: Any) -> Reference:

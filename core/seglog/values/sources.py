@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seglog.errors import ConfigError
+from seglog.remote.routing import parse_location
 from seglog.storage.filesystem import FileSystem
 from seglog.values.forms import BY_SCHEMA, FORMS, Forms
 from seglog.values.schema_files import schema_of_file, schemas_in_directory, schemas_in_list
@@ -47,14 +48,15 @@ def forms_of(
 
 
 def source_at(fs: FileSystem, where: str) -> SchemaSource:
-    """Returns the schemas at a registry's URL, in a log of `_schemas`, in a log directory that has one, in a directory
-    of files, or in a list of `seglog schemas --json`. Raises ConfigError if there are none.
+    """Returns the schemas at a registry's URL, or on a disk or in an object store: in a log of `_schemas`, in a log
+    directory that has one, in a directory of files, or in a list of `seglog schemas --json`. Raises ConfigError if
+    there are none.
     """
     if where.startswith(("http://", "https://")):
         from seglog.values.registry import Registry  # with Python's HTTP client
 
         return Registry(where)
-    path = Path(where)
+    path = parse_location(where)
     status = fs.status(path)
     if status is None:
         raise ConfigError("there are no schemas", path)
@@ -87,6 +89,6 @@ def _partition_in(fs: FileSystem, directory: Path) -> Path | None:
 
 def _given(fs: FileSystem, text: str) -> Schema:
     name, colon, message = text.rpartition(":")
-    if colon and name and fs.status(Path(text)) is None:
-        return schema_of_file(fs, Path(name), message)
-    return schema_of_file(fs, Path(text))
+    if colon and name and "/" not in message and fs.status(parse_location(text)) is None:
+        return schema_of_file(fs, parse_location(name), message)
+    return schema_of_file(fs, parse_location(text))
