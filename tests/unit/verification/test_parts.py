@@ -14,7 +14,7 @@ from seglog import layout
 from seglog.errors import NotALogError
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.local import LocalFileSystem
-from seglog.verification import batches, partition, parts
+from seglog.verification import batches, partition_look, parts
 from seglog.verification.batches import Level
 from seglog.verification.findings import Finding
 from seglog.verification.parts import KnownPart, by_log, parts_of, verify_part
@@ -105,8 +105,8 @@ def test_what_is_known_is_not_read_again(tmp_path: Path, level: Level, monkeypat
         raise AssertionError("it was read again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(partition, "clean_range", read_again)
-        patched.setattr(partition.PartitionLook, "_detailed", read_again)
+        patched.setattr(partition_look, "clean_range", read_again)
+        patched.setattr(partition_look.PartitionLook, "_detailed", read_again)
         healthy = [part for part in known if all(each.result is not None for each in part.ranges)]
         assert look(directory, healthy, level) == expected
 

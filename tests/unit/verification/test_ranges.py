@@ -23,7 +23,7 @@ from seglog.remote.store import ObjectStatus, ObstoreStore
 from seglog.scan.listing import resolve_paths
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.local import LocalFileSystem
-from seglog.verification import batches, partition
+from seglog.verification import batches, partition_look
 from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces, _Range
 from seglog.verification.findings import Finding
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
@@ -112,10 +112,10 @@ def test_ranges_of_any_size_lead_to_the_findings_of_one_pass_in_detail(
         if seed:
             mutate(directory, chance)
         with monkeypatch.context() as patched:
-            patched.setattr(partition, "clean_range", lambda *_, **__: None)
+            patched.setattr(partition_look, "clean_range", lambda *_, **__: None)
             expected = found_in(directory)
         with monkeypatch.context() as patched:
-            patched.setattr(partition, "_RANGE_BYTES", chance.choice((64, 300, 2000)))
+            patched.setattr(partition_look, "_RANGE_BYTES", chance.choice((64, 300, 2000)))
             patched.setattr(batches, "_KEPT_ROWS", chance.choice((1, 3, 100)))
             patched.setattr(batches, "_CHUNK_BYTES", chance.choice((250, 1000, 1 << 19)))
             assert found_in(directory) == expected, seed
@@ -155,7 +155,7 @@ def test_logs_in_an_object_store_that_are_read_side_by_side_have_the_same_findin
                 request_bytes=chance.choice((256, 1000)), block_bytes=64, piece_bytes=chance.choice((1, 100, 700))
             )
             with monkeypatch.context() as patched:
-                patched.setattr(partition, "_RANGE_BYTES", chance.choice((300, 2000, 32 << 20)))
+                patched.setattr(partition_look, "_RANGE_BYTES", chance.choice((300, 2000, 32 << 20)))
                 patched.setattr(batches, "_KEPT_ROWS", chance.choice((1, 3, 100)))
                 found = [*seglog.verify(url, fs=RemoteFileSystem(limits=limits))]
             assert without_words(found) == without_words(expected), seed
