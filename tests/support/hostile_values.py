@@ -1,8 +1,9 @@
 """Mutated values and mutated schemas, decoded in a process with limits.
 
 `python -m tests.support.hostile_values VALUES SCHEMAS SEED` decodes so many of each, Avro and Protobuf, with 2 GiB of
-memory and 10 seconds for each. It ends with an error if one takes longer or raises anything but NotDecodedError, and
-prints how many were decoded, and how many were not, by the beginning of the reason. A crash is the process's own end.
+memory and 10 CPU seconds for each. It ends with an error if one takes longer or raises anything but NotDecodedError,
+and prints how many were decoded, and how many were not, by the beginning of the reason. A crash is the process's own
+end.
 With `typed` after the numbers it makes columns with types of them: blocks of values, which have 10 seconds together,
 and for each schema its column with a few values. Then every value has a reason or is what the decoder of JSON accepts.
 """
@@ -185,7 +186,7 @@ def _names(holder: Any) -> list[Any]:
 
 def counted(counts: Counter[str], name: str, work: Callable[[], object]) -> None:
     """Does the work within its time, and counts how it ended."""
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         work()
         counts[f"{name}: decoded"] += 1
@@ -193,7 +194,7 @@ def counted(counts: Counter[str], name: str, work: Callable[[], object]) -> None
         reason = re.sub(r"[\d:]+", "N", str(error))
         counts[f"{name}: {' '.join(reason.split()[:4])}"] += 1
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def values(count: int, draw: random.Random, counts: Counter[str]) -> None:
@@ -333,9 +334,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
 
     def too_long(*_: object) -> None:
-        raise TimeoutError(f"more than {SECONDS} seconds")
+        raise TimeoutError(f"more than {SECONDS} CPU seconds")
 
-    signal.signal(signal.SIGALRM, too_long)
+    signal.signal(signal.SIGPROF, too_long)
     counts: Counter[str] = Counter()
     decode, make = (typed_values, typed_schemas) if sys.argv[4:] == ["typed"] else (values, schemas)
     decode(count, random.Random(seed), counts)
