@@ -255,6 +255,7 @@ def test_a_url_of_this_machine_is_its_path(places: tuple[Path, str]) -> None:
     assert ended("ls", f"file://elsewhere{path}").code == 13
 
 
+@pytest.mark.slow
 def test_a_web_server_without_listings_gives_files_and_says_so_of_directories() -> None:
     log = (CLEAN / "orders-gzip-0" / "00000000000000000000.log").read_bytes()
     name = "kafka/orders-gzip-0/00000000000000000000.log"

@@ -70,7 +70,7 @@ def assert_all_read(serving: Serving, isolation: Isolation) -> None:
 
 
 @pytest.mark.parametrize("isolation", Isolation, ids=lambda each: each.label)
-@pytest.mark.parametrize("client", BY_PYTHON)
+@pytest.mark.parametrize("client", [pytest.param("kafka-python", marks=pytest.mark.slow), "aiokafka"])
 def test_a_client_reads_what_is_read_locally(client: str, isolation: Isolation, serving: Serving) -> None:
     compared = 0
     for partition in serving.catalog:

@@ -238,9 +238,15 @@ def test_checkpoints_must_lie_within_the_log(tmp_path: Path) -> None:
     assert "CHECKPOINT_CORRUPT" in codes(tmp_path, Level.INDEX)
 
 
+def many_batches(count: int) -> list[bytes]:
+    """Batches of 3 records and 3 KB, made quickly: the base offset is not under the checksum."""
+    first = bytes(logs.batch(0, 3, value=b"v" * 1000))
+    return [struct.pack(">q", 3 * i) + first[8:] for i in range(count)]
+
+
 def test_ranges_under_threads_find_what_one_pass_finds(tmp_path: Path) -> None:
-    batches = logs.plain_batches(300_000 // 3, 3)
-    broken = 70_000
+    batches = many_batches(4000)  # more than a range of 8 MiB
+    broken = 3000
     good = logs.write_log(tmp_path, batches)
     assert good.stat().st_size > 8 << 20
     assert codes(good, Level.CRC, jobs=4) == []
@@ -253,7 +259,7 @@ def test_ranges_under_threads_find_what_one_pass_finds(tmp_path: Path) -> None:
 
 
 def test_a_sample_looks_at_a_part_and_says_so(tmp_path: Path) -> None:
-    path = logs.write_log(tmp_path, logs.plain_batches(60_000, 3))
+    path = logs.write_log(tmp_path, many_batches(3000))
     found, summary = verified(path, Level.CRC, sample=0.5, seed=3)
     assert found == [] and not summary.complete
     assert 0 < summary.bytes < path.stat().st_size
