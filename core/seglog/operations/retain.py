@@ -290,10 +290,14 @@ class _DirectoryRetention:
             self._in_tier = {topic_partition_of(path).topic for path in paths if self._is_in_tier(directory, path)}
             early = self._retain_ahead(directory, paths, waiting) if writable else {}
             logs: list[Log] = []
+            stay_torn: set[Path] = set()
             for path in paths:
                 try:
                     self._require_retainable(path)
-                    logs.append(self._opened(directory, path, torn))
+                    log = self._opened(directory, path, torn)
+                    if is_torn(log.recovery):  # loads the log: here, as it may have vanished
+                        stay_torn.add(log.directory)
+                    logs.append(log)
                 except SeglogError as error:
                     gone = isinstance(error, NotALogError) or self._fs.status(path) is None
                     if not (gone and self._rules.dry_run):  # a broker deletes it meanwhile, or makes it anew
@@ -304,7 +308,7 @@ class _DirectoryRetention:
             freed = sum(plan.freed_bytes for plan in early.values())
             left = self._space.left(self._space.wanted(self._path, waiting), freed)
             for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
-                carry_out = partial(self._take_closed, directory) if is_torn(log.recovery) else self._carry_out
+                carry_out = partial(self._take_closed, directory) if log.directory in stay_torn else self._carry_out
                 retained.append(carry_out(log, plan, early.get(log.directory)))
         done: list[Outcome] = [*failures, *retained]
         if self._rules.free is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,66 @@ import pytest
 import seglog
 from seglog.operations.clean import Skipped
 from seglog.operations.retain import Retained
-from seglog.storage.filesystem import FileStatus
-from seglog.storage.local import LocalFileSystem
+from seglog.storage.filesystem import FileStatus, OpenMode
+from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.fixtures import fixture_copy
+from tests.support.log_files import batch, write_segment
 
 MEANWHILE = pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+
+
+class DeletingAtACall(LocalFileSystem):
+    """A partition is gone, or waits to be deleted, before the `number`-th call. `calls` are those so far."""
+
+    def __init__(self, partition: Path, number: int, *, renamed: bool) -> None:
+        self._partition, self._number, self._renamed, self.calls = partition, number, renamed, 0
+
+    def _called(self) -> None:
+        self.calls += 1
+        if self.calls == self._number and self._renamed:
+            self._partition.rename(self._partition.with_name(f"{self._partition.name}.{'0a' * 16}-delete"))
+        elif self.calls == self._number:
+            shutil.rmtree(self._partition)
+
+    def open(self, path: Path, mode: OpenMode) -> LocalFile:
+        self._called()
+        return super().open(path, mode)
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        self._called()
+        return super().status(path, follow)
+
+    def list(self, directory: Path) -> list[str]:
+        self._called()
+        return super().list(directory)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        self._called()
+        return super().entries(directory)
+
+
+LOOKS: dict[str, Callable[..., Iterable[object]]] = {
+    "clean": seglog.plan_clean,
+    "doctor": seglog.doctor,
+    "retain": partial(seglog.plan_retain, retention_ms=1),
+    "verify": seglog.verify,
+}
+
+
+@pytest.mark.parametrize("renamed", [False, True], ids=["deleted", "renamed"])
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_ends_well_wherever_in_it_a_broker_deletes_a_partition(look: str, renamed: bool, tmp_path: Path) -> None:
+    calls = number = 1
+    while number <= calls:
+        logs = tmp_path / str(number)
+        for name in ("t-0", "t-1", "t-2"):
+            write_segment(logs / name, 0, batch(0, 3))
+            write_segment(logs / name, 3, batch(3, 3))
+        (logs / ".kafka_cleanshutdown").touch()
+        fs = DeletingAtACall(logs / "t-1", number, renamed=renamed)
+        list(LOOKS[look](logs, fs=fs))
+        calls, number = fs.calls, number + 1
+    assert number > 20
 
 
 class Deleting(LocalFileSystem):

@@ -290,9 +290,8 @@ class Doctor:
             if is_unread(error):
                 yield from visit.unread(partition.path, partition, error)
                 return
-            if not visit.directory.live or self._fs.status(partition.path) is not None:
-                yield visit.directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, str(error))
-            return  # a running broker has just deleted the partition
+            yield from self._unreadable(visit, partition, error)
+            return
         with view:
             facts = visit.facts(view, self._clock, partition)
             try:
@@ -306,10 +305,17 @@ class Doctor:
                 yield facts.diagnosis("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
             except (CorruptRecordError, CorruptIndexError) as error:
                 yield facts.diagnosis("LOAD_FAILS", "", str(error))
+            except NotALogError as error:
+                yield from self._unreadable(visit, partition, error)
             if facts.plan is not None and not facts.clean:
                 visit.room += 0 if facts.plan.room is None else facts.plan.room.growth
             if facts.plan is not None and view.listing.segments:
                 visit.note(partition, facts, facts.plan)
+
+    def _unreadable(self, visit: _Visit, partition: PartitionDirectory, error: Exception) -> Iterator[Diagnosis]:
+        """Yields that a partition cannot be read; nothing if a running broker has just deleted it."""
+        if not visit.directory.live or self._fs.status(partition.path) is not None:
+            yield visit.directory.diagnosis("DIRECTORY_UNREADABLE", partition.path, str(error))
 
     def _together(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
         def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
