@@ -151,6 +151,7 @@ def test_a_word_that_is_neither_a_path_nor_a_command_is_said_to_be_neither(group
     assert (done.code, done.stderr.decode().splitlines()[0]) == (ExitCode.USAGE, words)
 
 
+@pytest.mark.slow
 def test_after_damage_at_a_url_no_command_is_named_that_a_url_cannot_take() -> None:
     log = bytearray((CLEAN / "orders-gzip-0" / "00000000000000000000.log").read_bytes())
     log[200] ^= 1

@@ -161,6 +161,7 @@ def test_times_and_ends_are_a_brokers(serving: Serving) -> None:
         consumer.close()
 
 
+@pytest.mark.slow
 def test_two_members_of_a_group_share_the_partitions_and_commits_carry_over(logs: list[Path]) -> None:
     from confluent_kafka import Consumer
 

@@ -88,6 +88,7 @@ def test_the_map_finds_the_last_record_of_each_key(
     assert passes == max(1, -(-distinct // int(slots * 0.9)))
 
 
+@pytest.mark.slow
 def test_the_slots_grow_and_keep_every_key() -> None:
     groups = [[b"key-%d" % (i * 7919 % 60_000) for i in range(start, start + 1000)] for start in range(0, 90_000, 1000)]
     data, batches = batches_of(groups)

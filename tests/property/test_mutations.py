@@ -157,6 +157,7 @@ def test_an_unharmed_log_has_no_finding(kind: str, tmp_path: Path) -> None:
     assert {found.code for found in findings} <= {"INDEX_MISSING", "TRANSACTION_OPEN", "TRANSACTION_INDEX_DIFFERS"}
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_whatever_a_size_field_says(tmp_path: Path) -> None:
     for kind in ("plain", "lz4", "wrapper-1-gzip"):
         mutate_and_look(tmp_path, kind, range(2))  # kernels are compiled before memory is watched

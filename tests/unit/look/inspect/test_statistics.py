@@ -120,6 +120,7 @@ def test_a_stretch_that_has_changed_since_it_was_measured_is_read_again(tmp_path
     assert measure_stretch(FS, (path,)) is None
 
 
+@pytest.mark.slow
 def test_a_log_of_any_size_has_a_bounded_number_of_stretches(tmp_path: Path) -> None:
     for count, size in ((3, 1 << 30), (20_000, 64 << 20), (300_000, 1 << 20), (3_000, 1 << 30), (1000, 300 << 20)):
         files = [

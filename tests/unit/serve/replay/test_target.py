@@ -10,6 +10,7 @@ from seglog.errors import IncompleteError
 from seglog.serve.replay.target import TargetCluster
 
 
+@pytest.mark.slow
 def test_servers_that_turn_the_client_away_are_named_with_the_reason() -> None:
     with socket.socket() as taken:  # bound and not listening: nobody else takes the port meanwhile
         taken.bind(("127.0.0.1", 0))
