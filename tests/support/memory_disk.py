@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 PLACE = Path("/dev/shm")
+PREFIX = "seglog-tests-"  # before the process id
 ROOM_BYTES = 4 << 30  # of which a run uses a tenth at a time
 FREE_MEMORY_BYTES = 8 << 30  # a JVM for Kafka and one for Spark run beside
 
@@ -22,11 +23,20 @@ def use_memory(config: pytest.Config) -> None:
     """Makes a directory in memory that is TMPDIR until the run ends, unless the user chose one."""
     if os.environ.get("TMPDIR") or config.getoption("basetemp") or not _has_room():
         return
-    directory = Path(tempfile.mkdtemp(prefix="seglog-tests-", dir=PLACE))
+    _remove_what_killed_runs_left()
+    directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=PLACE))
     directory.chmod(0o755)  # some tests are other users
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
     os.environ["TMPDIR"] = str(directory)
     tempfile.tempdir = None  # it is asked for again
+
+
+def _remove_what_killed_runs_left() -> None:
+    """They would take memory until the machine starts again."""
+    for left in PLACE.glob(f"{PREFIX}*-*"):
+        owner = left.name.removeprefix(PREFIX).partition("-")[0]
+        if left.lstat().st_uid == os.getuid() and not Path("/proc", owner).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _has_room() -> bool:
