@@ -68,9 +68,6 @@ class Connection:
         self._endpoint, self._dispatcher, self._budget = endpoint, dispatcher, budget
         self._reader, self._writer = reader, writer
         self._peer = _peer_of(writer)
-        # the event loop's own sendfile waits after the last byte until the socket has drained, and takes four calls of
-        # epoll for it; a descriptor of its own can be waited for beside the transport's
-        self._socket = os.dup(writer.get_extra_info("socket").fileno())
         self._is_plain = writer.get_extra_info("sslcontext") is None
         if self._is_plain:
             writer.transport.set_write_buffer_limits(high=0)  # `drain` waits for the last byte
@@ -104,7 +101,6 @@ class Connection:
             _logger.exception("internal error")
         finally:
             self._writer.transport.abort()
-            os.close(self._socket)
             self._endpoint.metrics.hostile_total += hostile
             seconds = self._endpoint.clock.monotonic() - begun
             end = ConnectionEnd(
@@ -183,16 +179,19 @@ class Connection:
             position += len(piece)
 
     async def _by_sendfile(self, span: FileSpan) -> int:
-        """Sends by sendfile; returns the bytes sent, fewer (0 over TLS) if it does not work for this file or socket."""
+        """Sends by sendfile; returns the bytes sent, fewer (0 over TLS) if it does not work for this file or socket.
+
+        The event loop's own sendfile waits after the last byte until the socket has drained, by four calls of epoll.
+        """
         if not self._is_plain or not _has_descriptor(span):
             return 0
         await self._writer.drain()  # nothing may be left that belongs before the records
-        if self._writer.transport.is_closing():
-            raise ConnectionResetError
-        sent = 0
+        socket, sent = self._writer.get_extra_info("socket"), 0
         while sent < span.size:
+            if self._writer.transport.is_closing():
+                raise ConnectionResetError
             try:
-                count = by_sendfile(self._socket, span.file, span.position + sent, span.size - sent)
+                count = by_sendfile(socket.fileno(), span.file, span.position + sent, span.size - sent)
             except BlockingIOError:
                 await self._writable()
                 continue
@@ -202,14 +201,15 @@ class Connection:
         return sent
 
     async def _writable(self) -> None:
-        """Waits until the socket takes more bytes."""
-        loop = asyncio.get_running_loop()
-        turn = asyncio.Event()
-        loop.add_writer(self._socket, turn.set)
+        """Waits until the socket takes more bytes, by another descriptor of it: the transport waits for its own."""
+        loop, turn = asyncio.get_running_loop(), asyncio.Event()
+        descriptor = os.dup(self._writer.get_extra_info("socket").fileno())
+        loop.add_writer(descriptor, turn.set)
         try:
             await turn.wait()
         finally:
-            loop.remove_writer(self._socket)
+            loop.remove_writer(descriptor)
+            os.close(descriptor)
 
 
 def _has_descriptor(span: FileSpan) -> bool:

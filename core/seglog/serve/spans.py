@@ -29,6 +29,7 @@ from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogView, collect_aborted
 from seglog.model import NO_TIMESTAMP, Isolation
+from seglog.remote_path import RemotePath
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import believed_batch
@@ -140,6 +141,8 @@ def is_at_hand(view: LogView, offset: int, max_bytes: int, ends: SpanEnds) -> bo
         return False
     index = view.first_segment(offset)
     segment = view.segments[index]
+    if isinstance(segment.path, RemotePath):
+        return False  # opening it would ask the store
     begin = ends.find(offset, segment.base_offset)
     end = min(begin + max_bytes, view.size_of(index))
     if not 0 < begin < end:
