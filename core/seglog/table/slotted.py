@@ -40,6 +40,7 @@ _TYPES: dict[str, pa.DataType] = {
 }
 _HALVES = ("int", "date", "time-millis")  # types of 32 bits
 _PLAIN = ("boolean", "int", "long", "float", "double", "string")  # kinds that JSON has
+_UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)  # raised for values that a type does not have
 # What an array of one kind may become.
 _CASTS = {
     ("int", "long"),
@@ -72,7 +73,7 @@ def array_of_values(values: Sequence[Any], shape: Shape) -> pa.Array:
     """Returns an array of Python's values. Raises UnreadableError with the rows that do not fit."""
     try:
         return _of_values(values, shape)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+    except _UNFIT as error:
         rows = np.array([i for i, value in enumerate(values) if not _is_fit(value, shape)], dtype=np.int64)
         if not len(rows):
             raise
@@ -82,7 +83,7 @@ def array_of_values(values: Sequence[Any], shape: Shape) -> pa.Array:
 def _is_fit(value: Any, shape: Shape) -> bool:
     try:
         _of_values([value], shape)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+    except _UNFIT:
         return False
     return True
 
@@ -194,9 +195,10 @@ def _strings(array: pa.Array) -> pa.Array:
 
 def _is_text(data: pa.BinaryScalar) -> bool:
     try:
-        return data.as_py() is None or bool(data.as_py().decode() is not None)
+        (data.as_py() or b"").decode()
     except UnicodeDecodeError:
         return False
+    return True
 
 
 def _symbols(symbols: Any, numbers: np.ndarray, without: np.ndarray) -> pa.Array:

@@ -37,8 +37,6 @@ from seglog.values.shapes import (
     size_of,
 )
 
-MOST_LEVELS = kernel.MOST_LEVELS
-
 _UNSIGNED = Leaf("unsigned")
 # For each type, what its column is and how the kernel reads it.
 _LEAVES: dict[int, tuple[Leaf, int]] = {
@@ -140,7 +138,8 @@ class _Walk:
         """Returns the shape of a message, which is TEXT if it is within itself; `above` are those around it."""
         self._size += 1
         name = message.full_name
-        if name in above or len(above) > MOST_LEVELS or self._size > 2 * MOST_FIELDS or name.startswith(_OWN_FORM):
+        too_much = len(above) > kernel.MOST_LEVELS or self._size > 2 * MOST_FIELDS
+        if too_much or name in above or name.startswith(_OWN_FORM):
             return TEXT
         names = [field.name for field in message.fields]
         if not are_columns(names):
@@ -173,7 +172,7 @@ class _Making:
     def of_message(self, message: Descriptor, level: int) -> RowSlot | None:
         """Adds what decodes a message. Returns its slots, None if there are no tables for it."""
         names = [field.name for field in message.fields]
-        too_much = level >= MOST_LEVELS or len(self.owners) > MOST_FIELDS
+        too_much = level >= kernel.MOST_LEVELS or len(self.owners) > MOST_FIELDS
         if too_much or message.full_name.startswith(_OWN_FORM) or not are_columns(names):
             return None
         number, first = len(self.messages), len(self.owners)

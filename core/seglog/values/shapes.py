@@ -7,6 +7,7 @@ the value, or the characters of a string. `merged` gives the one shape that fits
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -154,7 +155,7 @@ class Slots:
         self.lengths[:, rows] = -1
 
 
-class Program:
+class Program(ABC):
     """Decodes values of one schema by a kernel. `root` has their slots, `skipped` the bytes of what comes first."""
 
     root: Slotted
@@ -168,8 +169,8 @@ class Program:
         self._decode(slots, positions, sizes, skipped)
         return slots
 
-    def _decode(self, slots: Slots, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _decode(self, slots: Slots, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> None: ...
 
 
 @dataclass(frozen=True)
