@@ -263,7 +263,7 @@ def _examined(
         return
     targets = [Target(partition.path, TargetKind.PARTITION) for place in named for partition in place.partitions]
     for finding in Verification(fs, targets, VerifyOptions(), clock):
-        place = next(place for place in named if finding.partition in {p.path.name for p in place.partitions})
+        place = next(p for p in named if any(inside.path.name == finding.partition for inside in p.partitions))
         path = place.path / finding.partition
         mend = command_line("seglog", "repair", "--dry-run", path) if finding.repair else ""
         where = f"{finding.file}: {finding.message}"
