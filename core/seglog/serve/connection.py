@@ -27,6 +27,7 @@ _logger = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
 _COPY_BYTES = 256 << 10
+_FRONT_BYTES = 4 << 10  # read at a time until a request's size is known: most requests are whole then
 
 
 class RequestBudget:
@@ -73,6 +74,8 @@ class Connection:
             writer.transport.set_write_buffer_limits(high=0)  # `drain` waits for the last byte
         self._requests = self._sent = 0
         self._busy = self._stopped = False
+        self._received = bytearray()
+        self._send_until = 0.0  # by the event loop's clock: the client has to take an answer until then
         self._idle_since = endpoint.clock.monotonic()
 
     async def run(self) -> None:
@@ -117,20 +120,34 @@ class Connection:
 
     async def _serve(self) -> None:
         limits = self._endpoint.limits
-        while not self._stopped:
-            async with asyncio.timeout(limits.idle_s):
-                front = await self._reader.read(_SIZE.size)
-            if not front:
-                return
+        while not self._stopped and await self._begins():
             self._busy = True
-            async with asyncio.timeout(limits.frame_s):
-                front += await self._reader.readexactly(_SIZE.size - len(front))
-            (size,) = _SIZE.unpack(front)
+            (size,) = _SIZE.unpack(await self._take(_SIZE.size))
             if not 0 < size <= limits.request_bytes:
                 raise HostileRequestError(f"a request of {size} bytes; at most {limits.request_bytes} are read")
             async with self._budget.hold(size):
                 await self._one(size)
             self._busy, self._idle_since = False, self._endpoint.clock.monotonic()
+
+    async def _begins(self) -> bool:
+        """Waits for the first bytes of a request; returns False at the client's end."""
+        if not self._received:
+            async with asyncio.timeout(self._endpoint.limits.idle_s):
+                self._received += await self._reader.read(_FRONT_BYTES)
+        return bool(self._received)
+
+    async def _take(self, size: int) -> bytes:
+        """Takes the next bytes of a request."""
+        if len(self._received) < size:
+            async with asyncio.timeout(self._endpoint.limits.frame_s):
+                while len(self._received) < size:
+                    piece = await self._reader.read(size - len(self._received))
+                    if not piece:
+                        raise asyncio.IncompleteReadError(bytes(self._received), size)
+                    self._received += piece
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
 
     @property
     def idle_s(self) -> float:
@@ -138,9 +155,7 @@ class Connection:
         return 0.0 if self._busy else self._endpoint.clock.monotonic() - self._idle_since
 
     async def _one(self, size: int) -> None:
-        limits = self._endpoint.limits
-        async with asyncio.timeout(limits.frame_s):
-            frame = await self._reader.readexactly(size)
+        frame = await self._take(size)
         request = read_request(frame)
         del frame
         self._peer.client_id = request.client_id or self._peer.client_id
@@ -151,12 +166,12 @@ class Connection:
         if answer is None:
             return
         try:
-            async with asyncio.timeout(limits.idle_s):
-                await self._send(answer)
+            await self._send(answer)
         finally:
             answer.close()
 
     async def _send(self, answer: Answer) -> None:
+        self._send_until = asyncio.get_running_loop().time() + self._endpoint.limits.idle_s
         for part in answer.parts:
             if isinstance(part, FileSpan):
                 await self._send_file(part)
@@ -164,7 +179,7 @@ class Connection:
                 self._writer.write(part)
             self._sent += len(part)
             self._endpoint.metrics.sent_bytes_total += len(part)
-        await self._writer.drain()
+        await self._drained()
 
     async def _send_file(self, span: FileSpan) -> None:
         loop = asyncio.get_running_loop()
@@ -175,7 +190,7 @@ class Connection:
             if not piece:
                 raise ConnectionAbortedError(0, "a segment became shorter while it was sent")
             self._writer.write(piece)
-            await self._writer.drain()
+            await self._drained()
             position += len(piece)
 
     async def _by_sendfile(self, span: FileSpan) -> int:
@@ -185,20 +200,30 @@ class Connection:
         """
         if not self._is_plain or not _has_descriptor(span):
             return 0
-        await self._writer.drain()  # nothing may be left that belongs before the records
+        await self._drained()  # nothing may be left that belongs before the records
         socket, sent = self._writer.get_extra_info("socket"), 0
         while sent < span.size:
-            if self._writer.transport.is_closing():
-                raise ConnectionResetError
             try:
                 count = by_sendfile(socket.fileno(), span.file, span.position + sent, span.size - sent)
             except BlockingIOError:
                 await self._writable()
+                self._check_open()
                 continue
             if not count:  # it does not work here, or the file became shorter
                 break
             sent += count
         return sent
+
+    async def _drained(self) -> None:
+        """Waits until the socket has taken what was written, if it has not yet."""
+        self._check_open()
+        if self._writer.transport.get_write_buffer_size():
+            async with asyncio.timeout_at(self._send_until):
+                await self._writer.drain()
+
+    def _check_open(self) -> None:
+        if self._writer.transport.is_closing():
+            raise ConnectionResetError
 
     async def _writable(self) -> None:
         """Waits until the socket takes more bytes, by another descriptor of it: the transport waits for its own."""
@@ -206,7 +231,8 @@ class Connection:
         descriptor = os.dup(self._writer.get_extra_info("socket").fileno())
         loop.add_writer(descriptor, turn.set)
         try:
-            await turn.wait()
+            async with asyncio.timeout_at(self._send_until):
+                await turn.wait()
         finally:
             loop.remove_writer(descriptor)
             os.close(descriptor)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from seglog.serve import protocol, topics
 from seglog.serve.endpoint import Address, Endpoint
+from seglog.serve.fetch_answers import write_fetch_answer
 from seglog.serve.fetches import fetch, is_quick
 from seglog.serve.group_requests import GROUP_APIS, GroupRequests
 from seglog.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
@@ -57,7 +58,7 @@ class Dispatcher:
             values: Values = {"error_code": ErrorCode.unsupported_version, "api_keys": _versions()}
             return write_answer(request, values, version=0)
         if request.api_key == protocol.FETCH:
-            return write_answer(request, await self._fetch(request))
+            return write_fetch_answer(request, await self._fetch(request))
         values = await self._values(request, peer)
         if request.api_key == protocol.PRODUCE and int(request.body.acks) == 0:
             return None

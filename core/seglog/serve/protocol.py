@@ -38,12 +38,14 @@ def _without_hypothesis() -> Iterator[None]:
 
 
 with _without_hypothesis():
-    from kio.index import load_request_schema, load_response_schema
+    from kio import index
     from kio.schema.errors import ErrorCode
     from kio.serial import entity_reader, entity_writer
     from kio.serial.errors import SerialError
 
 __all__ = ["ErrorCode"]
+
+load_request_schema, load_response_schema = cache(index.load_request_schema), cache(index.load_response_schema)
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10

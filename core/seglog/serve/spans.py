@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -187,19 +188,29 @@ def _take(view: LogView, index: int, wanted: _Wanted, ends: SpanEnds | None = No
     segment = view.segments[index]
     with ExitStack() as stack:
         file, size = stack.enter_context(segment.fs.open(segment.path, "r")), view.size_of(index)
-        start = 0 if ends is None else _start(segment, file, size, wanted.offset, ends)
-        taken = _walk(_steps(segment, file, start, size, wanted.max_bytes), wanted)
+        hint = 0 if ends is None else ends.find(wanted.offset, segment.base_offset)
+        taken = _take_at(hint, _steps(segment, file, hint, size, wanted.max_bytes), wanted) if hint else None
+        if taken is None:
+            start = 0 if ends is None else _start(segment, file, size, wanted.offset)
+            taken = _walk(_steps(segment, file, start, size, wanted.max_bytes), wanted)
         if taken.size:
             stack.pop_all()
             taken.file = file
         return taken
 
 
-def _start(segment: LogSegment, file: File, size: int, offset: int, ends: SpanEnds) -> int:
-    """Returns the position where the walk to an offset begins: the first hint at which a batch lies, else 0."""
-    position = ends.find(offset, segment.base_offset)
-    if believed_batch(file, size, segment.base_offset, (offset, position)) is not None:
-        return position
+def _take_at(hint: int, steps: Iterator[np.ndarray | CorruptRecordError], wanted: _Wanted) -> _Taken | None:
+    """Takes batches if a good one lies just at the hint and begins at or before the offset; else the hint is wrong."""
+    first = next(steps, None)
+    if first is None or isinstance(first, CorruptRecordError):
+        return None
+    if int(first["position"][0]) != hint or int(first["base_offset"][0]) > wanted.offset:
+        return None
+    return _walk(chain((first,), steps), wanted)
+
+
+def _start(segment: LogSegment, file: File, size: int, offset: int) -> int:
+    """Returns the position where the walk to an offset begins: its index entry's if a batch lies there, else 0."""
     entry = segment.offset_index.lookup(offset)
     return 0 if believed_batch(file, size, segment.base_offset, entry) is None else entry[1]
 

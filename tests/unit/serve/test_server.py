@@ -161,6 +161,25 @@ def test_who_dawdles_within_a_request_is_closed(directory: Path) -> None:
         assert serving.observer.wait_for(lambda end: True).reason == "timed out"
 
 
+def test_requests_are_answered_in_order_however_their_bytes_arrive(serving: Serving) -> None:
+    frames = [request_frame(protocol.METADATA, 12, {"topics": None}, number) for number in range(40)]
+    stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    with RawClient(serving.address) as client:
+        for size in (len(stream), 1, 5, 3000):
+            for start in range(0, len(stream), size):
+                client.socket.sendall(stream[start : start + size])
+            assert [struct.unpack_from(">i", client.receive())[0] for _ in frames] == list(range(40))
+
+
+def test_who_takes_no_answer_is_closed(directory: Path) -> None:
+    asked = {"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}
+    frame = request_frame(protocol.FETCH, 4, {"max_bytes": 1 << 20, "topics": [asked]})
+    with Serving(directory, limits=Limits(idle_s=0.3)) as serving, RawClient(serving.address) as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        client.socket.sendall((struct.pack(">i", len(frame)) + frame) * 1000)  # their answers are 15 MB
+        assert serving.observer.wait_for(lambda end: True).reason == "timed out"
+
+
 def test_requests_beyond_the_budget_wait_for_their_turn(directory: Path) -> None:
     limits = Limits(requests_bytes=200, frame_s=30)
     with Serving(directory, limits=limits) as serving, RawClient(serving.address) as holder:
