@@ -18,8 +18,9 @@ from seglog_cli.catalogue import PAGES, SUMMARY
 from seglog_cli.catalogue import VERSION as VERSION
 from seglog_cli.completing import VARIABLE as COMPLETION
 from seglog_cli.completing import Shell, be_ready_to_answer, install_script, script_of, typed_words
+from seglog_cli.console import show_text
 from seglog_cli.failures import UsageError, report_outside
-from seglog_cli.help import HelpOption, show_text
+from seglog_cli.help_option import HelpOption
 from seglog_cli.options import CONTEXT
 from seglog_cli.parameters import PlainCommand, PlainGroup
 

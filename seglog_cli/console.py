@@ -186,6 +186,13 @@ class Console:
             self._err.flush()
 
 
+def show_text(text: str) -> None:
+    """Writes text of our own to stdout, before the options are parsed."""
+    console = Console()
+    console.block(text)
+    console.flush()
+
+
 class Stream:
     """A standard stream as bytes. Errors are OSErrors with its `name`; a terminal gets every line at once."""
 

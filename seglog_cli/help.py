@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from seglog_cli.console import Console
 from seglog_cli.help_text import Description, Term, render, render_overview, show
 
 
@@ -78,25 +77,10 @@ def _option(option: Any) -> Term:
     return Term(written, f"{option.help or ''} [default: {default}]" if shown else option.help or "")
 
 
-def _show(context: typer.Context, asked: bool) -> None:
-    if not asked:
-        return
+def show_help(context: typer.Context) -> None:
+    """Writes the help of the command that the context belongs to."""
     if context.parent is None:
         show(render_overview)
     else:
         described = describe(context.command, context.command_path)
         show(lambda columns, paint: render(described, columns, paint))
-    raise typer.Exit
-
-
-def show_text(text: str) -> None:
-    """Writes text of our own to stdout, before the options are parsed."""
-    console = Console()
-    console.block(text)
-    console.flush()
-
-
-HelpOption = Annotated[
-    bool,
-    typer.Option("--help", "-h", help="Show this help and exit.", callback=_show, is_eager=True),
-]

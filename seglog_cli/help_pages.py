@@ -8,8 +8,9 @@ from pathlib import Path
 
 import typer
 
+from seglog_cli.console import show_text
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.help import describe, show_text
+from seglog_cli.help import describe
 from seglog_cli.help_text import Term, render_terms, show
 
 _SHOWN_BY = "ls"  # a command that has every option which is explained here and not on its own page

@@ -24,7 +24,7 @@ import typer
 from seglog_cli import completing
 from seglog_cli.console import ColorChoice, Console
 from seglog_cli.failures import UsageError, guard
-from seglog_cli.help import HelpOption
+from seglog_cli.help_option import HelpOption
 from seglog_cli.progress import ProgressChoice
 from seglog_cli.session import RelativeTime, Session
 
@@ -273,7 +273,7 @@ class CommonOptions(OptionGroup):
 
 _COMMON = inspect.signature(CommonOptions, eval_str=True).parameters
 COMMON_OPTIONS = tuple(_COMMON)
-CONTEXT: dict[str, Any] = {"help_option_names": []}  # `help.HelpOption` takes the place of Typer's --help
+CONTEXT: dict[str, Any] = {"help_option_names": []}  # `HelpOption` takes the place of Typer's --help
 
 
 def takes_urls(

@@ -84,6 +84,13 @@ def safe_json(text: str) -> str:
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def plain_text(text: str) -> str:
+    """Returns a JSON text; of a string its characters, with escapes for surrogates, which are none."""
+    if not text.startswith('"'):
+        return text
+    return str(json.loads(text)).encode("utf-8", "backslashreplace").decode()
+
+
 def _escape(character: str) -> str:
     code = ord(character)
     if character in _SHORT:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seglog_cli.help import HelpOption
+from seglog_cli.help_option import HelpOption
 from seglog_cli.options import CONTEXT, MetadataDirectory, SpokenFor, argument, command, flag, kafka_named, takes_urls
 from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.session import Session

@@ -13,7 +13,7 @@ import typer
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.failures import UsageError
-from seglog_cli.help import HelpOption
+from seglog_cli.help_option import HelpOption
 from seglog_cli.options import CONTEXT, Quarantine, argument, command, flag, option
 from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.progress import bytes_text

@@ -19,7 +19,7 @@ from seglog_cli.commands.verify import LevelName, Live, verdict
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
-from seglog_cli.help import HelpOption
+from seglog_cli.help_option import HelpOption
 from seglog_cli.options import (
     CONTEXT,
     Directories,

@@ -83,12 +83,8 @@ def run(
     from seglog.scan.listing import require_partition
     from seglog.scan.view import PartitionView
     from seglog.storage import links
-    from seglog.verification.transactions import (
-        DEFAULT_MAX_TIMEOUT_MS,
-        TransactionState,
-        read_coordinators,
-        view_transactions,
-    )
+    from seglog.verification.transaction_coordinators import read_coordinators
+    from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, TransactionState, view_transactions
 
     one_of("txn", action, ACTIONS)
     if bootstrap_server is not None and action != "abort-cmd":

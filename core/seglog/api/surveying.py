@@ -40,12 +40,8 @@ from seglog.storage.lock import partition_path
 from seglog.tiers.segments import Remark
 from seglog.tiers.survey import Surveyed, survey
 from seglog.values.schemas import Schema
-from seglog.verification.transactions import (
-    DEFAULT_MAX_TIMEOUT_MS,
-    Transaction,
-    read_coordinators,
-    view_transactions,
-)
+from seglog.verification.transaction_coordinators import read_coordinators
+from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, Transaction, view_transactions
 
 
 @public

@@ -18,8 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import yaml
-
 from seglog.configuration.cluster_metadata import (
     METADATA_PARTITION,
     ClusterMetadata,
@@ -43,7 +41,6 @@ from seglog.storage.trust import ROOT, reason_for_doubt
 CONFIG_VARIABLE = "SEGLOG_CONFIG"
 FILE_NAME = "seglog.yaml"
 PROPERTIES = ".properties"
-TOPICS = "topics"
 
 _PREFIX = "SEGLOG_"
 # Variables that are not configuration keys.
@@ -165,31 +162,9 @@ def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, di
     if path.suffix == PROPERTIES:
         layer, others = _read_properties(path, _read_text(fs, path, is_named=is_named))
         return layer, {}, others
-    try:
-        text = _read_text(fs, path, is_named=is_named).decode()
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise ConfigError(error.problem or "not YAML", path, mark.line + 1 if mark else None) from error
-    except yaml.reader.ReaderError as error:
-        raise ConfigError(f"not YAML: a character at position {error.position} is not allowed", path) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8: the byte at position {error.start} is wrong", path) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not YAML: {' '.join(str(error).split())}", path) from error
-    except RecursionError as error:
-        raise ConfigError("nested too deeply", path) from error
-    if root is None:
-        return {}, {}, ()
-    topics: dict[str, Layer] = {}
-    values: list[tuple[yaml.Node, yaml.Node]] = []
-    for name, value in _entries(path, root, "a mapping of Kafka's keys"):
-        if name.value == TOPICS:
-            for pattern, settings in _entries(path, value, "a mapping of topic names or patterns"):
-                topics[pattern.value] = _file_layer(path, _entries(path, settings, "a mapping of keys"), topic=True)
-        else:
-            values.append((name, value))
-    return _file_layer(path, iter(values), topic=False), topics, ()
+    from seglog.configuration.yaml_file import parse_yaml  # most commands find no file
+
+    return (*parse_yaml(path, _read_text(fs, path, is_named=is_named)), ())
 
 
 def _read_properties(path: Path, data: bytes) -> tuple[Layer, tuple[str, ...]]:
@@ -207,46 +182,6 @@ def _read_properties(path: Path, data: bytes) -> tuple[Layer, tuple[str, ...]]:
     except ValueError as error:
         raise ConfigError(str(error), path) from error
     return layer_of(written), tuple(others)
-
-
-def _entries(path: Path, node: yaml.Node, expected: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-    if not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f"{expected} is expected here", path, node.start_mark.line + 1)
-    seen: dict[str, int] = {}
-    for name, value in node.value:
-        line = name.start_mark.line + 1
-        if not isinstance(name, yaml.ScalarNode):
-            raise ConfigError("a key must be plain text", path, line)
-        if name.value in seen:
-            raise ConfigError(f"{name.value} is set twice (first in line {seen[name.value]})", path, line)
-        seen[name.value] = line
-        yield name, value
-
-
-def _file_layer(path: Path, entries: Iterator[tuple[yaml.Node, yaml.Node]], *, topic: bool) -> Layer:
-    written: list[Written] = []
-    for name, value in entries:
-        line = name.start_mark.line + 1
-        try:
-            key = key_named(name.value)
-            if topic and not key.topic_level:
-                raise ConfigError(f"{name.value} is a broker's key; a topic cannot set it")
-            text = _text(value)
-            key.parse(text, name.value)
-        except (ConfigError, ValueError) as error:
-            raise ConfigError(str(error), path, line) from error
-        written.append((name.value, text, f"{path}:{line}"))
-    return layer_of(written)
-
-
-def _text(value: yaml.Node) -> str:
-    if isinstance(value, yaml.ScalarNode):
-        if value.tag == "tag:yaml.org,2002:null":
-            raise ConfigError("a value is missing")
-        return str(value.value)
-    if isinstance(value, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in value.value):
-        return ",".join(str(item.value) for item in value.value)
-    raise ConfigError("a value must be text, a number or a list of these")
 
 
 class DirectorySettings:

@@ -79,10 +79,12 @@ class _Contexts:
 
 
 class _OfThread(threading.local):
-    """A thread's own contexts. They belong to an object of each thread, because all threads share this one."""
+    """A thread's own contexts. They belong to an object of each thread, because all threads share this one.
 
-    def __init__(self) -> None:
-        self.contexts = _Contexts()
+    A thread makes them when it first needs them: most commands meet no zstd.
+    """
+
+    contexts: _Contexts | None = None
 
 
 _of_thread = _OfThread()
@@ -93,4 +95,6 @@ def zstd_slots() -> np.ndarray:
 
     The contexts end with the thread.
     """
+    if _of_thread.contexts is None:
+        _of_thread.contexts = _Contexts()
     return _of_thread.contexts.slots

@@ -24,7 +24,8 @@ from seglog.table.relations import VIEWS, Relation, relation_of_rows, view_relat
 from seglog.table.source import Source
 from seglog.table.valued import valued_outputs
 from seglog.values.forms import Values
-from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
+from seglog.verification.transaction_coordinators import read_coordinators
+from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, view_transactions
 
 RECORDS = "records"
 Rows = Iterator[Sequence[Any]]

@@ -33,7 +33,7 @@ from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock, holder_of
-from seglog.verification.transactions import Coordinated, read_coordinators
+from seglog.verification.transaction_coordinators import Coordinated, read_coordinators
 
 _NO_OFFSETS_TOPIC = (
     "the new cluster has no __consumer_offsets yet, so groups would not resume: make it with the same number of"

@@ -76,13 +76,6 @@ class Column:
             self.schemas[place] = schema
 
 
-def plain_text(text: str) -> str:
-    """Returns a JSON text; of a string its characters, with escapes for surrogates, which are none."""
-    if not text.startswith('"'):
-        return text
-    return str(json.loads(text)).encode("utf-8", "backslashreplace").decode()
-
-
 # --- forms without schemas ------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.transactions import TRANSACTION_TOPIC
+from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC
 
 # Topics that Kafka creates with compaction.
 _COMPACT_TOPICS = {OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC}

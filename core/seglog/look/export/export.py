@@ -21,12 +21,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
 from seglog import layout
 from seglog.errors import UnsupportedError
+from seglog.escaping import plain_text
 from seglog.format.columns import Records
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.look.dump.render_records import render_records
@@ -35,10 +36,12 @@ from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.repairs.undo.beside import NewFile
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.values.forms import Column, TopicDecoder, Values, plain_text
 from seglog.verification.damage import disorder_finding, record_findings, with_damage
 from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source
+
+if TYPE_CHECKING:
+    from seglog.values.forms import Column, TopicDecoder, Values
 
 # Excel, LibreOffice and Google Sheets start a formula with these, also after splitting at a line end (OWASP).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -14,7 +14,7 @@ from pathlib import Path
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.transactions import TRANSACTION_TOPIC, Coordinated, read_coordinators
+from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC, Coordinated, read_coordinators
 
 
 @dataclass(slots=True)

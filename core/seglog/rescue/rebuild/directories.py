@@ -40,7 +40,7 @@ from seglog.scan.listing import (
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
-from seglog.verification.transactions import read_coordinators
+from seglog.verification.transaction_coordinators import read_coordinators
 
 _SMALL_FILE = 1 << 20
 _MAX_SNAPSHOT_BYTES = 256 << 20

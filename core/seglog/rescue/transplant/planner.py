@@ -32,7 +32,8 @@ from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
-from seglog.verification.transactions import Coordinated, Transaction
+from seglog.verification.transaction_coordinators import Coordinated
+from seglog.verification.transactions import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,8 @@ class TransplantPlanner:
         producer = coordinators.get(transaction.producer_id)
         if producer is None:
             return False, "__transaction_state does not know its producer", False
-        if producer.had_committed(transaction, (partition.topic, partition.partition)):
+        place = (partition.topic, partition.partition)
+        if producer.had_committed(place, transaction.producer_epoch, transaction.previous_end):
             return True, f"its coordinator had committed it ({producer.describe()})", True
         return False, f"its coordinator had not committed it ({producer.describe()})", True
 

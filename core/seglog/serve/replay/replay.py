@@ -32,7 +32,7 @@ from seglog.serve.replay.offset_map import ReplayOffsetMap
 from seglog.serve.replay.state import GroupOffset, PartitionState, ReplayState
 from seglog.serve.replay.target import NotArrivedError, TargetCluster
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.transactions import TRANSACTION_TOPIC
+from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC
 
 SAVE_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # how long the ends must stand still: a killed producer's last requests may still be under way

@@ -303,7 +303,7 @@ def test_a_transaction_hangs_when_its_coordinator_has_ended_it(tmp_path: Path) -
     # a late write of a producer whose transaction its coordinator has completed
     states = {row.message.split("says: ")[1] for row in diagnose(logs) if row.code == "TRANSACTION_OPEN"}
     assert all("Ongoing" in state for state in states)
-    from seglog.verification.transactions import read_coordinators
+    from seglog.verification.transaction_coordinators import read_coordinators
 
     known = read_coordinators(FS, logs)
     assert known is not None

@@ -21,7 +21,7 @@ from seglog.rescue.transplant.target import TargetDirectory
 from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.verification.transactions import Coordinated
+from seglog.verification.transaction_coordinators import Coordinated
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.target_directories import CONFIG, everything, planned, request, target_directory, transplanted
 from tests.support.watched_files import CountingFileSystem
