@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
+_MEETS_WITHIN_S = 60.0
 GENERATION = "x-goog-if-generation-match"  # of an object that is to be made: 0
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "AKIDofthetests",
@@ -41,6 +42,29 @@ class Fault:
     cut: int = -1
     hang: float = 0.0
     reset: bool = False
+
+
+@dataclass
+class Meeting:
+    """A `fault` that answers no request for a file with `text` in its path before `count` requests are there at once,
+    however busy the machine is; `most` is how many have been."""
+
+    count: int
+    text: str
+    most: int = 0
+    _now: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def __call__(self, _method: str, path: str) -> Fault | None:
+        with self._changed:
+            self._now += 1
+            self.most = max(self.most, self._now)
+            self._changed.notify_all()
+            if self.text in path and "list-type=2" not in path:
+                met = self._changed.wait_for(lambda: self.most >= self.count, _MEETS_WITHIN_S)
+                self.count = self.count if met else 0  # the test fails, and nobody else waits
+            self._now -= 1
+        return None
 
 
 @dataclass

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.support.command_line import environment
 
 _SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ROWS = 50
+_HANGS_SECONDS = 120  # longer than any program is silent that is at work, on a busy machine too
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,16 @@ def on_terminal(columns: int, *arguments: str | Path, directory: Path | None = N
     return Shown(child.wait(60), written.decode())
 
 
-def typed(command: Sequence[str], keys: Sequence[tuple[str, str]], directory: Path, variables: dict[str, str]) -> str:
+def typed(
+    command: Sequence[str],
+    keys: Sequence[tuple[str, Callable[[str], bool]]],
+    directory: Path,
+    variables: dict[str, str],
+) -> str:
     """What an interactive program shows after the keys, without sequences of the terminal.
 
-    Each is typed after the program has written what the one before waits for, or has been silent for a while.
+    Each is typed once what the program has shown since the one before is what that one's condition waits for. A
+    program that shows nothing more while it is waited for has failed, and the error says what it has shown.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, 160, 0, 0))
@@ -97,13 +104,16 @@ def typed(command: Sequence[str], keys: Sequence[tuple[str, str]], directory: Pa
         for text, awaited in keys:
             os.write(ours, text.encode())
             before = len(written)
-            while not (awaited and written[before:].count(awaited.encode()) > 1):
-                ready, _, _ = select.select([ours], [], [], 30 if len(written) == before else 3)
-                if not ready:
-                    break
+            while not awaited(_plain(written[before:])):
+                ready, _, _ = select.select([ours], [], [], _HANGS_SECONDS)
+                assert ready, f"no more after {text!r} than {_plain(written[before:])!r}"
                 written += os.read(ours, 1 << 16)
     finally:
         child.kill()
         child.wait(60)
         os.close(ours)
+    return _plain(written)
+
+
+def _plain(written: bytes) -> str:
     return _SEQUENCES.sub("", written.decode(errors="replace")).replace("\r", "")

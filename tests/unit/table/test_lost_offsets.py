@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +14,7 @@ pytest.importorskip("pyarrow")
 
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
 from seglog.storage.local import LocalFileSystem
-from seglog.table import continuity
+from seglog.table import continuity, reading
 from seglog.table.arrow import split_batches
 from seglog.table.options import parse_read_options
 from seglog.table.schema import default_projection
@@ -139,21 +137,22 @@ def test_what_a_running_broker_is_writing_is_no_error(logs: Path, monkeypatch: p
     assert offsets(logs, subscribe="orders-none") == list(range(790))
 
 
-def test_a_batch_that_is_completed_while_it_is_looked_at_is_read(logs: Path) -> None:
+def test_a_batch_that_is_completed_while_it_is_looked_at_is_read(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = alone(logs / DELETED)
     whole = log_files.batch(790, 5)
     end_with(partition / LAST, whole[:-20])
+    slept = []
 
-    def complete() -> None:
-        time.sleep(0.05)
-        with (partition / LAST).open("ab") as file:
-            file.write(whole[-20:])
+    def complete(seconds: float) -> None:
+        """The writer goes on while the reader waits."""
+        slept.append(seconds)
+        if len(slept) == 2:
+            with (partition / LAST).open("ab") as file:
+                file.write(whole[-20:])
 
-    writer = threading.Thread(target=complete)
-    writer.start()
-    found = offsets(partition)
-    writer.join()
-    assert found == list(range(795))
+    monkeypatch.setattr(reading.time, "sleep", complete)
+    assert offsets(partition) == list(range(795))
+    assert len(slept) == 2
 
 
 HOLES: dict[str, tuple[str, Callable[[Path], None], str]] = {

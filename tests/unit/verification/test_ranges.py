@@ -211,7 +211,7 @@ def test_side_files_of_a_segment_in_an_object_store_are_requested_concurrently(
         """Nothing is answered before all are asked for."""
         if path in wanted - met:
             with suppress(threading.BrokenBarrierError):
-                together.wait(10)
+                together.wait(60)
                 met.add(path)
         return None
 
