@@ -2,14 +2,16 @@
 
 The texts are written here from the descriptors, so that a reader of the texts is compared with what protoc has no part
 in. Both syntaxes, every type of field, packed and not, maps, oneofs, optional fields, enums, messages within messages,
-recursive ones, Google's own types, and imports of other files.
+recursive ones, Google's own types, and imports of other files; or only what a column of rows can hold.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import string
 import struct
+from itertools import accumulate
 from typing import Any
 
 from google.protobuf import (
@@ -39,18 +41,21 @@ SCALARS = {
 }
 NAMES = {number: name for name, number in SCALARS.items()}
 KEYS = ("string", "int32", "int64", "uint32", "bool", "sint64", "fixed32")
-TEXT = string.printable + "äλ\u2028\u202e😀\x7f"
+TEXT = string.printable + "\0äλ\u2028\u202e😀\x7f"
 
 
 class Files:
-    """A schema, `main`, and what it imports: `texts` by path, and `message(path)`, a message's class by its path."""
+    """A schema, `main`, and what it imports: `texts` by path, and `message(path)`, a message's class by its path.
 
-    def __init__(self, seed: int) -> None:
-        self.random, self._count = random.Random(seed), 0
+    With `rows_only` it has what a column of rows can hold: proto3 without lists, maps, imports and recursion.
+    """
+
+    def __init__(self, seed: int, *, rows_only: bool = False) -> None:
+        self.random, self._count, self._rows_only = random.Random(seed), 0, rows_only
         self._types: list[tuple[str, int]] = []  # full names of messages and enums that fields may have
         self._closed: list[tuple[str, int]] = []  # enums that only proto2 may have
         self.files: list[Any] = []
-        for number in range(self.random.randrange(3)):
+        for number in range(0 if rows_only else self.random.randrange(3)):
             self.files.append(self._file(f"shared/part{number}.proto", number))
         self.main = self._file("main.proto", len(self.files))
         self.texts = {file.name: text_of(file) for file in [*self.files, self.main]}
@@ -82,15 +87,13 @@ class Files:
 
     def _file(self, path: str, number: int) -> Any:
         draw = self.random
-        syntax = draw.choice(("proto2", "proto3"))
+        syntax = "proto3" if self._rows_only else draw.choice(("proto2", "proto3"))
         package = draw.choice(("", f"p{number}", f"p{number}.q")) if path == "main.proto" else f"s{number}"
         file = descriptor_pb2.FileDescriptorProto(name=path, package=package)
         if syntax == "proto3":
             file.syntax = syntax
-        file.dependency.extend(
-            f"google/protobuf/{name}.proto"
-            for name in ("any", "duration", "field_mask", "struct", "timestamp", "wrappers")
-        )
+        if not self._rows_only:
+            file.dependency.extend(module.DESCRIPTOR.name for module in MODULES)
         file.dependency.extend(one.name for one in self.files)
         for _ in range(draw.randrange(1, 3)):
             self._enum(file.enum_type.add(), package, syntax)
@@ -118,15 +121,15 @@ class Files:
             self._message(message.nested_type, full, syntax, depth - 1)
         if draw.random() < 0.3:
             self._enum(message.enum_type.add(), full, syntax)
-        if draw.random() < 0.7:
+        if not self._rows_only and draw.random() < 0.7:
             self._types.append((f".{full}", Field.TYPE_MESSAGE))  # from here on: its own fields may have it, too
-        count = draw.randrange(1, 9)
-        numbers = draw.sample(range(1, 3 * count), count) if draw.random() < 0.5 else range(1, count + 1)
+        numbers = list(accumulate(draw.choice((1, 1, 1, 2, 40, 2000)) for _ in range(draw.randrange(1, 9))))
+        draw.shuffle(numbers)
         choice = None
         optional = []
         for number in numbers:
             field = Field(name=self._name("f"), number=number)
-            kind = draw.randrange(10)
+            kind = draw.randrange(3 if self._rows_only else 0, 10)
             if kind == 0:
                 self._map(field, message, full, syntax)
             else:
@@ -146,6 +149,8 @@ class Files:
                         field.proto3_optional = True
                         optional.append(number)
             message.field.append(field)
+        if self._rows_only:
+            self._types.append((f".{full}", Field.TYPE_MESSAGE))
         for field in message.field:  # after the others
             if field.number in optional:
                 field.oneof_index = len(message.oneof_decl)
@@ -157,7 +162,7 @@ class Files:
         known = self._types if syntax == "proto3" else self._types + self._closed
         if kind < 0.2 and known:
             field.type_name, field.type = draw.choice(known)
-        elif kind < 0.3:
+        elif kind < 0.3 and not self._rows_only:
             field.type_name, field.type = f".google.protobuf.{draw.choice(WELL_KNOWN)}", Field.TYPE_MESSAGE
         else:
             field.type = draw.choice(list(SCALARS.values()))
@@ -235,12 +240,13 @@ class Files:
         draw = self.random
         if field.enum_type is not None:
             known = [value.number for value in field.enum_type.values]
-            return draw.choice(known if field.enum_type.is_closed else [*known, 77])
+            return draw.choice(known if field.enum_type.is_closed or self._rows_only else [*known, 77])
         name = NAMES[field.type]
         if name in ("double", "float"):
             size, form = (8, "<d") if name == "double" else (4, "<f")
             (anything,) = struct.unpack(form, draw.randbytes(size))
-            return draw.choice((0.0, 1.5, -0.1, float("inf"), float("nan"), anything))
+            number = draw.choice((0.0, 1.5, -0.1, float("inf"), float("nan"), anything))
+            return 0.0 if self._rows_only and math.isnan(number) else number  # rows are compared, and it equals nothing
         if name == "bool":
             return draw.random() < 0.5
         if name == "string":

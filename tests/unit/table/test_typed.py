@@ -30,14 +30,15 @@ from seglog.table.typed import Shown, TypedColumn
 from seglog.table.valued import valued_outputs
 from seglog.values.column_types import ColumnType, column_type
 from seglog.values.forms import Forms, Tally, Values
-from seglog.values.protobuf import messages_of
 from seglog.values.schemas import KnownSchemas, Schema
 from seglog.values.shapes import Leaf, Row, merged
 from seglog.values.sources import forms_of
 from tests.support.hostile_values import laid_out
-from tests.support.protobuf_maker import ProtobufMaker
+from tests.support.proto_maker import SCALARS, Files
 from tests.support.schema_registry import avro, framed, registered, write_log
 from tests.unit.values.test_avro import LOGICAL, PRIMITIVES, Maker, record
+
+UNSIGNED_64 = {SCALARS["uint64"], SCALARS["fixed64"]}  # Arrow and Spark have them as decimals
 
 
 def known(*schemas: tuple[int, Any, str]) -> KnownSchemas:
@@ -207,15 +208,31 @@ def test_columns_of_random_messages_are_those_of_googles_library(effort: tuple[i
 
 def compared_with_google(seed: int, count: int, directory: Path) -> None:
     """Compares a column that a kernel makes with what Google's library reads."""
-    maker = ProtobufMaker(seed)
-    column = planned((1, maker.text, "PROTOBUF"))
-    assert column.written[0].described.program is not None, maker.text
-    message = messages_of(Schema("PROTOBUF", maker.text), {})((0,))[0]
-    made = [maker.value(message) for _ in range(count)]
+    files = Files(seed, rows_only=True)
+    text = files.texts["main.proto"]
+    column = planned((1, text, "PROTOBUF"))
+    assert column.written[0].described.program is not None, text
+    made = [files.fill(files.message((0,))()) for _ in range(count)]
     data = [framed(1, b"\0" + one.SerializeToString()) for one in made]
     shown = columns_of(column, Tally(), data, directory)
     assert shown.errors.null_count == count
-    assert shown.values.to_pylist() == [maker.expected(one) for one in made], maker.text
+    assert shown.values.to_pylist() == [row_of(message) for message in made], text
+
+
+def row_of(message: Any) -> dict[str, Any]:
+    """A message of Google's library as a column has it."""
+    row: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.has_presence and not message.HasField(field.name):
+            row[field.name] = None
+        elif field.message_type is not None:
+            row[field.name] = row_of(value)
+        elif field.enum_type is not None:
+            row[field.name] = field.enum_type.values_by_number[value].name
+        else:
+            row[field.name] = Decimal(value) if field.type in UNSIGNED_64 else value
+    return row
 
 
 # --- what does not decode ---------------------------------------------------------------------------------------
