@@ -3,7 +3,8 @@ TransactionIndex).
 
 An offset or time index is read at first use (at most `segment.index.bytes`, 10 MiB by default) into two native int64
 columns, without the zeros that a broker preallocates. Appended entries go to the columns and to the file at once. The
-bytes of an index are hints, not data: only `flush` fsyncs them, and recovery rebuilds a torn index.
+bytes of an index are hints, not data: only `flush` fsyncs them, and recovery rebuilds a torn index. A disk has more of
+them than fit memory, so the columns of all logs together are bounded, and the last entry is read without the others.
 
 seglog never preallocates: while a segment is open its indexes are as long as their entries, so a crash leaves no zero
 padding after them. Padding that a broker left is recognised by its zeros and does not count as entries; closing a
@@ -16,6 +17,9 @@ was something to write, and a missing one means no entries; only `seglog verify`
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +30,11 @@ from seglog.errors import CorruptIndexError
 from seglog.kernels import indexing
 from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem, require_size
-from seglog.storage.padding import written_front
+from seglog.storage.padding import last_entry, written_front
 
 # An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
+_HELD_BYTES = 64 << 20
 _ABORTED_ENTRY = layout.TRANSACTION_INDEX_ENTRY
 
 
@@ -116,6 +121,39 @@ class OwnedFile:
         return self._file
 
 
+class _HeldColumns:
+    """The columns of all indexes in memory. Beyond the limit the first ones go; their next use reads them again."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._bytes = limit, 0
+        self._held: deque[tuple[weakref.ref[IndexFile], int]] = deque()
+        self._lock = threading.Lock()
+
+    def note(self, index: IndexFile, size: int) -> None:
+        """Counts the columns of an index, and lets others go."""
+        with self._lock:
+            self._held.append((weakref.ref(index), size))
+            self._bytes += size
+            while self._bytes > self._limit and len(self._held) > 1:
+                reference, freed = self._held.popleft()
+                self._bytes -= freed
+                first = reference()
+                if first is not None and first is not index:
+                    first.let_go()
+
+
+_held_columns = _HeldColumns(_HELD_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """The number of entries, and the last one as stored."""
+
+    entries: int
+    first: int = 0
+    second: int = 0
+
+
 class IndexFile(OwnedFile):
     """Fixed-size entries of a segment. Reading never creates or changes the file; a missing file has no entries."""
 
@@ -126,7 +164,8 @@ class IndexFile(OwnedFile):
         self.base_offset = base_offset
         self._entry, self._names = entry, names
         self._loaded: tuple[np.ndarray, np.ndarray] | None = None
-        self._capacity: tuple[np.ndarray, np.ndarray] | None = None
+        self._capacity: tuple[np.ndarray, np.ndarray] | None = None  # of an index that grows
+        self._ending: _Ending | None = None
 
     def start_flush(self) -> None:
         """Starts writing a just changed file to disk, so that `flush` waits for less: a hint."""
@@ -136,7 +175,7 @@ class IndexFile(OwnedFile):
     @property
     def entries(self) -> int:
         """The number of entries, without padding."""
-        return len(self.columns()[0])
+        return self.ending.entries
 
     @property
     def size(self) -> int:
@@ -145,12 +184,36 @@ class IndexFile(OwnedFile):
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The two columns as stored (int64, relative offsets), without padding."""
-        if self._loaded is None:
+        loaded = self._loaded
+        if loaded is None:
             raw = self._read()
             first, second = (raw[name].astype(np.int64) for name in self._names)
             real = _unpadded(first, second)
-            self._loaded = first[:real], second[:real]
-        return self._loaded
+            loaded = self._loaded = first[:real], second[:real]
+            self._ending = _ending_of(*loaded)
+            _held_columns.note(self, first.nbytes + second.nbytes)
+        return loaded
+
+    @property
+    def ending(self) -> _Ending:
+        """How the index ends. Of a large file without padding, only the last entry is read."""
+        ending = self._ending
+        if ending is None:
+            last = self._read_last()
+            ending = self._ending = _ending_of(*self.columns()) if last is None else last
+        return ending
+
+    def let_go(self) -> None:
+        """Forgets the columns, which are read again at their next use, unless entries are being added."""
+        if self._capacity is None:
+            self._loaded = None
+
+    def close_file(self) -> None:
+        """Closes the file; nothing is added until it is opened again."""
+        super().close_file()
+        if self._capacity is not None and self._loaded is not None:
+            self._capacity = None
+            _held_columns.note(self, self._loaded[0].nbytes + self._loaded[1].nbytes)
 
     def create(self) -> None:
         """Creates an empty file, or empties an existing one."""
@@ -172,6 +235,7 @@ class IndexFile(OwnedFile):
         assert columns is not None
         columns[0][old : old + count], columns[1][old : old + count] = first, second
         self._loaded = columns[0][: old + count], columns[1][: old + count]
+        self._ending = _ending_of(*self._loaded)
 
     def truncate_to_entries(self, count: int) -> None:
         """Keeps the first `count` entries."""
@@ -196,8 +260,20 @@ class IndexFile(OwnedFile):
         whole = len(data) // self._entry.itemsize * self._entry.itemsize
         return np.frombuffer(data[:whole], dtype=self._entry)
 
+    def _read_last(self) -> _Ending | None:
+        if not self.exists():
+            return _Ending(0)
+        with self._fs.open(self.path, "r") as file:
+            require_size(file, _MAX_INDEX_BYTES)
+            last = last_entry(file, self._entry.itemsize)
+        if last is None:
+            return None
+        row = np.frombuffer(last[1], dtype=self._entry)[0]
+        return _Ending(last[0], int(row[self._names[0]]), int(row[self._names[1]]))
+
     def _set(self, first: np.ndarray, second: np.ndarray) -> None:
         self._loaded, self._capacity = (first, second), None
+        self._ending = _ending_of(first, second)
 
     def _grow(self, needed: int) -> None:
         """Makes room for `needed` entries; capacity doubles, so that appending stays linear."""
@@ -208,6 +284,10 @@ class IndexFile(OwnedFile):
         grown = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
         grown[0][: len(first)], grown[1][: len(second)] = first, second
         self._capacity = grown
+
+
+def _ending_of(first: np.ndarray, second: np.ndarray) -> _Ending:
+    return _Ending(len(first), int(first[-1]), int(second[-1])) if len(first) else _Ending(0)
 
 
 def _unpadded(first: np.ndarray, second: np.ndarray) -> int:
@@ -241,8 +321,12 @@ class OffsetIndex(IndexFile):
     @property
     def last_offset(self) -> int:
         """The offset of the last entry, or the base offset if there is none."""
-        offsets = self.columns()[0]
-        return self.base_offset + (int(offsets[-1]) if len(offsets) else 0)
+        return self.base_offset + self.ending.first
+
+    @property
+    def last_position(self) -> int:
+        """The position of the last entry, or 0 if there is none."""
+        return self.ending.second
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """Returns (offset, position) of the last entry with an offset of at most `offset`; else (base offset, 0)."""
@@ -292,10 +376,8 @@ class TimeIndex(IndexFile):
     @property
     def last_entry(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry, or (-1, base offset) if there is none."""
-        timestamps, relative = self.columns()
-        if not len(timestamps):
-            return NO_TIMESTAMP, self.base_offset
-        return int(timestamps[-1]), self.base_offset + int(relative[-1])
+        ending = self.ending
+        return (ending.first, self.base_offset + ending.second) if ending.entries else (NO_TIMESTAMP, self.base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """Returns (timestamp, offset) of the last entry with at most this timestamp; else (-1, base offset)."""

@@ -215,7 +215,7 @@ def _unfinished_index(fs: FileSystem, files: SegmentFiles, end: int) -> str:
             )
     # a crash may undo the cutting of an index, and not that of its log
     offsets, times = segment.offset_index, segment.time_index
-    if offsets.entries and (int(offsets.positions[-1]) >= files.size or offsets.last_offset >= end):
+    if offsets.entries and (offsets.last_position >= files.size or offsets.last_offset >= end):
         return f"{offsets.path.name} has entries beyond the end of its segment"
     if times.entries and times.last_entry[1] >= end:
         return f"{times.path.name} has entries beyond the end of its segment"

@@ -49,6 +49,21 @@ def written_front(file: File, entry_bytes: int = 1) -> bytes:
     return data[: _rounded(data, zero * _BLOCK, entry_bytes)] if zero < blocks else data
 
 
+def last_entry(file: File, entry_bytes: int) -> tuple[int, bytes] | None:
+    """Returns the number of whole entries of a file without padding, and the last one; None if only reading all tells.
+
+    They are the entries of `written_front`. Two reads serve a file of any size.
+    """
+    size = file.size()
+    count = size // entry_bytes
+    if size <= FRONT_BYTES or _first_zeros(file.read_at(0, FRONT_BYTES)) < FRONT_BYTES:
+        return None
+    if _is_zero(file.read_at((size - 1) // _BLOCK * _BLOCK, _BLOCK)):
+        return None
+    entry = file.read_at((count - 1) * entry_bytes, entry_bytes)
+    return None if _is_zero(entry) else (count, entry)
+
+
 def written_bytes(file: File, entry_bytes: int = 1) -> bytes:
     """Returns a file up to its last byte that is not zero, in whole entries. A small file comes as it is."""
     front, size = written_front(file, entry_bytes), file.size()

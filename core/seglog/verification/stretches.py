@@ -209,9 +209,10 @@ class _Indexed:
         if extent.end_offset is not None:
             ends.append(self._after(extent.end_offset) + _SLACK_BYTES)
         if extent.end_timestamp is not None and self._times is not None:
-            i = int(np.searchsorted(self._times.timestamps, extent.end_timestamp))
-            if i < self._times.entries:
-                ends.append(self._after(int(self._times.offsets[i])) + _SLACK_BYTES)
+            timestamps, offsets = self._times.timestamps, self._times.offsets
+            i = int(np.searchsorted(timestamps, extent.end_timestamp))
+            if i < len(offsets):
+                ends.append(self._after(int(offsets[i])) + _SLACK_BYTES)
         end = min(ends)
         return end if end > start else None
 
@@ -219,8 +220,9 @@ class _Indexed:
         """Returns the position of the entry after the first one that reaches `offset`."""
         if self._offsets is None:
             return self.segment.size
-        i = int(np.searchsorted(self._offsets.offsets, offset)) + 1
-        return int(self._offsets.positions[i]) if i < self._offsets.entries else self.segment.size
+        offsets, positions = self._offsets.offsets, self._offsets.positions
+        i = int(np.searchsorted(offsets, offset)) + 1
+        return int(positions[i]) if i < len(positions) else self.segment.size
 
 
 def _readable(index: IndexFile) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seglog.log import indexes
 from seglog.log.indexes import OffsetIndex
 from tests.support.log_files import FS
 
@@ -75,3 +76,48 @@ def test_many_single_appends_equal_one(tmp_path: Path) -> None:
     for i in range(1, 300):
         index.append(np.array([[i, i * 10]], dtype=np.int64))
     assert index.offsets.tolist() == list(range(1, 300)) == reopened(index).offsets.tolist()
+
+
+def index_of(path: Path, base_offset: int, count: int) -> OffsetIndex:
+    made = OffsetIndex(FS, path / f"{base_offset:020d}.index", base_offset)
+    made.create()
+    numbers = np.arange(1, count + 1, dtype=np.int64)
+    made.append(np.stack([base_offset + numbers, 100 * numbers], axis=1))
+    made.close_file()
+    return made
+
+
+def test_the_columns_of_all_indexes_together_are_bounded_and_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "_held_columns", indexes._HeldColumns(100_000))
+    made = [index_of(tmp_path, base, 2000) for base in range(0, 100_000, 10_000)]
+    for _ in range(2):
+        for index in made:
+            assert index.lookup(index.base_offset + 1500) == (index.base_offset + 1500, 150_000)
+            assert sum(each._loaded is not None for each in made) <= 4  # of 32,000 bytes each
+        assert [index.last_offset for index in made] == [index.base_offset + 2000 for index in made]
+
+
+def test_an_index_that_grows_is_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "_held_columns", indexes._HeldColumns(1000))
+    growing = index_of(tmp_path, 0, 2000)
+    growing.append(np.array([[2001, 200_100]]))
+    for base in range(10_000, 30_000, 10_000):
+        index_of(tmp_path, base, 2000)
+    growing.append(np.array([[2002, 200_200]]))
+    assert growing.entries == reopened(growing).entries == 2002
+    assert growing.lookup(3000) == reopened(growing).lookup(3000) == (2002, 200_200)
+
+
+@pytest.mark.parametrize("padding", [0, 3, 16, 8 * 5000, 8 * 5000 + 3])
+@pytest.mark.parametrize("count", [0, 1, 8000, 20_000])
+def test_the_end_is_known_without_the_other_entries(tmp_path: Path, count: int, padding: int) -> None:
+    path = index_of(tmp_path, 100, count).path
+    with path.open("ab") as file:
+        file.write(bytes(padding))
+    end, whole = OffsetIndex(FS, path, 100), OffsetIndex(FS, path, 100)
+    whole.columns()
+    assert (end.entries, end.last_offset, end.last_position) == (whole.entries, whole.last_offset, whole.last_position)
+    assert (end.entries, end.last_offset, end.last_position) == (count, 100 + count, 100 * count)
+    assert (end._loaded is None) == (count > 8192 and padding in (0, 3)), "a large file without padding is not read"

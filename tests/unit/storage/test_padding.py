@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.storage.filesystem import File, FileStatus, ReadOnlyFile
-from seglog.storage.padding import FRONT_BYTES, last_written, written_bytes, written_front
+from seglog.storage.padding import FRONT_BYTES, last_entry, last_written, written_bytes, written_front
 from tests.support.log_files import FS
 from tests.support.padding import PREALLOCATED, bytes_read
 
@@ -90,3 +90,15 @@ def test_whole_entries_are_found_wherever_the_zeros_begin(
     assert len(data) <= FRONT_BYTES or len(front) % 12 == 0 or len(front) == len(data)
     assert written_bytes(file, 12) == front
     assert last_written(file) == len(data.rstrip(b"\0"))
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 7]), st.integers(1, 20_000)), max_size=6))
+def test_the_last_entry_is_that_of_all_that_was_written(runs: list[tuple[int, int]]) -> None:
+    data = b"".join(bytes([value]) * count for value, count in runs)
+    last = last_entry(BytesFile(data), 8)
+    if last is not None:
+        front = written_front(BytesFile(data), 8)
+        whole = len(front) // 8
+        assert last == (whole, front[8 * whole - 8 : 8 * whole])
+    elif len(data) > FRONT_BYTES:
+        assert bytes(8) in data
