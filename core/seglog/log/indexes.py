@@ -17,9 +17,6 @@ was something to write, and a missing one means no entries; only `seglog verify`
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +25,13 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptIndexError
 from seglog.kernels import indexing
+from seglog.log import held_columns
 from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem, require_size
 from seglog.storage.padding import last_entry, written_front
 
 # An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
-_HELD_BYTES = 64 << 20
 _ABORTED_ENTRY = layout.TRANSACTION_INDEX_ENTRY
 
 
@@ -121,30 +118,6 @@ class OwnedFile:
         return self._file
 
 
-class _HeldColumns:
-    """The columns of all indexes in memory. Beyond the limit the first ones go; their next use reads them again."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._bytes = limit, 0
-        self._held: deque[tuple[weakref.ref[IndexFile], int]] = deque()
-        self._lock = threading.Lock()
-
-    def note(self, index: IndexFile, size: int) -> None:
-        """Counts the columns of an index, and lets others go."""
-        with self._lock:
-            self._held.append((weakref.ref(index), size))
-            self._bytes += size
-            while self._bytes > self._limit and len(self._held) > 1:
-                reference, freed = self._held.popleft()
-                self._bytes -= freed
-                first = reference()
-                if first is not None and first is not index:
-                    first.let_go()
-
-
-_held_columns = _HeldColumns(_HELD_BYTES)
-
-
 @dataclass(frozen=True, slots=True)
 class _Ending:
     """The number of entries, and the last one as stored."""
@@ -191,7 +164,7 @@ class IndexFile(OwnedFile):
             real = _unpadded(first, second)
             loaded = self._loaded = first[:real], second[:real]
             self._ending = _ending_of(*loaded)
-            _held_columns.note(self, first.nbytes + second.nbytes)
+            held_columns.HELD.note(self, first.nbytes + second.nbytes)
         return loaded
 
     @property
@@ -213,7 +186,7 @@ class IndexFile(OwnedFile):
         super().close_file()
         if self._capacity is not None and self._loaded is not None:
             self._capacity = None
-            _held_columns.note(self, self._loaded[0].nbytes + self._loaded[1].nbytes)
+            held_columns.HELD.note(self, self._loaded[0].nbytes + self._loaded[1].nbytes)
 
     def create(self) -> None:
         """Creates an empty file, or empties an existing one."""

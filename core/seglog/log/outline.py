@@ -32,6 +32,7 @@ from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
 _EMPTY_SNAPSHOT_BYTES = 10  # the header of a snapshot without producers
+_MOST_TIMES = 256
 _NO_TIMES = np.zeros(0, dtype=[("timestamp", np.int64), ("offset", np.int64)])
 
 
@@ -93,8 +94,14 @@ class OutlinedSegment:
 
     @cached_property
     def times(self) -> np.ndarray:
-        """The entries of the time index: columns `timestamp` and `offset`. None if it is missing or cannot be read."""
-        return read_entries(self.fs, self.files.time_index, self.base_offset)
+        """Entries of the time index, the first, the last and at most 254 between them: columns `timestamp`, `offset`.
+
+        None if it is missing or cannot be read. A log has more entries in all than fit memory.
+        """
+        rows = read_entries(self.fs, self.files.time_index, self.base_offset)
+        if len(rows) <= _MOST_TIMES:
+            return rows
+        return rows[np.linspace(0, len(rows) - 1, _MOST_TIMES).astype(np.int64)]
 
     @property
     def max_timestamp(self) -> int:

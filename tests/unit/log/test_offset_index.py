@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.log import indexes
+from seglog.log import held_columns
 from seglog.log.indexes import OffsetIndex
 from tests.support.log_files import FS
 
@@ -90,7 +90,7 @@ def index_of(path: Path, base_offset: int, count: int) -> OffsetIndex:
 def test_the_columns_of_all_indexes_together_are_bounded_and_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexes, "_held_columns", indexes._HeldColumns(100_000))
+    monkeypatch.setattr(held_columns, "HELD", held_columns.HeldColumns(100_000))
     made = [index_of(tmp_path, base, 2000) for base in range(0, 100_000, 10_000)]
     for _ in range(2):
         for index in made:
@@ -100,7 +100,7 @@ def test_the_columns_of_all_indexes_together_are_bounded_and_come_again(
 
 
 def test_an_index_that_grows_is_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "_held_columns", indexes._HeldColumns(1000))
+    monkeypatch.setattr(held_columns, "HELD", held_columns.HeldColumns(1000))
     growing = index_of(tmp_path, 0, 2000)
     growing.append(np.array([[2001, 200_100]]))
     for base in range(10_000, 30_000, 10_000):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import seglog
 from seglog.cleaner.dirtiness import log_to_clean
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
+from seglog.log.indexes import TimeIndex
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
 from seglog.log.outline import Checkpoints, OutlinedLog, outline
@@ -101,3 +103,22 @@ def test_damaged_small_files_show_nothing_and_raise_nothing(tmp_path: Path) -> N
     for path in directory.glob("*.*index"):
         path.unlink()
     assert outlined(directory, LogConfig()).segments.active.largest_timestamp() > 0
+
+
+def test_of_a_large_time_index_a_few_entries_are_held(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    with begun(directory) as log:
+        for number in range(3):
+            log.append([Record(b"v", timestamp=1000 + number)])
+    segment = outlined(directory, LogConfig()).segments.active
+    index = TimeIndex(LocalFileSystem(), segment.files.log.with_suffix(".timeindex"), 0)
+    index.create()
+    numbers = np.arange(1, 5001, dtype=np.int64)
+    index.append(np.stack([1000 + 7 * numbers, 2 * numbers], axis=1))
+    index.close_file()
+    few = outlined(directory, LogConfig()).segments.active
+    assert len(few.times) == 256
+    assert few.first_batch_timestamp() == 1007
+    assert (few.max_timestamp, few.offset_of_max_timestamp) == index.last_entry == (36_000, 10_000)
+    assert ((few.times["timestamp"] - 1000) * 2 == few.times["offset"] * 7).all()
+    assert (np.diff(few.times["offset"]) > 0).all()
