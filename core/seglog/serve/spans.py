@@ -109,12 +109,12 @@ def find_span(
     limit = view.limit(isolation)
     if offset >= limit:
         return Found(b"")
-    wanted = _Wanted(offset, max_bytes, limit if limit < view.log_end_offset else layout.INT64_MAX)
+    bounds = _Bounds(offset, max_bytes, limit if limit < view.log_end_offset else layout.INT64_MAX)
     damage: CorruptRecordError | None = None
-    taken = _take(view, index, wanted, ends)
+    taken = _take(view, index, bounds, ends)
     while not taken.size and not taken.limit_reached and index + 1 < len(view.segments):
         damage, index = taken.damage or damage, index + 1
-        taken = _take(view, index, wanted)
+        taken = _take(view, index, bounds)
     damage = taken.damage or damage
     with ExitStack() as stack:
         if taken.file is not None:
@@ -160,7 +160,7 @@ def is_at_hand(view: LogView, offset: int, max_bytes: int, ends: SpanEnds) -> bo
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Bounds:
     """The bounds of a fetch; batches that reach `limit` are not wanted."""
 
     offset: int
@@ -183,30 +183,30 @@ class _Taken:
     file: File | None = None
 
 
-def _take(view: LogView, index: int, wanted: _Wanted, ends: SpanEnds | None = None) -> _Taken:
+def _take(view: LogView, index: int, bounds: _Bounds, ends: SpanEnds | None = None) -> _Taken:
     """Takes batches of a segment. Without `ends` it starts at the beginning, as in segments after the first one."""
     segment = view.segments[index]
     with ExitStack() as stack:
         file, size = stack.enter_context(segment.fs.open(segment.path, "r")), view.size_of(index)
-        hint = 0 if ends is None else ends.find(wanted.offset, segment.base_offset)
-        taken = _take_at(hint, _steps(segment, file, hint, size, wanted.max_bytes), wanted) if hint else None
+        hint = 0 if ends is None else ends.find(bounds.offset, segment.base_offset)
+        taken = _take_at(hint, _steps(segment, file, hint, size, bounds.max_bytes), bounds) if hint else None
         if taken is None:
-            start = 0 if ends is None else _start(segment, file, size, wanted.offset)
-            taken = _walk(_steps(segment, file, start, size, wanted.max_bytes), wanted)
+            start = 0 if ends is None else _start(segment, file, size, bounds.offset)
+            taken = _walk(_steps(segment, file, start, size, bounds.max_bytes), bounds)
         if taken.size:
             stack.pop_all()
             taken.file = file
         return taken
 
 
-def _take_at(hint: int, steps: Iterator[np.ndarray | CorruptRecordError], wanted: _Wanted) -> _Taken | None:
+def _take_at(hint: int, steps: Iterator[np.ndarray | CorruptRecordError], bounds: _Bounds) -> _Taken | None:
     """Takes batches if a good one lies just at the hint and begins at or before the offset; else the hint is wrong."""
     first = next(steps, None)
     if first is None or isinstance(first, CorruptRecordError):
         return None
-    if int(first["position"][0]) != hint or int(first["base_offset"][0]) > wanted.offset:
+    if int(first["position"][0]) != hint or int(first["base_offset"][0]) > bounds.offset:
         return None
-    return _walk(chain((first,), steps), wanted)
+    return _walk(chain((first,), steps), bounds)
 
 
 def _start(segment: LogSegment, file: File, size: int, offset: int) -> int:
@@ -215,42 +215,42 @@ def _start(segment: LogSegment, file: File, size: int, offset: int) -> int:
     return 0 if believed_batch(file, size, segment.base_offset, entry) is None else entry[1]
 
 
-def _walk(steps: Iterator[np.ndarray | CorruptRecordError], wanted: _Wanted) -> _Taken:
+def _walk(steps: Iterator[np.ndarray | CorruptRecordError], bounds: _Bounds) -> _Taken:
     taken = _Taken()
     for step in steps:
         if isinstance(step, CorruptRecordError):
             if taken.size:
                 break
             taken.damage = step
-        elif not _extend(taken, step, wanted):
+        elif not _extend(taken, step, bounds):
             break
     return taken
 
 
-def _extend(taken: _Taken, batches: np.ndarray, wanted: _Wanted) -> bool:
+def _extend(taken: _Taken, batches: np.ndarray, bounds: _Bounds) -> bool:
     """Adds adjacent good batches; returns False if no more are wanted."""
     last = batches["last_offset"]
     begin = 0
     if not taken.size:
-        reached = last >= wanted.offset
+        reached = last >= bounds.offset
         begin = int(np.argmax(reached)) if reached.any() else len(batches)
         if begin:
             taken.damage = None  # a good batch below the offset follows it
         if begin == len(batches):
             return True
-        if int(last[begin]) >= wanted.limit:
+        if int(last[begin]) >= bounds.limit:
             taken.limit_reached = True
             return False
         taken.position, taken.base_offset = int(batches["position"][begin]), int(batches["base_offset"][begin])
     ends = batches["position"][begin:] + batches["size"][begin:]
-    fits = (ends <= taken.position + wanted.max_bytes) & (last[begin:] < wanted.limit)
+    fits = (ends <= taken.position + bounds.max_bytes) & (last[begin:] < bounds.limit)
     if not taken.size:
         fits[0] = True
     count = len(fits) if fits.all() else int(np.argmin(fits))
     if count:
         taken.size = int(ends[count - 1]) - taken.position
         taken.last_offset = max(taken.last_offset, int(last[begin : begin + count].max()))
-    return count == len(fits) and taken.size < wanted.max_bytes // 2  # the rest is not worth another read
+    return count == len(fits) and taken.size < bounds.max_bytes // 2  # the rest is not worth another read
 
 
 def _steps(
