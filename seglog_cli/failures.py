@@ -2,7 +2,7 @@
 
 Commands let errors pass. `guard` runs a command, catches its error and prints one sentence on stderr; with `--json` the
 last line of stderr is `{"type":"exit_error",…}`. An unexpected error is a bug in seglog: exit code 70, and a traceback
-only with `-v`. A closed pipe ends quietly. `Unreadable` is for commands that skip partitions they cannot read.
+only with `-v`. A closed pipe ends quietly. `SkippedPartitions` is for commands that skip partitions they cannot read.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def exit_error(code: ExitCode, error: BaseException) -> dict[str, object]:
     return record
 
 
-class Unreadable:
+class SkippedPartitions:
     """Skips partitions that cannot be read: warns, and remembers it for the exit code.
 
     With `alone`, the partition was the only one named, and its error ends the command.
@@ -178,7 +178,7 @@ class Unreadable:
         self.count = 0
 
     @classmethod
-    def among(cls, session: Session, targets: Sequence[Target]) -> Unreadable:
+    def among(cls, session: Session, targets: Sequence[Target]) -> SkippedPartitions:
         """For a command that goes through these targets."""
         from seglog.scan.listing import TargetKind
 

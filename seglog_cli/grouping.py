@@ -61,7 +61,7 @@ class DiagnosesShown(OptionGroup):
 
 
 @dataclass
-class Group(Generic[Row]):
+class CodeGroup(Generic[Row]):
     """The rows with one code: the first ones, and their number."""
 
     severity: str
@@ -76,26 +76,26 @@ class Group(Generic[Row]):
 
 
 @dataclass(frozen=True)
-class Look(Generic[Row]):
+class RowLook(Generic[Row]):
     """How rows are shown: `one` alone, `group` with a heading. `levels` go from the gravest to the mildest."""
 
     levels: Sequence[str]
     level_of: Callable[[Row], str]
     code_of: Callable[[Row], str]
     one: Callable[[Row], None]
-    group: Callable[[Group[Row]], None]
+    group: Callable[[CodeGroup[Row]], None]
 
 
 class Grouped(Generic[Row]):
     """Collects rows; shows them at its end, or at once with `--all` or `--json`. `-q` shows none."""
 
-    def __init__(self, session: Session, look: Look[Row], asked: FindingsShown | DiagnosesShown) -> None:
+    def __init__(self, session: Session, look: RowLook[Row], asked: FindingsShown | DiagnosesShown) -> None:
         least = look.levels[-1] if asked.severity is None else one_of("--severity", asked.severity, look.levels)
         self._shown = look.levels[: look.levels.index(least) + 1]
         self._codes = asked.known_codes() if isinstance(asked, FindingsShown) else frozenset()
         self._look, self._at_once = look, asked.every or session.as_json
         self._silent = session.console.quiet and not session.as_json
-        self._groups: dict[tuple[str, str], Group[Row]] = {}
+        self._groups: dict[tuple[str, str], CodeGroup[Row]] = {}
 
     def add(self, row: Row) -> None:
         """Adds a row."""
@@ -106,7 +106,7 @@ class Grouped(Generic[Row]):
             self._look.one(row)
             return
         key = (level, code)
-        group = self._groups.setdefault(key, Group(*key))
+        group = self._groups.setdefault(key, CodeGroup(*key))
         group.count += 1
         if len(group.first) < SHOWN:
             group.first.append(row)

@@ -40,7 +40,7 @@ _NAMES = {
 }
 
 
-class Keys:
+class Keyboard:
     """A context manager that reads keys. `leave` and `enter` are called around a suspension, to clear and to redraw."""
 
     def __init__(self, leave: Callable[[], None], enter: Callable[[], None]) -> None:

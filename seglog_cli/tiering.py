@@ -95,10 +95,10 @@ class Tiers(OptionGroup):
 
     def options(self, session: Session) -> TierOptions:
         """Returns these options as the engine takes them."""
-        from seglog.tiers.segments import Keys
+        from seglog.tiers.segments import KeyPairs
         from seglog.tiers.tiered_partition import TierOptions
 
-        keys = Keys(dict(_key(session, text) for text in self.tier_key or ()))
+        keys = KeyPairs(dict(_key(session, text) for text in self.tier_key or ()))
         return TierOptions(self.local, keys, self._metadata(session))
 
     def code(self, code: ExitCode, instead: ExitCode = ExitCode.INCOMPLETE) -> ExitCode:

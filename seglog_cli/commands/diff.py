@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.console import Console, key_fields
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import Unreadable, UsageError
+from seglog_cli.failures import SkippedPartitions, UsageError
 from seglog_cli.options import argument, command, one_of, option, size_option, takes_urls
 from seglog_cli.selecting import DifferenceLimit, Wanted
 from seglog_cli.session import Session
@@ -79,7 +79,7 @@ def run(
     except ValueError as error:
         raise UsageError(f"diff {error}") from error
     shown = cut = 0
-    unreadable = Unreadable(session, alone=len(partitions) == 1)
+    unreadable = SkippedPartitions(session, alone=len(partitions) == 1)
     with session.reading("diff", [each for _, directories in partitions for each in directories]) as reading:
         for name, directories in partitions:
             with unreadable.passing_over(directories[0]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.grouping import GRAVITIES, DiagnosesShown, Group, Grouped, Look
+from seglog_cli.grouping import GRAVITIES, CodeGroup, DiagnosesShown, Grouped, RowLook
 from seglog_cli.options import SpokenFor, argument, command, flag, kafka_named, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -98,10 +98,10 @@ def run(
     return code
 
 
-def look(console: Console) -> Look[Diagnosis]:
+def look(console: Console) -> RowLook[Diagnosis]:
     """Returns how diagnoses are shown."""
 
-    def group(found: Group[Diagnosis]) -> None:
+    def group(found: CodeGroup[Diagnosis]) -> None:
         """Shows a reaction of the broker or a command once, below the rows, if all rows share it."""
         first = found.first[0]
         same_broker = all(row.broker == first.broker for row in found.first)
@@ -115,7 +115,7 @@ def look(console: Console) -> Look[Diagnosis]:
         below += [f"mend:   {mend_text(console, first.command)}"] if same_command and first.command else []
         show_group(console, found, rows, _STYLES, below)
 
-    return Look(
+    return RowLook(
         levels=GRAVITIES,
         level_of=lambda row: row.gravity.value,
         code_of=lambda row: row.code,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from seglog.units import count_text
 from seglog_cli.console import Console
-from seglog_cli.failures import Unreadable
+from seglog_cli.failures import SkippedPartitions
 from seglog_cli.options import PathsHere, command, flag, one_of, option, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
@@ -85,7 +85,7 @@ def run(
     session, paths = tiers.seen(session, session.paths_or_here(paths))
     targets = resolve_paths(session.fs, paths)
     named = all(target.kind is not TargetKind.LOG_DIRECTORY for target in targets)
-    unreadable = Unreadable.among(session, targets)
+    unreadable = SkippedPartitions.among(session, targets)
 
     def readable() -> Iterator[PartitionOverview]:
         for row in overview(session.fs, targets):

@@ -17,7 +17,7 @@ from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.operations.redact import Redaction, RedactionRequest, SearchAll
-    from seglog.redaction.selection import Selection
+    from seglog.redaction.selection import RecordsToErase
 
 _NO_UNDO = "There is no undo: nothing keeps what is erased. Records that were erased cannot be brought back."
 
@@ -172,18 +172,18 @@ def _agree(session: Session, work: Redaction) -> None:
 
 def _selection(
     session: Session, keys: list[str] | None, keys_from: Path | None, offsets_from: Path | None
-) -> Selection:
+) -> RecordsToErase:
     """Returns what the options select. Raises UsageError unless one kind is given, InputError for a bad line."""
-    from seglog.redaction.selection import KeySet, Selection, read_keys, read_offsets
+    from seglog.redaction.selection import KeySet, RecordsToErase, read_keys, read_offsets
 
     if (bool(keys) or keys_from is not None) == (offsets_from is not None):
         raise UsageError("say which records: --key or --keys-from, or --offsets-from")
     if offsets_from is not None:
-        return Selection(offsets=read_offsets(_contents(session, offsets_from), str(offsets_from)))
+        return RecordsToErase(offsets=read_offsets(_contents(session, offsets_from), str(offsets_from)))
     named = [each.encode("utf-8", "surrogateescape") for each in keys or ()]
     if keys_from is not None:
         named += read_keys(_contents(session, keys_from), str(keys_from))
-    return Selection(KeySet(named))
+    return RecordsToErase(KeySet(named))
 
 
 def _contents(session: Session, path: Path) -> bytes:

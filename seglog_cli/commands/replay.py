@@ -17,7 +17,7 @@ from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.operations.groups import GroupsReport
-    from seglog.serve.replay.replay import PlannedPartition, Replay, Translated
+    from seglog.serve.replay.replay import PartitionReplay, Replay, Translated
     from seglog.serve.replay.state import ReplayState
 
 
@@ -163,7 +163,7 @@ def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None
         session.console.warning(sentence)
 
 
-def show_plan(console: Console, planned: Sequence[PlannedPartition]) -> None:
+def show_plan(console: Console, planned: Sequence[PartitionReplay]) -> None:
     """Shows the offsets of each partition to send, and the target."""
     for one in planned:
         if console.as_json:

@@ -154,12 +154,12 @@ def stats(
     """
     from seglog.operations.stats import MeasuredDirectories, PartitionStatistics
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.failures import Unreadable
+    from seglog_cli.failures import SkippedPartitions
 
     measures.check(session)
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
-    unreadable = Unreadable.among(session, targets)
+    unreadable = SkippedPartitions.among(session, targets)
     work = session.workspace("--config", "--set")
     partitions = list(MeasuredDirectories(work, targets, unreadable.passing_over).partitions())
     by_directory = {partition.listing.directory: partition for partition in partitions}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from seglog_cli.failures import Unreadable, UsageError
+from seglog_cli.failures import SkippedPartitions, UsageError
 from seglog_cli.options import OptionGroup, Paths, command, flag, option, size_option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -94,7 +94,7 @@ def run(
         require_gauges_file(session, prometheus)
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
-    unreadable = Unreadable.among(session, targets)
+    unreadable = SkippedPartitions.among(session, targets)
     directories = [directory for target in targets for directory in partition_directories(session.fs, target)]
     measured = MeasuredDirectories(session.workspace("--config", "--set"), targets, unreadable.passing_over)
     with session.reading("stats", directories) as reading:

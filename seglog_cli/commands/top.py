@@ -187,10 +187,10 @@ class View:
         """Draws and reads keys until q. The screen's former contents come back at the end."""
         from rich.live import Live
 
-        from seglog_cli.keys import REDRAW, Keys
+        from seglog_cli.keys import REDRAW, Keyboard
 
         live = Live(console=screen.rich, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        with Keys(live.stop, live.start) as keys:
+        with Keyboard(live.stop, live.start) as keys:
             live.start()
             try:
                 self._draw(live, screen)  # at once, with what names and sizes tell

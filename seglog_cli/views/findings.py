@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.units import count_text
 from seglog_cli.console import Console
-from seglog_cli.grouping import SEVERITIES, Group, Look
+from seglog_cli.grouping import SEVERITIES, CodeGroup, RowLook
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def show_finding(console: Console, finding: Finding) -> None:
         console.line(finding_text(console, finding))
 
 
-def look(console: Console) -> Look[Finding]:
+def look(console: Console) -> RowLook[Finding]:
     """Returns how findings are shown."""
 
-    def group(found: Group[Finding]) -> None:
+    def group(found: CodeGroup[Finding]) -> None:
         show_group(console, found, [_placed(one) for one in found.first], _STYLES)
 
-    return Look(
+    return RowLook(
         levels=SEVERITIES,
         level_of=lambda one: one.severity.value,
         code_of=lambda one: one.code,
@@ -45,7 +45,7 @@ def look(console: Console) -> Look[Finding]:
 
 
 def show_group(
-    console: Console, found: Group[Any], rows: Sequence[str], styles: Mapping[str, str], below: Sequence[str] = ()
+    console: Console, found: CodeGroup[Any], rows: Sequence[str], styles: Mapping[str, str], below: Sequence[str] = ()
 ) -> None:
     """Shows a heading with the count, the first rows, the number of further ones, and the lines `below`."""
     severity = console.styled(found.severity, styles[found.severity])

@@ -13,7 +13,7 @@ from seglog_cli.tables import Layout
 if TYPE_CHECKING:
     from seglog.operations.redact import Redaction, RedactionReport
     from seglog.redaction.finding import FoundRecords
-    from seglog.redaction.searching import Searched
+    from seglog.redaction.searching import SearchReport
 
 _HEADING = ("PARTITION", "RECORDS", "BATCHES", "SEGMENTS", "WRITTEN ANEW", "ERASED BEFORE")
 _FREED = (
@@ -59,7 +59,7 @@ def show_report(console: Console, report: RedactionReport, *, dry_run: bool) -> 
         _show_search(console, report, report.searched)
 
 
-def _show_search(console: Console, report: RedactionReport, searched: Searched) -> None:
+def _show_search(console: Console, report: RedactionReport, searched: SearchReport) -> None:
     for trace in report.traces:
         console.warning(f"not erased: {trace}")
     for path, reason in searched.unread:
@@ -100,7 +100,7 @@ def report_record(report: RedactionReport, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _search_record(report: RedactionReport, searched: Searched) -> dict[str, Any]:
+def _search_record(report: RedactionReport, searched: SearchReport) -> dict[str, Any]:
     traces = [
         {
             "path": str(trace.path),

@@ -18,7 +18,7 @@ from seglog.remote.routing import machine_files
 from seglog.spark.sinks import ObjectSink
 from seglog.spark.write_options import parse_write_options
 from seglog.tiers.publishing import commit
-from seglog.tiers.segments import Keys
+from seglog.tiers.segments import KeyPairs
 from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from tests.support import effort
@@ -51,7 +51,7 @@ def test_kafka_loads_a_fetched_partition_with_its_producers_and_records(tmp_path
     segments = tier_segments(genuine)
     topic, _, number = genuine.name.rpartition("-")
     directory = write_aiven(tmp_path / "tier", topic, int(number), segments, SEALED)
-    fs, (seen,) = see_tiers(FS, [directory], TierOptions(keys=Keys({"": PrivateKey.parse(private_pem(), "key")})))
+    fs, (seen,) = see_tiers(FS, [directory], TierOptions(keys=KeyPairs({"": PrivateKey.parse(private_pem(), "key")})))
     target = tmp_path / "restored" / genuine.name
     fetch(fs, seen, FS, target)
     for path in sorted(genuine.glob("*.log"))[:-1]:

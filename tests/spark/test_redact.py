@@ -13,7 +13,7 @@ from seglog.clock import SystemClock
 from seglog.errors import CorruptRecordError
 from seglog.operations.redact import RedactionReport, RedactionRequest, redaction
 from seglog.operations.workspace import Workspace
-from seglog.redaction.selection import KeySet, Selection
+from seglog.redaction.selection import KeySet, RecordsToErase
 from seglog.scan.listing import resolve_paths
 from seglog.spark.redacting import searching
 from tests.support import fixtures
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 KEYS = [b"order-7", b"order-8"]
 
 
-def on_spark(spark: SparkSession, logs: Path, selection: Selection) -> RedactionReport:
+def on_spark(spark: SparkSession, logs: Path, selection: RecordsToErase) -> RedactionReport:
     work = Workspace()
     request = RedactionRequest.of(selection, replicas=1)
     targets = resolve_paths(work.fs, [logs])
@@ -41,11 +41,11 @@ def test_files_and_report_are_those_of_one_machine(spark: SparkSession, tmp_path
     offsets = {seglog.TopicPartition("orders-zstd", 0): [7, 157, 300], seglog.TopicPartition("orders-none", 0): [400]}
     if by == "keys":
         alone = seglog.redact(logs[0], keys=KEYS, replicas=1, verify=True)
-        found = on_spark(spark, logs[1], Selection(KeySet(KEYS)))
+        found = on_spark(spark, logs[1], RecordsToErase(KeySet(KEYS)))
     else:
         alone = seglog.redact(logs[0], offsets=offsets, replicas=1, verify=True)
         arrays = {key: np.array(each, dtype=np.int64) for key, each in offsets.items()}
-        found = on_spark(spark, logs[1], Selection(offsets=arrays))
+        found = on_spark(spark, logs[1], RecordsToErase(offsets=arrays))
     assert found.complete and alone.complete and found.files
     names = [[(file.path.parent.name, file.path.name, file.digest_after) for file in r.files] for r in (alone, found)]
     assert names[0] == names[1]
@@ -59,5 +59,5 @@ def test_damage_that_a_task_meets_refuses_the_request(spark: SparkSession, tmp_p
     log.write_bytes(data)
     before = {path: path.read_bytes() for path in logs.rglob("*.log")}
     with pytest.raises(CorruptRecordError, match=r"orders-lz4-0.*checksum"):
-        on_spark(spark, logs, Selection(KeySet(KEYS)))
+        on_spark(spark, logs, RecordsToErase(KeySet(KEYS)))
     assert {path: path.read_bytes() for path in logs.rglob("*.log")} == before

@@ -27,7 +27,7 @@ from seglog.operations.workspace import (
     request_of,
     settings_of,
 )
-from seglog.redaction.selection import KeySet, Selection
+from seglog.redaction.selection import KeySet, RecordsToErase
 from seglog.scan.listing import resolve_paths
 
 Offsets = Mapping[TopicPartition | str, Iterable[int]]
@@ -142,7 +142,7 @@ def redact(*paths: Location, **given: Unpack[RedactionArguments]) -> RedactionRe
     return _Redacted(tuple(local_paths_of(paths)), **keywords).report(work, dry_run=False)
 
 
-def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> Selection:
+def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> RecordsToErase:
     if (keys is None) == (offsets is None):
         raise TypeError("say which records: `keys` or `offsets`")
     if keys is not None:
@@ -152,7 +152,7 @@ def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> Selecti
                 raise TypeError(f"keys holds bytes, not {described(key)}")
         if not found:
             raise ValueError("keys: there is none")
-        return Selection(KeySet(found))
+        return RecordsToErase(KeySet(found))
     chosen = {}
     for name, numbers in mapping("offsets", offsets, "a mapping from partitions to offsets").items():
         key = name if isinstance(name, TopicPartition) else parse_topic_partition(str(name))
@@ -160,4 +160,4 @@ def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> Selecti
             raise ValueError(f"offsets: {name!r} is not of the form topic-partition")
         listed = several("offsets", numbers, "a mapping from partitions to iterables of integers")
         chosen[key] = np.unique([within("offsets", integer("offsets", each), 0, INT64_MAX) for each in listed])
-    return Selection(offsets={key: each.astype(np.int64) for key, each in chosen.items() if len(each)})
+    return RecordsToErase(offsets={key: each.astype(np.int64) for key, each in chosen.items() if len(each)})

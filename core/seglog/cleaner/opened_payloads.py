@@ -67,7 +67,7 @@ class _OpenedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class OpenedBatches:
     """Batches [`first`, `last`) of a chunk; with an `arena`, batch `first + i` has `arena[bounds[i]:bounds[i + 1]]`."""
 
     first: int
@@ -160,7 +160,7 @@ class OpenedPayloads:
 
     # --- finding
 
-    def stretches(self, chunk: Chunk, first: int, last: int) -> Iterator[Stretch]:
+    def stretches(self, chunk: Chunk, first: int, last: int) -> Iterator[OpenedBatches]:
         """Yields batches [`first`, `last`) of a chunk in order, as stretches with and without kept payloads."""
         positions = chunk.batches["position"][first:last]
         begin = first
@@ -175,11 +175,11 @@ class OpenedPayloads:
             for i, stop in pairwise(borders):
                 if same[i]:
                     if begin < low + i:
-                        yield Stretch(begin, low + i)
+                        yield OpenedBatches(begin, low + i)
                     begin = low + stop
-                    yield Stretch(low + i, begin, run.arena, run.bounds[at + i : at + stop + 1])
+                    yield OpenedBatches(low + i, begin, run.arena, run.bounds[at + i : at + stop + 1])
         if begin < last:
-            yield Stretch(begin, last)
+            yield OpenedBatches(begin, last)
 
     def _overlapping(self, path: Path, first: int, last: int) -> list[_OpenedRun]:
         """Returns the runs with batches between two positions."""

@@ -26,7 +26,7 @@ from seglog.configuration.cluster_metadata import (
 )
 from seglog.configuration.keys import KEYS, LogConfig, key_named
 from seglog.configuration.precedence import Layer, ResolvedConfig, Settings, Written, layer_of
-from seglog.configuration.writers import Writer, recognise
+from seglog.configuration.writers import Releases, recognise
 from seglog.errors import ConfigError, RefusedError, SeglogError, UntrustedLinkError
 from seglog.format.checkpoint import parse_meta_properties
 from seglog.format.filenames import META_PROPERTIES, PARTITION_METADATA, parse_partition_directory
@@ -236,7 +236,7 @@ class DirectorySettings:
         return self.resolve(topic).log
 
     @cached_property
-    def writer(self) -> Writer | None:
+    def writer(self) -> Releases | None:
         """The releases of Kafka that can have written the log directory, None if nothing shows it."""
         path = self._log_directory / META_PROPERTIES
         try:

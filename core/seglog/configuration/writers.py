@@ -1,4 +1,4 @@
-"""`Writer`: the releases of Kafka that can have written a log directory, by what is in it.
+"""`Releases`: the releases of Kafka that can have written a log directory, by what is in it.
 
 A broker's registration in the metadata log (REGISTER_BROKER_RECORD) names the last metadata.version that its software
 knows, and so its release. Without it the cluster's metadata.version says that the release is that one or a later one.
@@ -25,7 +25,7 @@ _WITH_DIRECTORY_IDS = KafkaVersion(3, 7)
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class Releases:
     """The releases from `first` to `last`. `zookeeper`: of a cluster with ZooKeeper; `evidence`: why, as a phrase."""
 
     first: KafkaVersion
@@ -52,14 +52,14 @@ class Writer:
         return str(self.first) if self.is_exact else f"{self.first} to {self.last}"
 
 
-def release_for(writer: Writer | None, chosen: KafkaVersion | None = None) -> KafkaVersion:
+def release_for(writer: Releases | None, chosen: KafkaVersion | None = None) -> KafkaVersion:
     """Returns the release that a command speaks for: the `chosen` one, else the one that wrote the directory."""
     return chosen or (writer.last if writer is not None and writer.is_exact else SPOKEN_FOR)
 
 
 def recognise(
     meta: MetaProperties | None, metadata: ClusterMetadata | None = None, *, topic_ids: bool = False
-) -> Writer | None:
+) -> Releases | None:
     """Returns who wrote a log directory, None if nothing shows it.
 
     `metadata` is that of the broker's cluster, `topic_ids` whether any partition has a `partition.metadata`.
@@ -70,28 +70,30 @@ def recognise(
         release = release_of(level)
         if release is not None:
             evidence = f"broker {node} registered metadata.version up to {level_name(level)}"
-            return Writer(release, release, zookeeper=False, evidence=evidence)
+            return Releases(release, release, zookeeper=False, evidence=evidence)
     level = 0 if metadata is None else metadata.levels.get(METADATA_VERSION, 0)
     first = release_of(level)
     if first is not None:
         evidence = f"the cluster's metadata.version is {level_name(level)}"
-        return Writer(first, NEWEST, zookeeper=False, evidence=evidence)
+        return Releases(first, NEWEST, zookeeper=False, evidence=evidence)
     return None if meta is None else _by_identity(meta, topic_ids)
 
 
-def _by_identity(meta: MetaProperties, topic_ids: bool) -> Writer | None:
+def _by_identity(meta: MetaProperties, topic_ids: bool) -> Releases | None:
     """Returns what `meta.properties` shows."""
     if is_of_zookeeper(meta):
         if meta.cluster_id is None:
-            return Writer(KafkaVersion(0, 8), KafkaVersion(2, 3), True, "meta.properties has no cluster.id")
+            return Releases(KafkaVersion(0, 8), KafkaVersion(2, 3), True, "meta.properties has no cluster.id")
         if topic_ids:
-            return Writer(WITH_TOPIC_IDS, _LAST_WITH_ZOOKEEPER, True, "meta.properties has broker.id, topics have ids")
-        return Writer(KafkaVersion(2, 4), _LAST_WITH_ZOOKEEPER, True, "meta.properties has broker.id and cluster.id")
+            return Releases(
+                WITH_TOPIC_IDS, _LAST_WITH_ZOOKEEPER, True, "meta.properties has broker.id, topics have ids"
+            )
+        return Releases(KafkaVersion(2, 4), _LAST_WITH_ZOOKEEPER, True, "meta.properties has broker.id and cluster.id")
     if meta.version != 1 or meta.node_id is None:
         return None
     if meta.directory_id is not None:
-        return Writer(_WITH_DIRECTORY_IDS, NEWEST, False, "meta.properties has a directory.id")
-    return Writer(WITH_TOPIC_IDS, NEWEST, False, "meta.properties has version 1")
+        return Releases(_WITH_DIRECTORY_IDS, NEWEST, False, "meta.properties has a directory.id")
+    return Releases(WITH_TOPIC_IDS, NEWEST, False, "meta.properties has version 1")
 
 
 def is_of_zookeeper(meta: MetaProperties) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
-from seglog.configuration.writers import IN_ZOOKEEPER, Writer
+from seglog.configuration.writers import IN_ZOOKEEPER, Releases
 from seglog.kafka_version import KafkaVersion
 
 
@@ -24,7 +24,7 @@ class Reason(str):
         return self.code, str(self)
 
 
-def releases(release: KafkaVersion, writer: Writer | None) -> Iterator[Reason]:
+def releases(release: KafkaVersion, writer: Releases | None) -> Iterator[Reason]:
     """Yields whose broker is spoken of, and who wrote the log directory."""
     yield Reason("SPOKEN_FOR", f"the broker of which this speaks is one of Kafka {release}")
     if writer is not None:

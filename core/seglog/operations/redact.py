@@ -43,8 +43,8 @@ from seglog.operations.workspace import by_log_directory
 from seglog.redaction.applying import RewrittenFile, apply_found
 from seglog.redaction.finding import FoundRecords, SearchOrder, find_records, require_erasable
 from seglog.redaction.rewriting import Erasure
-from seglog.redaction.searching import CopySearch, Remembered, Searched, Trace
-from seglog.redaction.selection import Selection
+from seglog.redaction.searching import CopySearch, Remembered, SearchReport, Trace
+from seglog.redaction.selection import RecordsToErase
 from seglog.repairs.undo.journal import RunRecord
 from seglog.repairs.undo.places import quarantines
 from seglog.repairs.undo.quarantine import runs_in
@@ -67,7 +67,7 @@ class RedactionRequest:
     tiered storage are dealt with. `reference` is the request's name in the operator's books.
     """
 
-    selection: Selection
+    selection: RecordsToErase
     erasure: Erasure
     replicas: int | None = None
     tiers_done: bool = False
@@ -77,7 +77,7 @@ class RedactionRequest:
     @classmethod
     def of(
         cls,
-        selection: Selection,
+        selection: RecordsToErase,
         *,
         whole_record: bool = False,
         zeros: bool = False,
@@ -119,7 +119,7 @@ class RedactionReport:
     found: tuple[FoundRecords, ...]
     files: list[RewrittenFile] = field(default_factory=list)
     elsewhere: tuple[Elsewhere, ...] = ()
-    searched: Searched | None = None
+    searched: SearchReport | None = None
     traces: tuple[Trace, ...] = ()
 
     @property
@@ -267,7 +267,7 @@ def _search(
         yield next(elsewhere) if is_sent else search_order(log.fs, order, empty.fresh())
 
 
-def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: Selection) -> dict[Path, list[Path]]:
+def _partitions_of(fs: FileSystem, targets: Sequence[Target], selection: RecordsToErase) -> dict[Path, list[Path]]:
     """Returns the partition directories to search by log directory: those named and, beside each, what a broker set
     aside of the same partition; in a log directory all but Kafka's own topics.
 

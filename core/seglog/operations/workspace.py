@@ -425,7 +425,7 @@ def tier_options(given: ReadArguments) -> tuple[Workspace, TierOptions]:
 
 def _options(fs: FileSystem, given: ReadArguments) -> TierOptions:
     from seglog.tiers.metadata import read_remote_logs
-    from seglog.tiers.segments import Keys, read_private_key
+    from seglog.tiers.segments import KeyPairs, read_private_key
     from seglog.tiers.tiered_partition import TierOptions
 
     keys = mapping("tier_keys", given.get("tier_keys"), "a mapping from ids of key pairs to files")
@@ -439,4 +439,4 @@ def _options(fs: FileSystem, given: ReadArguments) -> TierOptions:
         warn(*metadata.problems)
         if metadata.unreadable > len(metadata.problems):
             warn(f"{metadata.unreadable - len(metadata.problems)} more records or batches cannot be read")
-    return TierOptions(optional_path("local", given.get("local")), Keys(pairs), metadata)
+    return TierOptions(optional_path("local", given.get("local")), KeyPairs(pairs), metadata)

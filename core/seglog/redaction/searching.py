@@ -21,7 +21,7 @@ from seglog.format.columns import Records
 from seglog.format.filenames import parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.redaction.rewriting import Erasure
-from seglog.redaction.selection import PartitionSelection, Selection
+from seglog.redaction.selection import PartitionSelection, RecordsToErase
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
@@ -50,7 +50,7 @@ class Trace:
 
 
 @dataclass(slots=True)
-class Searched:
+class SearchReport:
     """What a search went through. `unread` are files that could not be read, with the reason."""
 
     files: int = 0
@@ -124,7 +124,7 @@ class Needles:
 class Remembered:
     """What is remembered of records that are met, to search for copies of them. It can be sent between processes."""
 
-    def __init__(self, selection: Selection, erasure: Erasure, secret: bytes) -> None:
+    def __init__(self, selection: RecordsToErase, erasure: Erasure, secret: bytes) -> None:
         self._request = selection, erasure, secret
         self._by_offset = selection.keys is None
         self.identities = Identities(secret)
@@ -157,7 +157,7 @@ class CopySearch:
     def __init__(
         self,
         fs: FileSystem,
-        selection: Selection,
+        selection: RecordsToErase,
         erasure: Erasure,
         remembered: Remembered,
         others: Collection[Path] = (),
@@ -165,7 +165,7 @@ class CopySearch:
         self._others = frozenset(others)
         self._fs, self._selection, self._erasure = fs, selection, erasure
         self._identities, self._needles = remembered.identities, remembered.needles
-        self.searched = Searched(needles=len(remembered.needles))
+        self.searched = SearchReport(needles=len(remembered.needles))
 
     def below(self, roots: Sequence[Path]) -> Iterator[Trace]:
         """Yields a trace for each file below the roots that has one, each file once. Links are not followed."""

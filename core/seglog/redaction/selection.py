@@ -95,7 +95,7 @@ def _folded(words: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Selection:
+class RecordsToErase:
     """The records to erase: those whose key is in `keys` (None: not by key), or at `offsets` of a partition.
 
     Neither is ever printed: they are what the request wants forgotten.

@@ -64,7 +64,7 @@ class ServedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class UnservedPartition:
     """A partition directory that is not served, and the reason."""
 
     directory: Path
@@ -80,7 +80,7 @@ class Catalog:
     def __init__(self, owners: Sequence[LogDirectory], cluster_id: str | None) -> None:
         self._owners, self.cluster_id = list(owners), cluster_id
         self._topics: dict[str, dict[int, ServedPartition]] = {}
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[UnservedPartition] = []
 
     @classmethod
     def open(
@@ -175,7 +175,7 @@ class Catalog:
 
     def _leave_out(self, directory: Path, reason: str) -> None:
         _logger.warning("%s: not served: %s", directory, reason)
-        self.left_out.append(LeftOut(directory, reason))
+        self.left_out.append(UnservedPartition(directory, reason))
 
 
 def _directories(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, list[Path]]:

@@ -77,7 +77,7 @@ class GroupIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
+class GroupStart:
     """A group's index, and the transactions open before the group: what stage 3 starts from."""
 
     index: GroupIndex
@@ -188,7 +188,7 @@ def merge_keys(spec: RoundSpec, reducer: int, blobs: Iterable[Bytes], space: Mer
         committed: frozenset[int] = frozenset()
         for number in range(spec.group_count):
             index = indexes[number]
-            yield number, object_blob(GroupState(index, observed, committed))
+            yield number, object_blob(GroupStart(index, observed, committed))
             observed = (observed - index.ended_aborted) | index.observed
             committed = (committed - index.ended_committed) | index.committed
 
@@ -203,7 +203,7 @@ def rewrite_group(
 
     One of the blobs is the group's `RoundSpec`. Returns None if stage 1 failed elsewhere, which another task reports.
     """
-    state: GroupState | None = None
+    state: GroupStart | None = None
     spec: RoundSpec | None = None
     survivors: list[np.ndarray] = []
     superseded: list[np.ndarray] = []
@@ -214,7 +214,7 @@ def rewrite_group(
             failure = found
         elif isinstance(found, RoundSpec):
             spec = found
-        elif isinstance(found, GroupState):
+        elif isinstance(found, GroupStart):
             state = found
         else:
             (survivors if found.kind == SURVIVORS else superseded).append(found.ordinals)
@@ -230,7 +230,7 @@ def rewrite_group(
 def _rewritten(
     fs: FileSystem,
     spec: RoundSpec,
-    state: GroupState,
+    state: GroupStart,
     survivors: list[np.ndarray],
     superseded: list[np.ndarray],
     attempt: int,

@@ -42,7 +42,15 @@ from seglog.log.staged_settling import discard_staged
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.spark.staged_append import StagedAppend
-from seglog.spark.staged_objects import JOINED_BYTES, GrowingPrefix, Growth, ObjectAppend, after_made, beside, made
+from seglog.spark.staged_objects import (
+    JOINED_BYTES,
+    GrowingPartition,
+    GrowingPrefix,
+    ObjectAppend,
+    after_made,
+    beside,
+    made,
+)
 from seglog.spark.write_options import WriteOptions
 from seglog.spark.writer import stage_rows
 from seglog.storage.adapters import ScratchFileSystem
@@ -159,7 +167,7 @@ class ObjectSink:
     def _put(self, prefix: GrowingPrefix, owner: str, files: Sequence[StagedFile]) -> Iterator[StagedFile]:
         """Puts staged files; yields each with its name below the prefix."""
         least = min(self.made_bytes, self.options.segment_bytes // 2)  # the files of a full segment are at least this
-        growths: dict[TopicPartition, Growth] = {}
+        growths: dict[TopicPartition, GrowingPartition] = {}
         if any(file.size >= least for file in files):
             before = read_committed(prefix.store, prefix.path)
             known = {} if before is None else {one.topic_partition: one for one in before.manifest.partitions}

@@ -119,7 +119,7 @@ class ObjectAppend:
         finally:
             remove_tree(self._at.scratch_fs, directory)
 
-    def _join(self, log: Log, growth: Growth, segment: ManifestSegment) -> None:
+    def _join(self, log: Log, growth: GrowingPartition, segment: ManifestSegment) -> None:
         """Appends the batches of a segment that is joined. Raises IncompleteError if its object is not whole."""
         path = object_of(self._prefix, growth.topic_partition, segment, FileKind.LOG)
         wanted = segment.objects[FileKind.LOG].size
@@ -135,13 +135,13 @@ class ObjectAppend:
                 f" {segment.end_offset}: it was changed after it was committed"
             )
 
-    def _put(self, directory: Path, growth: Growth) -> list[ManifestSegment]:
+    def _put(self, directory: Path, growth: GrowingPartition) -> list[ManifestSegment]:
         place, fs = new_place(self._prefix, growth.topic_partition), self._at.scratch_fs
         return [put_segment(fs, self._store, place, one) for one in new_segments(fs, directory, growth)]
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class GrowingPartition:
     """A partition that is appended to: its state `before` (None: it is new), and the segments to keep and to join.
 
     Objects cannot be appended to, so each append makes new segments, and small appends would make many. Therefore the
@@ -195,16 +195,16 @@ class Growth:
         return replace(self.before, epochs=all_epochs, segments=every)
 
 
-def beside(topic_partition: TopicPartition, before: ManifestPartition | None) -> Growth:
+def beside(topic_partition: TopicPartition, before: ManifestPartition | None) -> GrowingPartition:
     """Returns a growth that joins nothing: new segments begin where the partition ends."""
     segments = () if before is None else before.segments
     count = len(segments) - 1 if segments and not segments[-1].objects[FileKind.LOG].size else len(segments)
-    return Growth(topic_partition, before, segments[:count], segments[count:])
+    return GrowingPartition(topic_partition, before, segments[:count], segments[count:])
 
 
 def growth_of(
     topic_partition: TopicPartition, before: ManifestPartition | None, added: int, segment_bytes: int
-) -> Growth:
+) -> GrowingPartition:
     """Decides how a partition takes `added` bytes, in segments of `segment_bytes`.
 
     Cleaned segments are not joined, nor one at whose start the producers' state is unknown. An empty last segment is
@@ -221,7 +221,7 @@ def growth_of(
         if size and not (size <= _LARGER * total and size + total <= most and near and knows):
             break
         total, count = total + size, count - 1
-    return Growth(topic_partition, before, tuple(segments[:count]), tuple(segments[count:]))
+    return GrowingPartition(topic_partition, before, tuple(segments[:count]), tuple(segments[count:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class GrowingPrefix:
     clock: Clock
     config: LogConfig
 
-    def snapshot(self, growth: Growth) -> bytes | None:
+    def snapshot(self, growth: GrowingPartition) -> bytes | None:
         """Returns the producers' snapshot at the start of the new segments; None if none wrote, or it is not known.
 
         Raises OSError.
@@ -245,7 +245,7 @@ class GrowingPrefix:
             return None
         return self.store.read_bytes(object_of(self.path, growth.topic_partition, last, FileKind.PRODUCER_SNAPSHOT))
 
-    def log(self, directory: Path, growth: Growth, snapshot: bytes | None) -> Log:
+    def log(self, directory: Path, growth: GrowingPartition, snapshot: bytes | None) -> Log:
         """Opens a log for writing, in an empty directory, that begins where the partition's kept segments end.
 
         Appending to it makes the same files as appending to the whole partition. With a snapshot the last kept segment
@@ -267,7 +267,7 @@ class GrowingPrefix:
         return Log.open(directory, self.config, fs=fs, clock=self.clock, options=options)
 
 
-def new_segments(fs: FileSystem, directory: Path, growth: Growth) -> list[SegmentToPut]:
+def new_segments(fs: FileSystem, directory: Path, growth: GrowingPartition) -> list[SegmentToPut]:
     """Returns the segments of a closed log, without producers' snapshots if their state at its start was unknown."""
     made = [one for one in segments_to_put(fs, directory) if one.base_offset >= growth.base_offset]
     return made if growth.knows_producers else list(map(without_snapshot, made))
@@ -285,7 +285,7 @@ def _write(fs: FileSystem, path: Path, data: bytes) -> None:
         file.write_at(0, data)
 
 
-def made(prefix: GrowingPrefix, growth: Growth, file: StagedFile) -> StagedFile | None:
+def made(prefix: GrowingPrefix, growth: GrowingPartition, file: StagedFile) -> StagedFile | None:
     """Makes a staged file of the scratch directory the next segment of a partition, and stores it. Returns None if it
     cannot be a single segment: its offsets are taken, or it is too large.
 
@@ -317,7 +317,9 @@ def made(prefix: GrowingPrefix, growth: Growth, file: StagedFile) -> StagedFile 
     )
 
 
-def adopted(prefix: GrowingPrefix, growth: Growth, files: Sequence[StagedFile]) -> tuple[ManifestPartition | None, int]:
+def adopted(
+    prefix: GrowingPrefix, growth: GrowingPartition, files: Sequence[StagedFile]
+) -> tuple[ManifestPartition | None, int]:
     """Returns the partition with those first files that already are its next segments, and how many they are.
 
     `growth` joins nothing. Raises OSError.
@@ -339,13 +341,15 @@ def adopted(prefix: GrowingPrefix, growth: Growth, files: Sequence[StagedFile]) 
     return growth.after(taken, [EpochEntry(growth.leader_epoch, taken[0].base_offset)]), len(taken)
 
 
-def after_made(growth: Growth, made: MadeSegment) -> Growth:
+def after_made(growth: GrowingPartition, made: MadeSegment) -> GrowingPartition:
     """Returns the growth of the partition with this segment added."""
     after = growth.after([made.segment], [EpochEntry(made.leader_epoch, made.segment.base_offset)])
-    return Growth(growth.topic_partition, after, after.segments, ())
+    return GrowingPartition(growth.topic_partition, after, after.segments, ())
 
 
-def _with_snapshot(prefix: GrowingPrefix, growth: Growth, segment: ManifestSegment, data: bytes) -> ManifestSegment:
+def _with_snapshot(
+    prefix: GrowingPrefix, growth: GrowingPartition, segment: ManifestSegment, data: bytes
+) -> ManifestSegment:
     kind = FileKind.PRODUCER_SNAPSHOT
     prefix.store.put(object_of(prefix.path, growth.topic_partition, segment, kind), [data], len(data))
     return replace(segment, objects={**segment.objects, kind: StoredObject(len(data), crc32c(data))})

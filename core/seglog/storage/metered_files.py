@@ -79,7 +79,7 @@ class CleaningStoppedError(SeglogError):
     """The round was asked to stop; the log is as it was before."""
 
 
-class Watch(Protocol):
+class Meter(Protocol):
     """Called for every read and write."""
 
     def before(self) -> None:
@@ -163,7 +163,7 @@ class ReadMeter:
 class GatedFile(PassingFile):
     """A file whose reads, writes and syncs pass a gate."""
 
-    def __init__(self, below: File, gate: Watch) -> None:
+    def __init__(self, below: File, gate: Meter) -> None:
         super().__init__(below)
         self._gate = gate
 
@@ -200,7 +200,7 @@ class GatedFile(PassingFile):
 class GatedFileSystem(PassingFileSystem):
     """A file system of `GatedFile`s; every other call goes straight through."""
 
-    def __init__(self, below: FileSystem, gate: Watch) -> None:
+    def __init__(self, below: FileSystem, gate: Meter) -> None:
         super().__init__(below)
         self._gate = gate
 

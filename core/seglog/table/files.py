@@ -37,7 +37,7 @@ from seglog.tiers.contents import CACHE_BYTES, ChunkCache, ChunkedLog, OneFile, 
 from seglog.tiers.manifests import checkpoints_of
 from seglog.tiers.metadata import RemoteLogs, read_remote_logs
 from seglog.tiers.recognition import Recognised, TierPlace, recognise
-from seglog.tiers.segments import GRAVE, Keys, Remark, read_private_key
+from seglog.tiers.segments import GRAVE, KeyPairs, Remark, read_private_key
 from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import TierFileSystem, show_tiers
 
@@ -93,7 +93,7 @@ class BrokersTiers:
             metadata = read_remote_logs(self._fs, [parse_location(one) for one in names.metadata])
             for sentence in metadata.problems:
                 _logger.warning("%s", sentence)
-        options = TierOptions(parse_location(names.local) if names.local else None, Keys(pairs), metadata)
+        options = TierOptions(parse_location(names.local) if names.local else None, KeyPairs(pairs), metadata)
         on_remark = _remark_handler(self._options.fail_on_data_loss)
         fs, (seen,) = show_tiers(self._fs, [self._known[path]], options, on_remark)
         return fs, seen
@@ -192,7 +192,7 @@ class Shown:
     path: Path
     place: TierPlace
     local: Path | None
-    keys: Keys = field(repr=False)
+    keys: KeyPairs = field(repr=False)
     metadata: RemoteLogs | None = field(repr=False)
     made: Mapping[Path, Stored] = field(repr=False)
 
@@ -215,7 +215,7 @@ def shown_at(fs: FileSystem, paths: Iterable[Path]) -> tuple[Shown, ...]:
             directory,
             place,
             fs.options.local,
-            Keys(fs.options.keys.pairs),  # without the data keys that the driver has opened
+            KeyPairs(fs.options.keys.pairs),  # without the data keys that the driver has opened
             None if fs.options.metadata is None else fs.options.metadata.only(place),
             made,
         )

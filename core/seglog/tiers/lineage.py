@@ -35,7 +35,7 @@ class Local:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class LineageSegment:
     """A segment that is part of the log up to `end_offset` (inclusive), which is below its own if it is cut."""
 
     segment: TierSegment
@@ -52,7 +52,7 @@ class Choice:
     """The result of `choose`: `chosen` segments in offset order, and `remarks` about the rest."""
 
     partition: str
-    chosen: list[Chosen]
+    chosen: list[LineageSegment]
     remarks: list[Remark]
 
     def remark(self, problem: Problem, segment: TierSegment, message: str, first: int | None = None) -> None:
@@ -117,7 +117,7 @@ def choose(
                 " wrote them",
                 end + 1,
             )
-        counted.append(Chosen(segment, end))
+        counted.append(LineageSegment(segment, end))
     counted.sort(
         key=lambda chosen: (chosen.segment.start_offset, -chosen.end_offset, -chosen.segment.event_timestamp_ms)
     )
@@ -151,7 +151,7 @@ def _end_in_lineage(segment: TierSegment, lineage: Sequence[EpochEntry]) -> int:
     return reached
 
 
-def _without_overlaps(choice: Choice, counted: Iterable[Chosen]) -> None:
+def _without_overlaps(choice: Choice, counted: Iterable[LineageSegment]) -> None:
     for chosen in counted:
         segment, before = chosen.segment, choice.chosen[-1] if choice.chosen else None
         if before is not None and chosen.end_offset <= before.end_offset:

@@ -129,7 +129,7 @@ def read_private_key(fs: FileSystem, path: Path) -> PrivateKey:
 
 
 @dataclass(slots=True)
-class Keys:
+class KeyPairs:
     """Key pairs by id; the id "" applies to all others. Decrypted data keys are kept."""
 
     pairs: Mapping[str, PrivateKey] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class Inventory:
         self,
         fs: FileSystem,
         place: TierPlace,
-        keys: Keys,
+        keys: KeyPairs,
         cache: ChunkCache,
         locate: Locate,
         *,

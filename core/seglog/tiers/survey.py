@@ -11,7 +11,7 @@ from seglog.errors import NotALogError
 from seglog.remote_path import why_absent
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.lineage import Chosen
+from seglog.tiers.lineage import LineageSegment
 from seglog.tiers.manifests import CommittedLogs, committed_logs, orphans
 from seglog.tiers.recognition import TierPlace, places_in
 from seglog.tiers.segments import GRAVE, Problem, Remark, TierSegment, unreadable
@@ -21,7 +21,7 @@ from seglog.tiers.tiered_partition import TieredPartition, TierOptions, load_par
 FOUND = GRAVE | {Problem.INCOMPLETE_UPLOAD, Problem.ORPHAN_OBJECT}
 
 
-class Where(Enum):
+class ReadFrom(Enum):
     """Where the records of a segment are read from."""
 
     TIER = "tier"
@@ -35,7 +35,7 @@ class PlacedSegment:
     """A segment in tiered storage. `end_offset` is the last offset that counts."""
 
     segment: TierSegment
-    where: Where
+    where: ReadFrom
     end_offset: int
 
     @property
@@ -57,7 +57,7 @@ class Surveyed:
         return self.partition.place
 
     @property
-    def chosen(self) -> Sequence[Chosen]:
+    def chosen(self) -> Sequence[LineageSegment]:
         """The segments that form its log."""
         return self.partition.chosen
 
@@ -74,7 +74,7 @@ class Surveyed:
     @property
     def log_bytes(self) -> int:
         """The bytes of decoded logs that a restore would fetch from the tier."""
-        return sum(one.size for one in self.segments if one.where in (Where.TIER, Where.TIER_IN_PART))
+        return sum(one.size for one in self.segments if one.where in (ReadFrom.TIER, ReadFrom.TIER_IN_PART))
 
     @property
     def missing(self) -> list[tuple[int, int]]:
@@ -132,10 +132,12 @@ def _survey_of(fs: FileSystem, place: TierPlace, options: TierOptions) -> Survey
     for segment in found.inventory:
         one = chosen.get(id(segment))
         if one is not None:
-            placed.append(PlacedSegment(segment, Where.TIER_IN_PART if one.is_cut else Where.TIER, one.end_offset))
+            placed.append(
+                PlacedSegment(segment, ReadFrom.TIER_IN_PART if one.is_cut else ReadFrom.TIER, one.end_offset)
+            )
             continue
         is_local = found.local is not None and found.local.first <= segment.start_offset <= found.local.last
-        placed.append(PlacedSegment(segment, Where.LOCAL if is_local else Where.NOWHERE, segment.end_offset))
+        placed.append(PlacedSegment(segment, ReadFrom.LOCAL if is_local else ReadFrom.NOWHERE, segment.end_offset))
     return Surveyed(found, tuple(placed))
 
 

@@ -18,12 +18,12 @@ from seglog.format.log_manifest import ManifestPartition
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, PartOfObject, Stored
-from seglog.tiers.lineage import Chosen, Local, choose, is_ascending, lineage_of
+from seglog.tiers.lineage import LineageSegment, Local, choose, is_ascending, lineage_of
 from seglog.tiers.manifests import files_of_partition
 from seglog.tiers.metadata import RemoteLogs, checked_against
 from seglog.tiers.recognition import TierPlace
 from seglog.tiers.relocation import Relocation
-from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment, cut_position, unreadable
+from seglog.tiers.segments import Inventory, KeyPairs, Problem, Remark, TierSegment, cut_position, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class TierOptions:
     """
 
     local: Path | None = None
-    keys: Keys = field(default_factory=Keys)
+    keys: KeyPairs = field(default_factory=KeyPairs)
     metadata: RemoteLogs | None = None
     cache: ChunkCache = field(default_factory=lambda: ChunkCache(CACHE_BYTES))
 
@@ -46,7 +46,7 @@ class TieredPartition:
 
     place: TierPlace
     inventory: Sequence[TierSegment]
-    chosen: Sequence[Chosen]
+    chosen: Sequence[LineageSegment]
     local: Local | None
     files: Mapping[str, Stored]
     remarks: Sequence[Remark]
@@ -98,7 +98,7 @@ def _committed(fs: FileSystem, place: TierPlace, described: ManifestPartition, o
             " broker's tiered storage"
         )
     found = files_of_partition(fs, place.directory, described)
-    chosen = tuple(Chosen(one, one.end_offset) for one in found.segments)
+    chosen = tuple(LineageSegment(one, one.end_offset) for one in found.segments)
     return TieredPartition(place, found.segments, chosen, None, found.files, found.remarks)
 
 
@@ -122,7 +122,7 @@ def _local_part(fs: FileSystem, directory: Path, remarks: list[Remark]) -> Local
     return Local(listing.segments[0].base_offset, listing.segments[-1].base_offset, epochs)
 
 
-def _files(fs: FileSystem, chosen: Sequence[Chosen]) -> dict[str, Stored]:
+def _files(fs: FileSystem, chosen: Sequence[LineageSegment]) -> dict[str, Stored]:
     files: dict[str, Stored] = {}
     for found in chosen:
         one = found.segment

@@ -71,7 +71,7 @@ class SegmentExtent:
 
 
 @dataclass(slots=True)
-class Extent:
+class LogExtent:
     """The segments of a log, in order.
 
     `thinned_at` is the last offset within a segment that no batch covers or that has no record, which is the trace of
@@ -92,7 +92,7 @@ class ExtentObserver:
     """Collects the extent of a log during a walk over its batches."""
 
     def __init__(self) -> None:
-        self.extent = Extent()
+        self.extent = LogExtent()
         self._segment: SegmentFiles | None = None
         self._next_offset = self._end = 0
 
@@ -134,9 +134,9 @@ class ExtentObserver:
         self._end = int(ends[-1])
 
 
-def quick_extent(fs: FileSystem, listing: PartitionListing) -> Extent:
+def quick_extent(fs: FileSystem, listing: PartitionListing) -> LogExtent:
     """Returns the extent by names, indexes and the ends of files alone, without reading the inside of segments."""
-    extent = Extent(thinned_at=None)
+    extent = LogExtent(thinned_at=None)
     for files in listing.segments:
         segment = LogSegment(fs, listing.directory, files.base_offset)
         segment.size = files.size
@@ -173,7 +173,7 @@ class _Witness:
     base: int | None = None
 
 
-def losses_of(fs: FileSystem, listing: PartitionListing, extent: Extent, around: Surroundings) -> Iterator[Loss]:
+def losses_of(fs: FileSystem, listing: PartitionListing, extent: LogExtent, around: Surroundings) -> Iterator[Loss]:
     """Yields what is lost from a partition with the files `listing` and the batches `extent`.
 
     For a directory that is not served under its name (future, deleted, stray) only its own files count. Raises OSError.
@@ -182,7 +182,7 @@ def losses_of(fs: FileSystem, listing: PartitionListing, extent: Extent, around:
 
 
 class _Losses:
-    def __init__(self, fs: FileSystem, listing: PartitionListing, extent: Extent, around: Surroundings) -> None:
+    def __init__(self, fs: FileSystem, listing: PartitionListing, extent: LogExtent, around: Surroundings) -> None:
         self._fs, self._listing, self._extent, self._around = fs, listing, extent, around
         key = listing.topic_partition
         self._key: TopicPartition | None = key if key is not None and listing.directory.name == str(key) else None

@@ -18,7 +18,7 @@ _PAUSES_S = (0.2, 0.6, 1.4, 1.0, 1.0, 1.5, 2.0)
 T = TypeVar("T")
 
 
-class Settled(NamedTuple, Generic[T]):
+class SettledRows(NamedTuple, Generic[T]):
     """`rows` of the last look, without grave ones that did not last. `restless` are grave rows that were still new at
     the last look.
     """
@@ -32,7 +32,7 @@ def look_until_settled(
     key: Callable[[T], Hashable],
     is_grave: Callable[[T], bool],
     clock: Clock,
-) -> Settled[T]:
+) -> SettledRows[T]:
     """Calls `look` until every grave row that it returns was already there `STAYS_S` seconds before that look began, or
     until there are no grave rows.
 
@@ -54,4 +54,4 @@ def look_until_settled(
     grave = [row for row in rows if is_grave(row)]
     stayed = [row for row in grave if began - since[key(row)] >= STAYS_S]
     restless = [row for row in grave if began - since[key(row)] < STAYS_S]
-    return Settled([row for row in first if not is_grave(row)] + stayed, restless)
+    return SettledRows([row for row in first if not is_grave(row)] + stayed, restless)

@@ -12,7 +12,7 @@ from seglog import layout
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.offset_map import IndexedChunks
-from seglog.cleaner.opened_payloads import OpenedPayloads, Stretch
+from seglog.cleaner.opened_payloads import OpenedBatches, OpenedPayloads
 from seglog.cleaner.record_filter import FilteredPiece, RecordFilter, _ChosenPiece
 from seglog.cleaner.round import CleanerOptions, plan_round
 from seglog.kernels import filtering
@@ -94,7 +94,7 @@ def chunk_of(path: Path, batches: np.ndarray) -> Chunk:
 
 def stretches(opened: OpenedPayloads, batches: np.ndarray) -> list[tuple[int, int, bool]]:
     """(first, last, whether their payloads are there) of a chunk; those that are must be theirs."""
-    found: list[Stretch] = list(opened.stretches(chunk_of(PATH, batches), 0, len(batches)))
+    found: list[OpenedBatches] = list(opened.stretches(chunk_of(PATH, batches), 0, len(batches)))
     for stretch in found:
         if stretch.arena is None or stretch.bounds is None:
             continue

@@ -18,7 +18,7 @@ from seglog.operations.cleaner import CleanerService, PassOutcome
 from seglog.storage.filesystem import File, FileSystem, OpenMode
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem, Throttle, Watch
+from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem, Meter, Throttle
 from tests.support.compacted_directories import FS, Topics, broker_directory, fill, keys_of, opened
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
@@ -284,7 +284,7 @@ def test_nothing_of_a_log_is_read_or_written_after_a_stop(tmp_path: Path, clean_
 class OnlyLogs(GatedFileSystem):
     """Local files, of which the `.log` files, finished or not, are watched."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Meter) -> None:
         super().__init__(LocalFileSystem(), watch)
 
     def open(self, path: Path, mode: OpenMode) -> File:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seglog.errors import InputError
 from seglog.format.builder import columns_of
 from seglog.model import Record, TopicPartition
-from seglog.redaction.selection import KeySet, PartitionSelection, Selection, read_keys, read_offsets
+from seglog.redaction.selection import KeySet, PartitionSelection, RecordsToErase, read_keys, read_offsets
 
 KEYS = st.binary(max_size=20) | st.sampled_from([b"customer-%07d" % i for i in range(20)])
 
@@ -78,5 +78,5 @@ def test_a_line_that_is_no_offset_is_refused(text: bytes, reason: str) -> None:
 
 
 def test_a_selection_never_prints_what_it_selects() -> None:
-    selection = Selection(KeySet([b"secret-key"]), {})
+    selection = RecordsToErase(KeySet([b"secret-key"]), {})
     assert "secret" not in repr(selection) + selection.rule

@@ -20,7 +20,7 @@ from seglog.spark import jobs
 from seglog.spark.jobs import PartitionStatistics
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.publishing import commit
-from seglog.tiers.segments import Keys
+from seglog.tiers.segments import KeyPairs
 from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from tests.support.fixtures import KAFKA, clean_partition
@@ -124,7 +124,7 @@ def test_partitions_that_keep_all_cores_at_work_are_not_cut(
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_giant_of_a_tier_is_measured_in_stretches(tmp_path: Path, runs: list[list[Any]], encrypted: bool) -> None:
     path = write_aiven(tmp_path, "payments", 0, tier_segments(PAYMENTS), *([SEALED] if encrypted else []))
-    options = TierOptions(keys=Keys({"key1": PrivateKey.parse(private_pem(), "key.pem")}))
+    options = TierOptions(keys=KeyPairs({"key1": PrivateKey.parse(private_pem(), "key.pem")}))
     fs, (shown,) = see_tiers(FS, [path], options)
     found = in_tasks(fs, [shown], fs)
     assert found == [view_statistics(fs, shown)]

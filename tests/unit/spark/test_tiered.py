@@ -24,7 +24,7 @@ from seglog.table.files import files_of, shown_at, size_of, task_files
 from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.publishing import commit
 from seglog.tiers.recognition import Layout, TierPlace
-from seglog.tiers.segments import Keys, Remark
+from seglog.tiers.segments import KeyPairs, Remark
 from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
@@ -162,7 +162,7 @@ def test_an_encrypted_tier_is_verified_by_tasks_and_its_key_is_printed_nowhere(
 ) -> None:
     directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(logs / "payments-0"), SEALED)
     key = PrivateKey.parse(private_pem(), "key.pem")
-    fs, shown = seen(directory, keys=Keys({"key1": key}))
+    fs, shown = seen(directory, keys=KeyPairs({"key1": key}))
     alone = Verification(fs, resolve_paths(fs, [shown]), OPTIONS, ManualClock(1_700_000_000_000))
     expected = tuple(alone)
     report = jobs.verify(SPARK, resolve_paths(fs, [shown]), OPTIONS, seen=fs)

@@ -12,7 +12,7 @@ from seglog.errors import ConfigError, CorruptTierError, NotALogError, RefusedEr
 from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
 from seglog.storage.filesystem import READ_BYTES_LIMIT, PassingFileSystem
-from seglog.tiers.segments import Keys, Problem, Remark
+from seglog.tiers.segments import KeyPairs, Problem, Remark
 from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
@@ -34,8 +34,8 @@ NAME = "payments-0"
 OTHER_ID = "EBESExQVFhcYGRobHB0eHw"
 
 
-def keys() -> Keys:
-    return Keys({"key1": PrivateKey.parse(private_pem(), "key.pem")})
+def keys() -> KeyPairs:
+    return KeyPairs({"key1": PrivateKey.parse(private_pem(), "key.pem")})
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seglog.verification.second_look import Settled, look_until_settled
+from seglog.verification.second_look import SettledRows, look_until_settled
 from tests.support.manual_clock import ManualClock
 
 
-def looked(*looks: list[str]) -> tuple[Settled[str], int]:
+def looked(*looks: list[str]) -> tuple[SettledRows[str], int]:
     """The verdict over these looks (the last one stays); grave rows are in capitals."""
     seen: list[Sequence[str] | None] = []
 
@@ -21,22 +21,22 @@ def looked(*looks: list[str]) -> tuple[Settled[str], int]:
 
 
 def test_without_anything_grave_one_look_is_enough() -> None:
-    assert looked(["note"]) == (Settled(["note"], []), 1)
+    assert looked(["note"]) == (SettledRows(["note"], []), 1)
 
 
 def test_findings_that_stay_are_reported_with_the_notes_of_the_first_look() -> None:
     settled, looks = looked(["note", "WRONG"], ["WRONG"])
-    assert settled == Settled(["note", "WRONG"], []) and looks > 2
+    assert settled == SettledRows(["note", "WRONG"], []) and looks > 2
 
 
 def test_what_goes_is_not_reported() -> None:
-    assert looked(["WRONG"], []) == (Settled([], []), 2)
-    assert looked(["A", "B"], ["B"], ["B"])[0] == Settled(["B"], [])
+    assert looked(["WRONG"], []) == (SettledRows([], []), 2)
+    assert looked(["A", "B"], ["B"], ["B"])[0] == SettledRows(["B"], [])
 
 
 def test_what_comes_later_must_stay_too() -> None:
     settled, _ = looked(["A"], ["B"])
-    assert settled == Settled(["B"], [])
+    assert settled == SettledRows(["B"], [])
 
 
 def test_what_is_always_something_else_is_restless() -> None:
@@ -66,4 +66,4 @@ class SlowClock(ManualClock):
 def test_time_that_passes_without_another_look_shows_nothing() -> None:
     looks = iter([["WRONG"], [], []])
     settled = look_until_settled(lambda grave: next(looks), lambda row: row, str.isupper, SlowClock())
-    assert settled == Settled([], [])
+    assert settled == SettledRows([], [])

@@ -28,7 +28,7 @@ from seglog.look.dump.file_lines import dump_file, is_log, rendered_rows, text_l
 from seglog.look.dump.large_records import large_line
 from seglog.look.dump.render_records import record_prefix
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
-from seglog.look.dump.selection import EVERYTHING, Chosen, Selection
+from seglog.look.dump.selection import EVERYTHING, SelectedRecords, Selection
 from seglog.ordered_pool import Account
 from seglog.scan.listing import Target
 from seglog.scan.log_walk import WalkedEntries
@@ -161,11 +161,11 @@ class _LogDump(LogRenderer):
             chosen = self._selection.of(records, self.records)
             if self._selection.is_committed:
                 seen = chosen.batches_shown & self._committed(records.batches)
-                chosen = Chosen(chosen.rows[seen[chosen.rows["batch"]]], seen)
+                chosen = SelectedRecords(chosen.rows[seen[chosen.rows["batch"]]], seen)
             if not records.rows_before:
                 named = _with_inner_offsets(records)
             elif has_line:  # the batch's line came with an earlier part
-                chosen = Chosen(chosen.rows, np.zeros(1, dtype=bool))
+                chosen = SelectedRecords(chosen.rows, np.zeros(1, dtype=bool))
             chosen = self._limited(chosen, trusted)
             has_line = bool(chosen.batches_shown.any()) or (has_line and records.rows_before > 0)
             rows = chosen.rows if self.records else chosen.rows[:0]
@@ -188,7 +188,7 @@ class _LogDump(LogRenderer):
             return piece.records(batches, account)
         return iter((Records.without_rows(batches),))
 
-    def _limited(self, chosen: Chosen, trusted: np.ndarray) -> Chosen:
+    def _limited(self, chosen: SelectedRecords, trusted: np.ndarray) -> SelectedRecords:
         """Returns the part of `chosen` that the limit still allows, and counts it as shown."""
         shown = chosen.batches_shown
         if self.records:
@@ -200,11 +200,11 @@ class _LogDump(LogRenderer):
                 last = int(rows["batch"][-1]) if len(rows) == self.limit - self.shown and len(rows) else len(shown)
                 shown = shown & (np.arange(len(shown)) <= last)
             self.shown += len(rows)
-            return Chosen(rows, shown)
+            return SelectedRecords(rows, shown)
         if self.limit is not None:
             shown = shown & (np.cumsum(shown) <= self.limit - self.shown)
         self.shown += int(np.count_nonzero(shown))
-        return Chosen(chosen.rows, shown)
+        return SelectedRecords(chosen.rows, shown)
 
     def _flags(self, shown: np.ndarray, valid: np.ndarray) -> np.ndarray:
         flags = np.where(shown, render.SHOW_BATCH, 0) | np.where(valid, render.VALID, 0)

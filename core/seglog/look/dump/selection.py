@@ -13,7 +13,7 @@ from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation
 from seglog.verification.stretches import Extent
 
 
-class Chosen(NamedTuple):
+class SelectedRecords(NamedTuple):
     """The selected records (`rows`) and, a bool per batch, the selected batches (`batches_shown`)."""
 
     rows: np.ndarray
@@ -78,21 +78,21 @@ class Selection:
         """Returns this selection, restricted to `offset` and later."""
         return self if offset <= (self.first_offset or 0) else replace(self, first_offset=offset)
 
-    def of(self, records: Records, with_records: bool) -> Chosen:
+    def of(self, records: Records, with_records: bool) -> SelectedRecords:
         """Selects from `records`. A batch is judged by its header, or by its records if `with_records` is set."""
         if self.everything:
-            return Chosen(records.rows, np.ones(len(records.batches), dtype=bool))
+            return SelectedRecords(records.rows, np.ones(len(records.batches), dtype=bool))
         of_batches = self._batches(records.batches)
         rows = records.rows
         if not with_records or len(rows) == 0:
-            return Chosen(rows, of_batches)
+            return SelectedRecords(rows, of_batches)
         rows = rows[self._rows(records) & of_batches[rows["batch"]]]
         decided = np.zeros(len(of_batches), dtype=bool)
         decided[rows["batch"]] = True
         # A batch without readable records is judged by its header.
         without = np.ones(len(of_batches), dtype=bool)
         without[records.rows["batch"]] = False
-        return Chosen(rows, decided | (of_batches & without & (not self.by_record)))
+        return SelectedRecords(rows, decided | (of_batches & without & (not self.by_record)))
 
     def _batches(self, batches: np.ndarray) -> np.ndarray:
         chosen = np.ones(len(batches), dtype=bool)

@@ -21,7 +21,7 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
-from seglog.configuration.writers import Writer, release_for
+from seglog.configuration.writers import Releases, release_for
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.escaping import command_line
 from seglog.format import filenames
@@ -71,7 +71,7 @@ class DoctorSummary:
     """
 
     kafka: str = str(SPOKEN_FOR)
-    writer: Writer | None = None
+    writer: Releases | None = None
     partitions: int = 0
     blockers: int = 0
     dangers: int = 0

@@ -18,7 +18,7 @@ from seglog.configuration.feature_levels import METADATA_VERSION, last_level, le
 from seglog.configuration.key_history import removed_from_brokers, removed_from_topics
 from seglog.configuration.keys import key_named
 from seglog.configuration.settings import DirectorySettings
-from seglog.configuration.writers import WITHOUT_ZOOKEEPER, Writer, is_of_zookeeper
+from seglog.configuration.writers import WITHOUT_ZOOKEEPER, Releases, is_of_zookeeper
 from seglog.format.filenames import META_PROPERTIES
 from seglog.kafka_version import KafkaVersion
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
@@ -39,7 +39,7 @@ class Upgrade:
     """The release that shall start, and what the directories show of the one before, if they do."""
 
     to: KafkaVersion
-    writer: Writer | None
+    writer: Releases | None
 
     @property
     def is_one(self) -> bool:

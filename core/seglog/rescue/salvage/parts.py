@@ -42,7 +42,7 @@ class PartFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedBytes:
     """Bytes of a part's file outside its good batches."""
 
     path: Path
@@ -70,7 +70,7 @@ class Joined:
     files: list[PartFile]
     rows: np.ndarray
     copies: int = 0
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[DamagedBytes] = field(default_factory=list)
     missing: list[MissingOffsets] = field(default_factory=list)
 
     @property
@@ -162,14 +162,14 @@ def _table(fs: FileSystem, file: PartFile, number: int, progress: BytesRead | No
     return np.concatenate(parts) if parts else np.zeros(0, dtype=FOUND)
 
 
-def _damage(file: PartFile, rows: np.ndarray) -> Iterator[Damage]:
+def _damage(file: PartFile, rows: np.ndarray) -> Iterator[DamagedBytes]:
     """Yields the bytes between good batches, and after the last."""
     rows = rows[np.argsort(rows["position"])]
     starts = [*rows["position"].tolist(), file.size]
     ends = [0, *(rows["position"] + rows["size"]).tolist()]
     for start, end in zip(starts, ends, strict=True):
         if start > end:
-            yield Damage(file.path, end, start - end)
+            yield DamagedBytes(file.path, end, start - end)
 
 
 def _without_copies(fs: FileSystem, files: Sequence[PartFile], rows: np.ndarray) -> np.ndarray:

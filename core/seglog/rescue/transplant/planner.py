@@ -37,7 +37,7 @@ from seglog.verification.transactions import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PartitionToTake:
     """A partition to take over: its directory, its name there, and its new name."""
 
     directory: Path
@@ -47,13 +47,13 @@ class Wanted:
 
 def choose(
     fs: FileSystem, sources: Sequence[Target], topics: Mapping[str, str], into: Path
-) -> tuple[list[Wanted], list[tuple[str, str]]]:
+) -> tuple[list[PartitionToTake], list[tuple[str, str]]]:
     """Returns the partitions by their new names, and (path, reason) for each directory left out.
 
     `topics` maps old names to new ones; if it is not empty, no other topic is taken. Raises RefusedError for a source
     that cannot be meant.
     """
-    chosen: list[Wanted] = []
+    chosen: list[PartitionToTake] = []
     left_out: list[tuple[str, str]] = []
     named: set[Path] = set()
     for source in sources:
@@ -72,7 +72,7 @@ def choose(
                 continue  # a source that was named twice
             old = place.topic_partition
             new = TopicPartition(topics.get(old.topic, old.topic), old.partition)
-            chosen.append(Wanted(place.path, old, new))
+            chosen.append(PartitionToTake(place.path, old, new))
             named |= set() if whole else {place.path}
     chosen = _newest_replicas(fs, chosen, named, left_out)
     _require_each_once(chosen)
@@ -106,11 +106,11 @@ def _reason_against(place: PartitionDirectory, topics: Mapping[str, str], whole:
 
 
 def _newest_replicas(
-    fs: FileSystem, chosen: Sequence[Wanted], named: Container[Path], left_out: list[tuple[str, str]]
-) -> list[Wanted]:
+    fs: FileSystem, chosen: Sequence[PartitionToTake], named: Container[Path], left_out: list[tuple[str, str]]
+) -> list[PartitionToTake]:
     """Takes of several replicas in log directories of a cluster the one that Kafka would elect; the others are left
     out. What is `named` itself is always taken."""
-    by_name: dict[tuple[TopicPartition, TopicPartition], list[Wanted]] = {}
+    by_name: dict[tuple[TopicPartition, TopicPartition], list[PartitionToTake]] = {}
     for replica in chosen:
         by_name.setdefault((replica.partition, replica.target), []).append(replica)
     taken = []
@@ -129,7 +129,7 @@ def _newest_replicas(
     return taken
 
 
-def _require_each_once(chosen: Sequence[Wanted]) -> None:
+def _require_each_once(chosen: Sequence[PartitionToTake]) -> None:
     places: dict[TopicPartition, Path] = {}
     for source in chosen:
         other = places.setdefault(source.target, source.directory)
@@ -162,7 +162,7 @@ class TransplantPlanner:
         self._fs, self._common, self._progress = fs, common, progress
         self._checkpoints = SourceCheckpoints(fs)
 
-    def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
+    def plan(self, wanted: PartitionToTake, config: LogConfig) -> PartitionPlan:
         """Plans one partition. Raises RefusedError or CorruptionError if a transplant would lose data."""
         target = self._common.target.partition(wanted.target, every_replica=self._common.every_replica)
         notes = list(self._compare_counts(wanted, target))
@@ -198,7 +198,7 @@ class TransplantPlanner:
 
     # --- checks and warnings for the operator -------------------------------------------------------------
 
-    def _compare_counts(self, wanted: Wanted, target: TargetPartition) -> Iterator[str]:
+    def _compare_counts(self, wanted: PartitionToTake, target: TargetPartition) -> Iterator[str]:
         """Compares the numbers of partitions, by which keys and groups find theirs; yields a note if unsure."""
         around, topic = wanted.directory.parent, wanted.partition.topic
         count = self._common.counts.stated(topic, around)

@@ -29,7 +29,7 @@ from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.groups import Group
 from seglog.serve.catalog import Catalog, ServedPartition
 from seglog.serve.replay.offset_map import ReplayOffsetMap
-from seglog.serve.replay.state import GroupOffset, PartitionState, ReplayState
+from seglog.serve.replay.state import GroupOffset, PartitionProgress, ReplayState
 from seglog.serve.replay.target import NotArrivedError, TargetCluster
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.transaction_coordinators import TRANSACTION_TOPIC
@@ -40,7 +40,7 @@ _INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, CLU
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPartition:
+class PartitionReplay:
     """A source partition and its target; offsets `next_offset` up to `end_offset` are left to replay.
 
     `end_offset` is the last stable offset: below `log_end_offset` if an open transaction begins there.
@@ -99,7 +99,7 @@ class Replay:
         self._by_target: dict[TopicPartition, TopicPartition] = {}
         self._saved = clock.monotonic()
 
-    def plan(self) -> list[PlannedPartition]:
+    def plan(self) -> list[PartitionReplay]:
         """Returns the plan, in order; writes and sends nothing. Raises RefusedError if the replay is impossible."""
         self._require_same_map()
         planned = [self._planned(key, one) for key, one in sorted(self._sources.items())]
@@ -110,7 +110,7 @@ class Replay:
         self._require_topics(planned)
         return planned
 
-    def left_out(self, planned: Sequence[PlannedPartition]) -> Iterator[str]:
+    def left_out(self, planned: Sequence[PartitionReplay]) -> Iterator[str]:
         """Yields a sentence for each part that cannot be replayed: open transactions, and ends that are no batch."""
         for one in planned:
             if one.end_offset < one.log_end_offset:
@@ -122,14 +122,16 @@ class Replay:
             if end is not None:
                 yield str(end.error())
 
-    def run(self, planned: Sequence[PlannedPartition], sent: Callable[[int], None]) -> None:
+    def run(self, planned: Sequence[PartitionReplay], sent: Callable[[int], None]) -> None:
         """Replays; calls `sent` with the bytes of each record. The state counts what arrived, even after an error."""
         if self._map is not None:
             self._map.load(self.state.map_bytes)
         for one in planned:
             if one.source not in self.state.partitions:
                 end = self._cluster.end_offset(one.target)
-                self.state.partitions[one.source] = PartitionState(str(one.directory), one.target, one.next_offset, end)
+                self.state.partitions[one.source] = PartitionProgress(
+                    str(one.directory), one.target, one.next_offset, end
+                )
             self._by_target[one.target] = one.source
             self._sent[one.target] = deque()
         # partitions that this run leaves out are looked up by a later one
@@ -161,7 +163,7 @@ class Replay:
             return error
         return NotArrivedError(*error.parts, f"{source} offset {waiting[0]}")
 
-    def stamped(self, planned: Sequence[PlannedPartition]) -> Iterator[str]:
+    def stamped(self, planned: Sequence[PartitionReplay]) -> Iterator[str]:
         """Yields a sentence for each target topic that does not keep timestamps."""
         for topic in self._cluster.stamping_topics(sorted({one.target.topic for one in planned})):
             yield (
@@ -210,14 +212,14 @@ class Replay:
             if due:
                 self._cluster.commit(group, due)
 
-    def _planned(self, key: TopicPartition, one: ServedPartition) -> PlannedPartition:
+    def _planned(self, key: TopicPartition, one: ServedPartition) -> PartitionReplay:
         known = self.state.partitions.get(key)
         target = TopicPartition(self._topics.get(key.topic, key.topic), key.partition)
         if known is not None and known.target != target:
             raise RefusedError(f"{key} was replayed into {known.target} so far, as {self._state_file} says")
         start = one.log.log_start_offset if known is None else known.next_offset
         stable = one.log.last_stable_offset
-        return PlannedPartition(key, one.directory, target, start, max(start, stable), one.log.log_end_offset)
+        return PartitionReplay(key, one.directory, target, start, max(start, stable), one.log.log_end_offset)
 
     def _require_same_map(self) -> None:
         """Raises RefusedError if earlier runs had a map and this one has none, or the other way round: offsets that a
@@ -233,7 +235,7 @@ class Replay:
                 " replayed so far: go on without --map"
             )
 
-    def _require_topics(self, planned: Sequence[PlannedPartition]) -> None:
+    def _require_topics(self, planned: Sequence[PartitionReplay]) -> None:
         wanted: dict[str, int] = {}
         for one in planned:
             wanted[one.target.topic] = max(wanted.get(one.target.topic, 0), one.target.partition + 1)
@@ -271,7 +273,7 @@ class Replay:
         if self._map is not None:
             self._map.add(source, offset, progress.target, new_offset)
 
-    def _find_arrived(self, planned: Sequence[PlannedPartition]) -> None:
+    def _find_arrived(self, planned: Sequence[PartitionReplay]) -> None:
         """Advances the state over the records that earlier runs sent but did not count."""
         ends = self._settled_ends([one.target for one in planned])
         for one in planned:

@@ -21,7 +21,7 @@ _MAX_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
-class PartitionState:
+class PartitionProgress:
     """The progress of a source partition in `directory`: `next_offset` is the first offset not replayed.
 
     `target_end` is the offset after the last record of this replay known to be in `target`; at first it is the log's
@@ -57,7 +57,7 @@ class ReplayState:
     """
 
     cluster_id: str
-    partitions: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PartitionProgress] = field(default_factory=dict)
     in_order: bool = True
     map_bytes: int = 0
     groups: dict[tuple[str, TopicPartition], GroupOffset] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class ReplayState:
             raise ValueError(f"its format is {content['format']}, and this seglog writes {FORMAT}")
         state = cls(str(content["cluster_id"]), {}, bool(content["in_order"]), int(content["map_bytes"]))
         for row in content["partitions"]:
-            state.partitions[TopicPartition(str(row["source"][0]), int(row["source"][1]))] = PartitionState(
+            state.partitions[TopicPartition(str(row["source"][0]), int(row["source"][1]))] = PartitionProgress(
                 directory=str(row["directory"]),
                 target=TopicPartition(str(row["target"][0]), int(row["target"][1])),
                 next_offset=int(row["next_offset"]),

@@ -16,7 +16,7 @@ from seglog.operations.transplant import plan_transplant
 from seglog.rescue.transplant.apply import carry_out
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.rescue.transplant.planner import Circumstances, TransplantPlanner, Wanted
+from seglog.rescue.transplant.planner import Circumstances, PartitionToTake, TransplantPlanner
 from seglog.rescue.transplant.target import TargetDirectory
 from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
@@ -50,7 +50,7 @@ def planned_with(root: Path, coordinators: dict[int, Coordinated] | None) -> Par
     counts = SourceCounts(FS, [directory.parent])
     planner = TransplantPlanner(FS, Circumstances(target, coordinators, counts, START_MS), lambda _size: None)
     key = TopicPartition("t", 0)
-    return planner.plan(Wanted(directory, key, key), CONFIG)
+    return planner.plan(PartitionToTake(directory, key, key), CONFIG)
 
 
 def known(*states: tuple[int, int, str] | int, changed_ms: int = LATER_MS) -> dict[int, Coordinated]:

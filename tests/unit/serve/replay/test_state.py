@@ -8,7 +8,7 @@ import pytest
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
-from seglog.serve.replay.state import PartitionState, ReplayState
+from seglog.serve.replay.state import PartitionProgress, ReplayState
 from seglog.storage.local import LocalFileSystem
 
 FS = LocalFileSystem()
@@ -18,7 +18,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "state"
     assert ReplayState.load(FS, path) is None
     state = ReplayState("cluster", in_order=False, map_bytes=17)
-    state.partitions[TopicPartition("a", 3)] = PartitionState("/d/a-3", TopicPartition("b", 3), 10, 20, 5)
+    state.partitions[TopicPartition("a", 3)] = PartitionProgress("/d/a-3", TopicPartition("b", 3), 10, 20, 5)
     state.save(FS, path)
     assert ReplayState.load(FS, path) == state
 
