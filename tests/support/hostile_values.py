@@ -37,6 +37,7 @@ from tests.support.schema_registry import ITEM, ORDER, text_of
 from tests.support.schema_registry import avro as written
 
 SECONDS, BYTES = 10, 2 << 30
+FRAME = b"\0\0\0\0\1"
 BLOCK = 1000  # values of a column at once
 COMPARED = 50  # of a block
 PROTOC_SHARE = 200  # one schema of so many is Protobuf's, as each takes a process
@@ -96,6 +97,44 @@ FLAT_PROTO = (
     oneof o { bytes b = 8; bool c = 9; } optional float f = 10; } message Within { Deep deep = 1; string t = 2; }
     message Deep { fixed32 x = 3; } enum E { A = 0; B = 1; }""",
     [b"\x0a\1x\x12\x0a\x0a\5\x1d\1\0\0\0\x12\1y\x20\7\x28\1\x30\5\x42\1b", b"\x48\1\x55\0\0\0\x40"],
+)
+LINE = {
+    "type": "record",
+    "name": "Line",
+    "fields": [
+        {"name": "sku", "type": "string"},
+        {"name": "tags", "type": ["null", {"type": "array", "items": {"type": "array", "items": "double"}}]},
+        {"name": "m", "type": {"type": "map", "values": ["null", "long"]}},
+    ],
+}
+NESTED: tuple[Any, list[Any]] = (
+    {
+        "type": "record",
+        "name": "Nested",
+        "fields": [
+            {"name": "n", "type": {"type": "array", "items": "int"}},
+            {"name": "lines", "type": {"type": "array", "items": LINE}},
+            {"name": "by", "type": {"type": "map", "values": "Line"}},
+        ],
+    },
+    [
+        {
+            "n": [1, -2, 70_000],
+            "lines": [{"sku": "a", "tags": [[1.5], []], "m": {"k": 7, "l": None}}, {"sku": "ö", "tags": None, "m": {}}],
+            "by": {"x": {"sku": "", "tags": [], "m": {str(i): i for i in range(12)}}},
+        }
+    ],
+)
+NESTED_PROTO = (
+    """syntax = "proto3"; message Nested { repeated sint32 n = 1; repeated Line lines = 2; map<string, Line> by = 3;
+    map<int32, E> e = 4; repeated fixed64 f = 5; Line one = 6; } enum E { A = 0; B = 1; }
+    message Line { string sku = 1; repeated string tags = 2; map<bool, Deep> m = 3; repeated Deep deep = 4; }
+    message Deep { repeated bool b = 1; optional float x = 2; }""",
+    [
+        b"\x0a\3\1\2\3\x08\5\x12\x11\x0a\1a\x12\1b\x12\0\x1a\7\x08\1\x12\3\x0a\1\1\x1a\x08\x0a\1k\x12\3\x12\1t"
+        b"\x22\4\x08\7\x10\1\x2a\x10" + bytes(16) + b"\x32\7\x22\5\x15\0\0\0\x40",
+        b"\x32\4\x22\2\x08\1\x32\2\x22\0\x29" + bytes(8),
+    ],
 )
 PAYLOADS = [b"\x0a\1x\x12\4\x0a\2yy\x20\7\x2a\x10" + bytes(16), b"\x1a\7\x0a\1k\x12\2\x20\1\x32\0\x42\3abc"]
 
@@ -261,7 +300,7 @@ def column_of(schema: Schema) -> tuple[TypedColumn, Tally]:
 def typed_block(column: TypedColumn, tally: Tally, values: Sequence[bytes], counts: Counter[str], name: str) -> Shown:
     """Makes the column of a block of values, and counts what became of them."""
     before = sum(tally.decoded.values())
-    shown = column.of(laid_out([b"\0\0\0\0\1" + one for one in values]))
+    shown = column.of(laid_out([FRAME + one for one in values]))
     shown.values.validate(full=True)
     good = sum(tally.decoded.values()) - before
     if shown.errors.null_count != good or shown.undecoded.null_count != good or len(shown.values) != len(values):
@@ -281,40 +320,68 @@ def alike(shown: Shown, values: Sequence[bytes], read: Callable[[bytes], Text]) 
             raise AssertionError(f"{value.hex()}: {said!r} in JSON, {error!r} in a column")
 
 
+def same_values(shown: Shown, slow: TypedColumn, values: Sequence[bytes]) -> None:
+    """Compares what a kernel decoded with what a library gives."""
+    for one, other, value in zip(shown.values, slow.of(laid_out(values)).values, values, strict=False):
+        if repr(_in_order(one.as_py())) != repr(_in_order(other.as_py())):
+            raise AssertionError(f"{value.hex()}: {one} by the kernel, {other} by the library")
+
+
+def _in_order(value: Any) -> Any:
+    """A value of a column with the entries of maps sorted: libraries have them in an order of their own."""
+    if isinstance(value, dict):
+        return {name: _in_order(one) for name, one in value.items()}
+    if not isinstance(value, list):
+        return value
+    if value and isinstance(value[0], tuple):
+        return sorted((key, repr(_in_order(one))) for key, one in value)
+    return [_in_order(one) for one in value]
+
+
+class BySlowWay(TypedColumn):
+    """A column that no kernel decodes."""
+
+    def _program(self, number: Any) -> None:
+        return None
+
+
 def typed_values(count: int, draw: random.Random, counts: Counter[str]) -> None:
     """Columns of mutated values of good schemas, of which a kernel decodes some and the libraries others."""
     ways: list[tuple[str, Schema, list[bytes], Callable[[bytes], Text]]] = []
-    for schema, good in (*SAMPLES, FLAT):
-        name = f"Avro values, {'the kernel' if schema is FLAT[0] else 'a library'}"
+    for schema, good in (*SAMPLES, FLAT, NESTED):
+        name = f"Avro values, {'the kernel' if schema in (FLAT[0], NESTED[0]) else 'a library'}"
         one = Schema("AVRO", json.dumps(schema))
         ways.append((name, one, [written(schema, value) for value in good], avro.reader_of(one, {}).text))
-    for text, good in ((PROTO, PAYLOADS), FLAT_PROTO):
-        name = f"Protobuf values, {'the kernel' if text is FLAT_PROTO[0] else 'a library'}"
+    for text, good in ((PROTO, PAYLOADS), FLAT_PROTO, NESTED_PROTO):
+        name = f"Protobuf values, {'a library' if text is PROTO else 'the kernel'}"
         one = Schema("PROTOBUF", text)
         read = protobuf.reader_of(one, {})
         payloads = [b"\0" + value for value in good]
         ways.append((name, one, payloads, lambda data, read=read: read((data,), PATH_BEFORE)[0]))  # type: ignore[misc]
     columns = [column_of(one) for _, one, _, _ in ways]
+    slow = [BySlowWay(column.column, Tally()) for column, _ in columns]
     for number in range(max(len(ways), count // BLOCK)):
         name, _, good, read = ways[number % len(ways)]
         block = [mutated(draw.choice(good), draw) for _ in range(BLOCK)]
 
         def work(name: str = name, at: int = number % len(ways), block: Sequence[bytes] = block) -> None:
-            alike(typed_block(*columns[at], block, counts, name), block, ways[at][3])
+            shown = typed_block(*columns[at], block, counts, name)
+            alike(shown, block, ways[at][3])
+            same_values(shown, slow[at], [FRAME + one for one in block[:COMPARED]])
 
         counted(counts, "block", work)
 
 
 def typed_schemas(count: int, draw: random.Random, counts: Counter[str]) -> None:
     """Columns of mutated schemas."""
-    samples = [*SAMPLES, FLAT]
+    samples = [*SAMPLES, FLAT, NESTED]
     texts = [json.dumps(schema) for schema, _ in samples]
     others = [word for text in texts for word in tokens_of(text)]
     good = [written(schema, value) for schema, values in samples for value in values]
     for number in range(count):
         data = [b"", *(mutated(draw.choice(good), draw) for _ in range(2)), draw.choice(good)]
         if number % PROTOC_SHARE == 0:
-            text = mutated_text(draw.choice((PROTO, FLAT_PROTO[0])), draw, tokens_of(PROTO))
+            text = mutated_text(draw.choice((PROTO, FLAT_PROTO[0], NESTED_PROTO[0])), draw, tokens_of(PROTO))
             schema = Schema("PROTOBUF", text)
         elif number % 5:
             schema = Schema("AVRO", json.dumps(mutated_tree(draw.choice(samples)[0], draw)))

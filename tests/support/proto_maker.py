@@ -47,7 +47,7 @@ TEXT = string.printable + "\0äλ\u2028\u202e😀\x7f"
 class Files:
     """A schema, `main`, and what it imports: `texts` by path, and `message(path)`, a message's class by its path.
 
-    With `rows_only` it has what a column of rows can hold: proto3 without lists, maps, imports and recursion.
+    With `rows_only` it has what a column of rows can hold: proto3 without imports and recursion.
     """
 
     def __init__(self, seed: int, *, rows_only: bool = False) -> None:
@@ -129,7 +129,7 @@ class Files:
         optional = []
         for number in numbers:
             field = Field(name=self._name("f"), number=number)
-            kind = draw.randrange(3 if self._rows_only else 0, 10)
+            kind = draw.randrange(10)
             if kind == 0:
                 self._map(field, message, full, syntax)
             else:

@@ -1,10 +1,13 @@
 """Decodes Avro values by a program into slots (`value_slots`), without recursion: one operation on a block of values
 after the other, because a processor guesses right what the same operation does next.
 
-An operation is a row of int64: code, slot, and four numbers that depend on the code. A program is for records of
-records, numbers, texts and what may be null; schemas with more (lists, other unions) have none. A value is DECODED only
-if it is consumed to its last byte and every number is in the range of its operation; all others are BROKEN, and whoever
-calls asks a library of Avro for the reason. Apache Avro 1.12, "Binary Encoding".
+An operation is a row of int64: code, slot, and four numbers that depend on the code. A program is for records, lists,
+maps, numbers, texts and what may be null; schemas with more (other unions) have none. A value is DECODED only if it is
+consumed to its last byte and every number is in the range of its operation; all others are BROKEN, and whoever calls
+asks a library of Avro for the reason. Apache Avro 1.12, "Binary Encoding".
+
+Lists are decoded a value after the other, as items of one value lie side by side. An item must take a byte at least
+(`values.avro_schema` refuses others), so a list has no more items than bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +22,27 @@ from seglog.kernels.arrays import (
     WritableInt8s,
     WritableInt32s,
     WritableInt64s,
+    WritableSextets,
     WritableTriples,
 )
-from seglog.kernels.value_slots import BROKEN, DECODED, NULL, clear, load_float
+from seglog.kernels.value_slots import (
+    BROKEN,
+    DECODED,
+    END_SLOT,
+    FIRST_SLOT,
+    MOST_LEVELS,
+    NULL,
+    ROOM,
+    STACK,
+    begin_items,
+    clear,
+    drop_items,
+    kept,
+    load_float,
+    next_row,
+    push,
+    tables_fit,
+)
 from seglog.kernels.varint import read_varlong
 
 # Columns of an operation.
@@ -29,8 +50,9 @@ CODE, SLOT, FIRST, STOP, LEAST, MOST = range(6)
 
 # Codes. NUMBER: a varint between LEAST and MOST. FIXED: FIRST bytes. OPTIONAL: a union of null and one more, whose null
 # is branch FIRST; null clears the slots from LEAST to before MOST and goes on at operation STOP. PRESENT: a record that
-# may be null is there. NOTHING: null, without bytes.
-NOTHING, BOOLEAN, NUMBER, FLOAT, DOUBLE, TEXT, FIXED, OPTIONAL, PRESENT = range(9)
+# may be null is there. NOTHING: null, without bytes. LIST: items in table FIRST, each by the operations before STOP;
+# lists within have the tables from there to before MOST. A map is a LIST whose items begin with a TEXT.
+NOTHING, BOOLEAN, NUMBER, FLOAT, DOUBLE, TEXT, FIXED, OPTIONAL, PRESENT, LIST = range(10)
 
 BAD_PROGRAM = -1
 BLOCK = 512  # values, whose bytes and places stay in a processor's cache
@@ -45,7 +67,8 @@ def decode_avro(
     sizes: Int32Column,
     skipped: int,
     program: Sextets,
-    slots: int,
+    tables: WritableSextets,
+    stack: WritableInt64s,
     places: WritableTriples,
     numbers: WritableInt64s,
     lengths: WritableInt32s,
@@ -53,17 +76,18 @@ def decode_avro(
 ) -> int:
     """Decodes the values of `sizes[i]` bytes at `positions[i]`, of which a frame takes the first `skipped`.
 
-    `places` is room for the values of a block. `numbers` and `lengths` have `slots` times as many items as there are
-    values, `statuses` one for each. Returns the number of BROKEN values, or BAD_PROGRAM if an operation or an array
-    does not fit.
+    `tables` say where slots are in `numbers` and `lengths`, and get the numbers of items. `stack` is room for STACK
+    numbers, `places` for the values of a block; `statuses` has one for each value. Returns the number of BROKEN values,
+    or BAD_PROGRAM if an operation or an array does not fit.
     """
     rows = len(positions)
-    if not _fits(program, slots) or skipped < 0 or len(statuses) < rows or len(sizes) < rows or len(places) == 0:
+    if skipped < 0 or len(statuses) < rows or len(sizes) < rows or len(places) == 0 or len(stack) < STACK:
         return BAD_PROGRAM
-    if len(numbers) < slots * rows or len(lengths) < slots * rows:
+    if not tables_fit(tables, rows, numbers, lengths) or not _fits(program, tables, stack):
         return BAD_PROGRAM
-    broken = 0
-    for first in range(0, rows, len(places)):
+    slots = tables[0, END_SLOT]
+    broken, first = 0, 0
+    while first < rows:
         count = min(len(places), rows - first)
         for j in range(count):
             position = np.int64(positions[first + j])
@@ -72,14 +96,21 @@ def decode_avro(
             places[j, _AT] = position + skipped if fits else -1
             places[j, _END] = position + size
             places[j, _NEXT] = 0
-        for at in range(len(program)):
-            _operate(arena, program, at, places, count, numbers, lengths, rows, first)
+        at = np.int64(0)
+        while at < len(program):
+            if program[at, CODE] == LIST:
+                at = _lists(arena, program, at, tables, stack, places, count, numbers, lengths, rows, first)
+            else:
+                _operate(arena, program, at, places, count, numbers, lengths, rows, first)
+                at += 1
         for j in range(count):
             good = places[j, _AT] >= 0 and places[j, _AT] == places[j, _END]
             statuses[first + j] = DECODED if good else NULL if sizes[first + j] < 0 else BROKEN
             if not good:
-                clear(numbers, lengths, 0, slots, rows, first + j)
+                for slot in range(slots):  # the numbers of lists stay, as their items are there
+                    lengths[slot * rows + first + j] = -1
                 broken += sizes[first + j] >= 0
+        first += count
     return broken
 
 
@@ -95,7 +126,7 @@ def _operate(
     rows: int,
     first: int,
 ) -> None:
-    """Does one operation on the values of a block; a broken one is at -1."""
+    """Does one operation, no LIST, on the values of a block; a broken one is at -1."""
     code, slot, size = program[at, CODE], program[at, SLOT], program[at, FIRST]
     least, most, stop = program[at, LEAST], program[at, MOST], program[at, STOP]
     for j in range(count):
@@ -111,6 +142,102 @@ def _operate(
         if branch == size:
             clear(numbers, lengths, least, most, rows, first + j)
             places[j, _NEXT] = stop
+
+
+@inlined
+def _lists(
+    arena: Bytes,
+    program: Sextets,
+    at: int,
+    tables: WritableSextets,
+    stack: WritableInt64s,
+    places: WritableTriples,
+    count: int,
+    numbers: WritableInt64s,
+    lengths: WritableInt32s,
+    rows: int,
+    first: int,
+) -> int:
+    """Does a LIST on the values of a block; returns the operation after it."""
+    slot, table, stop = program[at, SLOT], program[at, FIRST], program[at, MOST]
+    for j in range(count):
+        out = slot * rows + first + j
+        if places[j, _AT] >= 0:
+            if places[j, _NEXT] > at:
+                continue
+            begin_items(tables, table, stop)
+            p = _items(arena, places[j, _AT], places[j, _END], program, at, tables, stack, numbers, lengths, out)
+            places[j, _AT] = p
+            if p >= 0:
+                continue
+            drop_items(tables, table, stop)
+        numbers[out] = 0
+    following: int = program[at, STOP]
+    return following
+
+
+@inlined
+def _items(
+    arena: Bytes,
+    p: int,
+    end: int,
+    program: Sextets,
+    at: int,
+    tables: WritableSextets,
+    stack: WritableInt64s,
+    numbers: WritableInt64s,
+    lengths: WritableInt32s,
+    out: int,
+) -> int:
+    """Decodes one list at `p`, whose slot is at `out`, and all within; returns where it ends, -1 if it is broken."""
+    level, row, left, size = 0, np.int64(0), np.int64(0), np.int64(0)
+    table, stop = program[at, FIRST], program[at, STOP]
+    following = stop
+    while p >= 0:
+        if following == stop:
+            if left == 0:
+                left, p = _block(arena, p, end)
+            if left == 0:
+                numbers[out], lengths[out] = size, 0
+                if level == 0:
+                    return p
+                level -= 1
+                at, left, size, out, row = kept(stack, level)
+                table, stop = program[at, FIRST], program[at, STOP]
+                continue
+            left -= 1
+            size += 1
+            row = next_row(tables, table)
+            following = at + 1
+        code, argument, room = program[following, CODE], program[following, FIRST], tables[table, ROOM]
+        least, most, here = program[following, LEAST], program[following, MOST], program[following, SLOT] * room + row
+        following += 1
+        if code == OPTIONAL:
+            branch, p = _read(arena, p, end)
+            p = p if 0 <= branch <= 1 else -1
+            if branch == argument:
+                clear(numbers, lengths, least, most, room, row)
+                following = program[following - 1, STOP]
+        elif code == LIST:
+            level = push(stack, level, at, left, size, out, row)
+            at, left, size, out = following - 1, np.int64(0), np.int64(0), here
+            table, stop = argument, program[at, STOP]
+            following = stop
+        else:
+            p = _field(arena, p, end, code, argument, least, most, numbers, lengths, here)
+    return -1
+
+
+@inlined
+def _block(arena: Bytes, p: int, end: int) -> tuple[int, int]:
+    """Reads how many items follow; (0, -1) if there are fewer bytes. A negative number comes with the bytes' number."""
+    count, p = _read(arena, p, end)
+    if count < 0 and p >= 0:
+        count = -count
+        _, p = _read(arena, p, end)  # which libraries do not look at, either
+    if p < 0 or count < 0 or count > end - p:
+        return np.int64(0), np.int64(-1)
+    return count, p
 
 
 @inlined
@@ -173,21 +300,32 @@ def _field(
 
 
 @kernel
-def _fits(program: Sextets, slots: int) -> bool:
-    """True if operations name only slots that are there, and only later operations."""
-    if slots < 0:
-        return False
+def _fits(program: Sextets, tables: WritableSextets, stack: WritableInt64s) -> bool:
+    """True if operations name only slots of their table, and only later operations of their list."""
+    level, table, stop = 0, np.int64(0), np.int64(len(program))
     for at in range(len(program)):
-        code = program[at, CODE]
-        if code < NOTHING or code > PRESENT:
+        while at == stop:
+            level -= 1
+            table, stop = stack[2 * level], stack[2 * level + 1]
+        code, least, most = program[at, CODE], program[at, LEAST], program[at, MOST]
+        if code < NOTHING or code > LIST:
+            return False
+        if code in (OPTIONAL, LIST) and (program[at, STOP] <= at or program[at, STOP] > stop):
             return False
         if code == OPTIONAL:
-            if program[at, STOP] <= at or program[at, STOP] > len(program):
+            if least < tables[table, FIRST_SLOT] or most > tables[table, END_SLOT]:
                 return False
-            if program[at, LEAST] < 0 or program[at, MOST] > slots:
-                return False
-        elif program[at, SLOT] < 0 or program[at, SLOT] >= slots:
+            continue
+        if program[at, SLOT] < tables[table, FIRST_SLOT] or program[at, SLOT] >= tables[table, END_SLOT]:
             return False
         if code == FIXED and (program[at, FIRST] < 0 or program[at, FIRST] > 0x7FFFFFFF):
             return False
+        if code == LIST:
+            if program[at, FIRST] <= table or program[at, FIRST] >= most or most > len(tables):
+                return False
+            if level == MOST_LEVELS or program[at, STOP] == at + 1:
+                return False
+            stack[2 * level], stack[2 * level + 1] = table, stop
+            level += 1
+            table, stop = program[at, FIRST], program[at, STOP]
     return True

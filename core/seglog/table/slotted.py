@@ -7,14 +7,29 @@ JSON (`ColumnType.reader`), in which dates, times and decimal numbers are texts 
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from seglog.kernels import hashing, value_slots
 from seglog.table.columns import spans
-from seglog.values.shapes import Items, Leaf, LeafSlot, Named, Row, RowSlot, Shape, Slots, Slotted
+from seglog.values.shapes import (
+    Items,
+    Leaf,
+    LeafSlot,
+    ListSlot,
+    MapSlot,
+    Named,
+    Row,
+    RowSlot,
+    Shape,
+    Slots,
+    SlotTable,
+    Slotted,
+)
 
 _MOST_DECIMAL_BYTES = 16
 _UTC = "UTC"
@@ -48,6 +63,9 @@ _CASTS = {
     ("float", "double"),
     *((kind, "text") for kind in ("string", "int", "long", "boolean")),
 }
+
+
+_SEEDS = np.frombuffer(os.urandom(8 * hashing.SEED_WORDS), dtype=np.int64)  # of hashes of keys
 
 
 class UnreadableError(Exception):
@@ -133,9 +151,9 @@ def _offsets(values: Sequence[Sized | None]) -> pa.Array:
 def array_of_slots(slotted: Slotted, slots: Slots, shape: Shape) -> pa.Array:
     """Returns an array of a shape of what a kernel decoded; rows that are not decoded are null.
 
-    Raises UnreadableError with rows whose texts or numbers the type does not have.
+    Raises UnreadableError with rows whose texts or numbers the type does not have, or whose maps have a key twice.
     """
-    return _of_slots(slotted, slots, shape, slots.statuses != 0)
+    return _of_slots(slotted, slots, slots.tables[0], shape, slots.statuses != 0)
 
 
 def can_become(slotted: Slotted, shape: Shape) -> bool:
@@ -143,38 +161,89 @@ def can_become(slotted: Slotted, shape: Shape) -> bool:
     if isinstance(slotted, RowSlot):
         wanted = dict(shape.fields) if isinstance(shape, Row) else {}
         return isinstance(shape, Row) and all(can_become(one, wanted[name]) for name, one in slotted.fields)
+    if isinstance(slotted, ListSlot):
+        return isinstance(shape, Items) and can_become(slotted.item, shape.item)
+    if isinstance(slotted, MapSlot):
+        return isinstance(shape, Named) and can_become(slotted.value, shape.value)
     return slotted.leaf == shape or (isinstance(shape, Leaf) and (slotted.leaf.kind, shape.kind) in _CASTS)
 
 
-def _of_slots(slotted: Slotted, slots: Slots, shape: Shape, absent: np.ndarray | None) -> pa.Array:
+def _of_slots(slotted: Slotted, slots: Slots, table: SlotTable, shape: Shape, absent: np.ndarray | None) -> pa.Array:
     if isinstance(slotted, LeafSlot):
-        made = _leaf(slotted, slots)
+        made = _leaf(slotted, slots.arena, table)
         return made if slotted.leaf == shape else made.cast(type_of(shape))
+    if isinstance(slotted, ListSlot | MapSlot):
+        return _repeated(slotted, slots, table, shape)
     assert isinstance(shape, Row)
     known = dict(slotted.fields)
-    rows = len(slots.statuses)
+    rows = table.lengths.shape[1]
     children = [
-        _of_slots(known[name], slots, child, None) if name in known else pa.nulls(rows, type_of(child))
+        _of_slots(known[name], slots, table, child, None) if name in known else pa.nulls(rows, type_of(child))
         for name, child in shape.fields
     ]
     if slotted.slot >= 0:
-        absent = slots.lengths[slotted.slot] < 0
+        absent = table.lengths[slotted.slot] < 0
     mask = pa.array(absent) if absent is not None and absent.any() else None
     return pa.StructArray.from_arrays(children, fields=list(type_of(shape)), mask=mask)
 
 
-def _leaf(slotted: LeafSlot, slots: Slots) -> pa.Array:
-    kind, numbers, lengths = slotted.leaf.kind, slots.numbers[slotted.slot], slots.lengths[slotted.slot]
+def _repeated(slotted: ListSlot | MapSlot, slots: Slots, table: SlotTable, shape: Shape) -> pa.Array:
+    """Returns an array of lists or maps."""
+    counts, without, within = table.numbers[slotted.slot], table.lengths[slotted.slot] < 0, slots.tables[slotted.table]
+    offsets = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    validity = None
+    if without.any():
+        _clear(slotted, within, np.repeat(without, counts))  # items of values that are given up
+        validity = pa.array(~without).buffers()[1]
+    kind = type_of(shape)
+    try:
+        if isinstance(slotted, ListSlot):
+            assert isinstance(shape, Items)
+            items = _of_slots(slotted.item, slots, within, shape.item, None)
+        else:
+            assert isinstance(shape, Named)
+            keys = _leaf(slotted.key, slots.arena, within).cast(pa.string())
+            values = _of_slots(slotted.value, slots, within, shape.value, None)
+            items = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    except UnreadableError as error:
+        raise UnreadableError(np.unique(np.searchsorted(offsets, error.rows, side="right") - 1)) from error
+    if isinstance(slotted, MapSlot):
+        _check_keys(slotted.key, slots.arena, within, counts, without)
+    return pa.Array.from_buffers(kind, len(counts), [validity, pa.py_buffer(offsets)], children=[items])
+
+
+def _clear(slotted: ListSlot | MapSlot, within: SlotTable, rows: np.ndarray) -> None:
+    """Makes items null; keys, which may not be null, empty."""
+    within.lengths[:, rows] = -1
+    if isinstance(slotted, MapSlot):
+        within.numbers[slotted.key.slot, rows] = within.lengths[slotted.key.slot, rows] = 0
+
+
+def _check_keys(key: LeafSlot, arena: np.ndarray, within: SlotTable, counts: np.ndarray, without: np.ndarray) -> None:
+    """Raises UnreadableError for maps that have a key twice: libraries take the last one."""
+    marks, seeds = np.empty(len(counts), dtype=np.int8), _SEEDS
+    places = np.full(2 << int(counts.max(initial=1)).bit_length(), -1, dtype=np.int64)
+    numbers, lengths = within.numbers[key.slot], within.lengths[key.slot]
+    found = value_slots.mark_twins(arena, counts, numbers, lengths, key.leaf.kind == "string", seeds, places, marks)
+    assert found >= 0
+    has_twins = (marks != 0) & ~without
+    if found and has_twins.any():
+        raise UnreadableError(np.flatnonzero(has_twins))
+
+
+def _leaf(slotted: LeafSlot, arena: np.ndarray, table: SlotTable) -> pa.Array:
+    kind, numbers, lengths = slotted.leaf.kind, table.numbers[slotted.slot], table.lengths[slotted.slot]
     without = lengths < 0
     mask = without if without.any() else None
     if slotted.symbols is not None:
         return _symbols(slotted.symbols, numbers, without)
     if kind == "decimal":
-        return _decimals(slotted.leaf, numbers, lengths, slots.arena, mask)
+        return _decimals(slotted.leaf, numbers, lengths, arena, mask)
     if kind == "unsigned":
         return pa.array(numbers.view(np.uint64), mask=mask).cast(_TYPES[kind])
     if kind in ("string", "bytes", "text"):
-        array = spans(slots.arena, numbers.astype(np.int32), lengths)
+        array = spans(arena, numbers.astype(np.int32), lengths)
         return array if kind == "bytes" else _strings(array)
     if kind == "boolean":
         return pa.array(numbers != 0, mask=mask)

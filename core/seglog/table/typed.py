@@ -27,6 +27,7 @@ from seglog.values.shapes import Program
 
 # Numbers in the slots of a program at once: 12 bytes each.
 _MOST_SLOTS = 1 << 20
+_PARTS = 8  # of values that have too many items
 
 
 class Shown(NamedTuple):
@@ -50,14 +51,14 @@ class TypedColumn:
     """Decodes keys or values of one topic to a column of their type. Counts in `tally`."""
 
     def __init__(self, column: ColumnType, tally: Tally) -> None:
-        self._column, self._tally, self.type = column, tally, type_of(column.shape)
+        self.column, self._tally, self.type = column, tally, type_of(column.shape)
         self._reader = column.reader()
         self._programs: dict[SchemaId | None, tuple[Written, Program] | None] = {}
 
     def of(self, part: Part) -> Shown:
         """Returns the columns of a part."""
         rows = part.records.rows
-        positions, sizes = rows[f"{self._column.side}_position"], rows[f"{self._column.side}_size"]
+        positions, sizes = rows[f"{self.column.side}_position"], rows[f"{self.column.side}_size"]
         left = (sizes >= 0) & ~are_control(part.records)
         groups = []
         for chosen, written, program in self._groups(part, left):
@@ -70,8 +71,8 @@ class TypedColumn:
 
     def _groups(self, part: Part, left: np.ndarray) -> Iterator[tuple[np.ndarray, Written, Program]]:
         """Yields the rows that a schema has, and its program."""
-        records, side = part.records, self._column.side
-        if self._column.unframed is not None:
+        records, side = part.records, self.column.side
+        if self.column.unframed is not None:
             found = self._program(None)
             if found is not None:
                 yield np.flatnonzero(left), *found
@@ -89,9 +90,9 @@ class TypedColumn:
 
     def _program(self, number: SchemaId | None) -> tuple[Written, Program] | None:
         if number not in self._programs:
-            written = self._column.unframed if number is None else self._column.of_id(number)
+            written = self.column.unframed if number is None else self.column.of_id(number)
             program = None if written is None else written.described.program
-            fits = program is not None and can_become(program.root, self._column.shape)
+            fits = program is not None and can_become(program.root, self.column.shape)
             self._programs[number] = (written, program) if written and program and fits else None
         return self._programs[number]
 
@@ -105,47 +106,51 @@ class TypedColumn:
         program: Program,
     ) -> Iterator[_Group]:
         skipped = 0
-        if self._column.unframed is None:
+        if self.column.unframed is None:
             skipped = PLAIN_FRAME_BYTES
             if written.schema.type == kinds.PROTOBUF:  # a byte 0 is the path to the first message
                 chosen = chosen[sizes[chosen] > PLAIN_FRAME_BYTES]
                 chosen = chosen[arena[positions[chosen] + PLAIN_FRAME_BYTES] == 0]
                 skipped += 1
         most = max(1, _MOST_SLOTS // max(program.slots, 1))
-        for first in range(0, len(chosen), most):
-            rows = chosen[first : first + most]
+        waiting = [chosen[first : first + most] for first in range(0, len(chosen), most)][::-1]
+        while waiting:
+            rows = waiting.pop()
             slots = program.run(arena, positions[rows], sizes[rows], skipped)
+            if slots is None:  # one value alone is left to its library, which may refuse it
+                waiting += np.array_split(rows, min(len(rows), _PARTS))[::-1] if len(rows) > 1 else []
+                continue
             while True:
                 try:
-                    array = array_of_slots(program.root, slots, self._column.shape)
+                    array = array_of_slots(program.root, slots, self.column.shape)
                     break
                 except UnreadableError as error:
                     slots.give_up(error.rows)
             good = slots.statuses == value_slots.DECODED
             if not good.all():
                 rows, array = rows[good], array.filter(pa.array(good))
-            self._tally.add({(self._column.side, written.schema.label): len(rows)}, {})
+            self._tally.add({(self.column.side, written.schema.label): len(rows)}, {})
             yield _Group(rows, array, written)
 
     # --- a value at a time, and all together
 
     def _slowly(self, part: Part, rows: np.ndarray) -> tuple[pa.Array, Column]:
         """Returns the values of rows, and what else is known of them."""
-        side, records = self._column.side, part.chosen(rows).records
+        side, records = self.column.side, part.chosen(rows).records
         column = Column.of(records.parts(side))
         self._reader.decode(column, range(len(rows)), naming_headers(records, side))
         values = [None if text is None else json.loads(text) for text in column.texts]
         try:
-            array = array_of_values(values, self._column.shape)
+            array = array_of_values(values, self.column.shape)
         except UnreadableError as error:
             for i in error.rows.tolist():
                 values[i], column.errors[i] = None, f"it does not fit the type of the column {side}"
-            array = array_of_values(values, self._column.shape)
+            array = array_of_values(values, self.column.shape)
         self._count(column)
         return array, column
 
     def _count(self, column: Column) -> None:
-        side = self._column.side
+        side = self.column.side
         good = (number for i, number in enumerate(column.schemas) if i not in column.errors)
         decoded = Counter((side, self._reader.label(number)) for number in good)
         self._tally.add(decoded, Counter((side, error) for error in column.errors.values()))
@@ -182,7 +187,7 @@ class TypedColumn:
         rows = rest[list(errors)]
         places[rows] = np.arange(len(rows))
         reasons = pa.array(list(errors.values()), pa.string()).take(_or_null(places))
-        return reasons, part.chosen(rows).spans(self._column.side).take(_or_null(places))
+        return reasons, part.chosen(rows).spans(self.column.side).take(_or_null(places))
 
 
 def _zeros(count: int) -> pa.Array:

@@ -1,7 +1,7 @@
 """Avro schemas as types of columns, and as programs of the kernel that decodes them (`kernels.avro_values`).
 
-There is a program for records of records, of values without parts, and of what may be null beside one more type.
-Others (lists, maps, other unions) are decoded by `seglog.values.avro`, a value at a time.
+There is a program for records, lists and maps, for values without parts, and for what may be null beside one more
+type. Others (other unions, recursion) are decoded by `seglog.values.avro`, a value at a time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from seglog.values.shapes import (
     Items,
     Leaf,
     LeafSlot,
+    ListSlot,
+    MapSlot,
     Named,
     Program,
     Row,
     RowSlot,
     Shape,
-    Slots,
     Slotted,
     are_columns,
     size_of,
@@ -46,6 +47,7 @@ _OPERATION = {
     "fixed": kernel.FIXED,
 }
 _RANGES = {"int": (-INT32_MAX - 1, INT32_MAX), "long": (-INT64_MAX - 1, INT64_MAX)}
+_STRING = Leaf("string")
 _EPOCH = datetime.datetime(1970, 1, 1)
 _SECONDS = (  # from the year 1 to the end of the year 9999
     (datetime.datetime.min - _EPOCH).days * 86400,
@@ -116,16 +118,28 @@ def _leaf(definition: Mapping[str, Any]) -> Leaf:
 
 
 class _Making:
-    """Collects the operations of a program. `named` has the types that have names."""
+    """Collects the operations of a program. `named` has the types that have names, `sizes` the slots of each table."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
-        self.operations: list[tuple[int, ...]] = []
-        self.slots = 0
+        self._operations: list[tuple[int, ...]] = []
+        self._tables: list[int] = []  # of each operation
+        self._table = 0
+        self.sizes = [0]
+
+    def operations(self, firsts: np.ndarray) -> np.ndarray:
+        """Returns the operations, the slots of which begin with `firsts` in each table."""
+        made = np.array(self._operations, dtype=np.int64).reshape(-1, 6)
+        of_each = firsts[np.array(self._tables, dtype=np.int64)]
+        optional = made[:, kernel.CODE] == kernel.OPTIONAL
+        made[~optional, kernel.SLOT] += of_each[~optional]
+        for column in (kernel.LEAST, kernel.MOST):
+            made[optional, column] += of_each[optional]
+        return made
 
     def of(self, definition: Any, level: int = 0, *, optional: bool = False) -> Slotted | None:
         """Adds what decodes a type; `optional`: it may be null. Returns its slots, None if there is no program."""
-        if self.slots > MOST_FIELDS or level > MOST_LEVELS:
+        if sum(self.sizes) > MOST_FIELDS or level > MOST_LEVELS:
             return None
         if isinstance(definition, str) and definition not in PRIMITIVES:
             definition = self._named[definition]
@@ -138,8 +152,10 @@ class _Making:
         kind = definition["type"]
         if kind == "record":
             return self._record(definition, level, optional)
-        if kind in ("array", "map"):
-            return None
+        if kind == "array":
+            return self._repeated(definition["items"], level)
+        if kind == "map":
+            return self._repeated(definition["values"], level, is_map=True)
         leaf = _leaf(definition)
         if leaf == TEXT:
             return None  # a decimal number of any size
@@ -167,20 +183,38 @@ class _Making:
             fields.append((one["name"], found))
         return RowSlot(tuple(fields), slot)
 
+    def _repeated(self, definition: Any, level: int, *, is_map: bool = False) -> Slotted | None:
+        table, outer, at = len(self.sizes), self._table, len(self._operations)
+        slot = self._add(kernel.LIST)
+        self.sizes.append(0)
+        self._table = table
+        key = LeafSlot(_STRING, self._add(kernel.TEXT)) if is_map else None
+        item = self.of(definition, level + 1)
+        self._table = outer
+        self._operations[at] = (kernel.LIST, slot, table, len(self._operations), 0, len(self.sizes))
+        if item is None:
+            return None
+        return ListSlot(item, slot, table) if key is None else MapSlot(key, item, slot, table)
+
     def _union(self, branches: list[Any], level: int) -> Slotted | None:
         if len(branches) != 2 or branches.count("null") != 1:
             return None
-        null = branches.index("null")
-        at, first = len(self.operations), self.slots
-        self.operations.append(())
+        null, at, first = branches.index("null"), len(self._operations), self.sizes[self._table]
+        self._place(())
         found = self.of(branches[1 - null], level + 1, optional=True)
-        self.operations[at] = (kernel.OPTIONAL, 0, null, len(self.operations), first, self.slots)
+        self._operations[at] = (kernel.OPTIONAL, 0, null, len(self._operations), first, self.sizes[self._table])
         return found
 
     def _add(self, code: int, size: int = 0, least: int = 0, most: int = 0) -> int:
-        self.operations.append((code, self.slots, size, 0, least, most))
-        self.slots += 1
-        return self.slots - 1
+        """Adds an operation with a slot, and returns this."""
+        slot = self.sizes[self._table]
+        self._place((code, slot, size, 0, least, most))
+        self.sizes[self._table] += 1
+        return slot
+
+    def _place(self, operation: tuple[int, ...]) -> None:
+        self._operations.append(operation)
+        self._tables.append(self._table)
 
 
 def _range_of(logical: str, kind: str) -> tuple[int, int]:
@@ -200,11 +234,22 @@ class AvroProgram(Program):
     """Decodes values of a schema by `kernels.avro_values`."""
 
     def __init__(self, root: Slotted, making: _Making) -> None:
-        self.root, self.slots = root, making.slots
-        self.operations = np.array(making.operations, dtype=np.int64).reshape(-1, 6)
+        super().__init__(root, making.sizes)
+        self.operations = making.operations(self.firsts)
 
-    def _decode(self, slots: Slots, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> None:
-        room = np.empty((min(kernel.BLOCK, len(positions) + 1), 3), dtype=np.int64)
-        outputs = slots.numbers.ravel(), slots.lengths.ravel(), slots.statuses
-        done = kernel.decode_avro(slots.arena, positions, sizes, skipped, self.operations, self.slots, room, *outputs)
+    def _decode(
+        self,
+        arena: np.ndarray,
+        positions: np.ndarray,
+        sizes: np.ndarray,
+        skipped: int,
+        tables: np.ndarray,
+        numbers: np.ndarray,
+        lengths: np.ndarray,
+        statuses: np.ndarray,
+    ) -> None:
+        places = np.empty((min(kernel.BLOCK, len(positions) + 1), 3), dtype=np.int64)
+        stack = np.empty(kernel.STACK, dtype=np.int64)
+        outputs = tables, stack, places, numbers, lengths, statuses
+        done = kernel.decode_avro(arena, positions, sizes, skipped, self.operations, *outputs)
         assert done != kernel.BAD_PROGRAM

@@ -1,7 +1,7 @@
 """Protobuf messages as types of columns, and as tables of the kernel that decodes them (`kernels.protobuf_values`).
 
-There are tables for messages of numbers, texts and messages. Others (repeated fields, maps, groups, Google's own types,
-which JSON shows in a form of their own) are decoded by `seglog.values.protobuf`, a value at a time.
+There are tables for messages of numbers, texts and messages, also repeated, and maps. Others (groups, required fields,
+Google's own types, which JSON shows in a form of their own) are decoded by `seglog.values.protobuf`, a value at a time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from seglog.escaping import json_value
 from seglog.kernels import protobuf_values as kernel
+from seglog.kernels.value_slots import MOST_LEVELS
 from seglog.values.frames import MessageName
 from seglog.values.protobuf import as_json, messages_of
 from seglog.values.schemas import Schema
@@ -26,12 +28,13 @@ from seglog.values.shapes import (
     Items,
     Leaf,
     LeafSlot,
+    ListSlot,
+    MapSlot,
     Named,
     Program,
     Row,
     RowSlot,
     Shape,
-    Slots,
     Slotted,
     are_columns,
     size_of,
@@ -138,7 +141,7 @@ class _Walk:
         """Returns the shape of a message, which is TEXT if it is within itself; `above` are those around it."""
         self._size += 1
         name = message.full_name
-        too_much = len(above) > kernel.MOST_LEVELS or self._size > 2 * MOST_FIELDS
+        too_much = len(above) > MOST_LEVELS or self._size > 2 * MOST_FIELDS
         if too_much or name in above or name.startswith(_OWN_FORM):
             return TEXT
         names = [field.name for field in message.fields]
@@ -161,49 +164,88 @@ class _Walk:
 
 
 class _Making:
-    """Collects the tables of a message and those within. Slots of a message are side by side, with all within."""
+    """Collects the tables of a message and those within. Slots of a message are side by side, with all within.
+
+    `messages` have their slots and the table of these, `owners` and `absent` of each table what the kernel wants.
+    """
 
     def __init__(self) -> None:
         self.messages: list[list[int]] = []
         self.fields: dict[int, list[list[int]]] = {}
-        self.owners: list[int] = []
-        self.absent: list[int] = []
+        self.owners: list[list[int]] = [[]]
+        self.absent: list[list[int]] = [[]]
 
-    def of_message(self, message: Descriptor, level: int) -> RowSlot | None:
-        """Adds what decodes a message. Returns its slots, None if there are no tables for it."""
+    def of_message(self, message: Descriptor, level: int, table: int = 0, owner: int = -1) -> RowSlot | None:
+        """Adds what decodes a message. Returns its slots, None if there are no tables for it.
+
+        `owner` is a message that always has this one.
+        """
         names = [field.name for field in message.fields]
-        too_much = level >= kernel.MOST_LEVELS or len(self.owners) > MOST_FIELDS
+        too_much = level >= MOST_LEVELS or sum(map(len, self.owners)) > MOST_FIELDS
         if too_much or message.full_name.startswith(_OWN_FORM) or not are_columns(names):
             return None
-        number, first = len(self.messages), len(self.owners)
+        number, first = len(self.messages), len(self.owners[table])
         self.messages.append([])
         rows, slotted = list[list[int]](), list[tuple[str, Slotted]]()
         for field in message.fields:
-            found = self._of_field(field, number, level, rows)
+            found = self._of_field(field, number if owner < 0 else owner, level, table, rows)
             if found is None:
                 return None
             slotted.append((field.name, found))
         _note_oneofs(message, rows)
-        self.messages[number] = [first, len(self.owners)]
+        self.messages[number] = [first, len(self.owners[table]), table]
         self.fields[number] = sorted(rows)
         return RowSlot(tuple(slotted))
 
-    def _of_field(self, field: FieldDescriptor, owner: int, level: int, rows: list[list[int]]) -> Slotted | None:
-        if _is_repeated(field) or field.is_required or field.type == FieldDescriptor.TYPE_GROUP:
+    def _of_field(
+        self, field: FieldDescriptor, owner: int, level: int, table: int, rows: list[list[int]]
+    ) -> Slotted | None:
+        if field.is_required or field.type == FieldDescriptor.TYPE_GROUP:
             return None
-        slot = len(self.owners)
-        self.owners.append(owner)
-        self.absent.append(-1 if field.has_presence else 0)
+        if _is_repeated(field):
+            return self._repeated(field, owner, level, table, rows)
+        is_always = (
+            field.containing_type.GetOptions().map_entry
+        )  # an entry that lacks its key or value has an empty one
+        slot = self._slot(table, owner, -1 if field.has_presence and not is_always else 0)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             number = len(self.messages)
-            within = self.of_message(field.message_type, level + 1)
-            rows.append([field.number, kernel.WITHIN, slot, len(self.owners), number, 0, 0])
+            within = self.of_message(field.message_type, level + 1, table, owner if is_always else -1)
+            rows.append([field.number, kernel.WITHIN, slot, len(self.owners[table]), number, 0, 0, 0])
             return None if within is None else RowSlot(within.fields, slot)
-        leaf, kind = _LEAVES[field.type]
-        rows.append([field.number, kind, slot, slot + 1, 0, 0, 0])
-        if field.enum_type is None:
-            return LeafSlot(leaf, slot)
-        return LeafSlot(leaf, slot, {number: value.name for number, value in field.enum_type.values_by_number.items()})
+        rows.append([field.number, _LEAVES[field.type][1], slot, slot + 1, 0, 0, 0, 0])
+        return _leaf_slot(field, slot)
+
+    def _repeated(
+        self, field: FieldDescriptor, owner: int, level: int, table: int, rows: list[list[int]]
+    ) -> Slotted | None:
+        slot, items = self._slot(table, owner, 0), len(self.owners)
+        self.owners.append([])
+        self.absent.append([])
+        if field.type != FieldDescriptor.TYPE_MESSAGE:
+            kind = kernel.REPEATED + _LEAVES[field.type][1]
+            rows.append([field.number, kind, slot, slot + 1, 0, 0, 0, items])
+            return ListSlot(_leaf_slot(field, self._slot(items, owner, 0)), slot, items)
+        kind = kernel.REPEATED + kernel.WITHIN
+        rows.append([field.number, kind, slot, slot + 1, len(self.messages), 0, 0, items])
+        item = self.of_message(field.message_type, level + 1, items)
+        if item is None or not _is_map(field):
+            return None if item is None else ListSlot(item, slot, items)
+        (_, key), (_, value) = item.fields
+        assert isinstance(key, LeafSlot)
+        return MapSlot(key, value, slot, items)
+
+    def _slot(self, table: int, owner: int, absent: int) -> int:
+        self.owners[table].append(owner)
+        self.absent[table].append(absent)
+        return len(self.owners[table]) - 1
+
+
+def _leaf_slot(field: FieldDescriptor, slot: int) -> LeafSlot:
+    leaf = _LEAVES[field.type][0]
+    if field.enum_type is None:
+        return LeafSlot(leaf, slot)
+    return LeafSlot(leaf, slot, {number: value.name for number, value in field.enum_type.values_by_number.items()})
 
 
 def _note_oneofs(message: Descriptor, rows: list[list[int]]) -> None:
@@ -220,20 +262,37 @@ class ProtobufProgram(Program):
     """Decodes values of a message by `kernels.protobuf_values`."""
 
     def __init__(self, root: Slotted, making: _Making) -> None:
-        self.root, self.slots = root, len(making.owners)
-        tables, fields = [], list[list[int]]()
-        for number, (first, stop) in enumerate(making.messages):
-            tables.append([len(fields), len(fields) + len(making.fields[number]), first, stop])
-            fields += making.fields[number]
+        super().__init__(root, list(map(len, making.owners)))
+        messages, fields = list[list[int]](), list[list[int]]()
+        for number, (first, stop, table) in enumerate(making.messages):
+            shift = int(self.firsts[table])
+            found = making.fields[number]
+            messages.append([len(fields), len(fields) + len(found), first + shift, stop + shift, table])
+            fields += [_shifted(row, shift) for row in found]
         self.tables = (
-            np.array(tables, dtype=np.int64).reshape(-1, 4),
-            np.array(fields, dtype=np.int64).reshape(-1, 7),
-            np.array(making.owners, dtype=np.int32),
-            np.array(making.absent, dtype=np.int32),
+            np.array(messages, dtype=np.int64),
+            np.array(fields, dtype=np.int64).reshape(-1, 8),
+            np.array([*chain(*making.owners)], dtype=np.int32),
+            np.array([*chain(*making.absent)], dtype=np.int32),
         )
 
-    def _decode(self, slots: Slots, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> None:
-        stack = np.empty(2 * kernel.MOST_LEVELS, dtype=np.int64)
-        outputs: Any = slots.numbers.ravel(), slots.lengths.ravel(), slots.statuses
-        done = kernel.decode_protobuf(slots.arena, positions, sizes, skipped, *self.tables, stack, *outputs)
+    def _decode(
+        self,
+        arena: np.ndarray,
+        positions: np.ndarray,
+        sizes: np.ndarray,
+        skipped: int,
+        tables: np.ndarray,
+        numbers: np.ndarray,
+        lengths: np.ndarray,
+        statuses: np.ndarray,
+    ) -> None:
+        outputs = tables, np.empty(kernel.STACK, dtype=np.int64), numbers, lengths, statuses
+        done = kernel.decode_protobuf(arena, positions, sizes, skipped, *self.tables, *outputs)
         assert done != kernel.BAD_TABLES
+
+
+def _shifted(row: list[int], shift: int) -> list[int]:
+    """Returns a field whose slots are counted through all tables."""
+    slots = (kernel.SLOT, kernel.END, kernel.ONEOF, kernel.ONEOF_END)
+    return [number + shift if column in slots else number for column, number in enumerate(row)]

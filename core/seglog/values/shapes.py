@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from seglog.kernels import value_slots
 from seglog.kernels.value_slots import BROKEN
 
 
@@ -64,6 +65,8 @@ Shape: TypeAlias = Leaf | Row | Items | Named
 TEXT = Leaf("text")
 MOST_DIGITS = 38  # of a decimal number in a column
 MOST_FIELDS = 2000  # of a column with all that is within
+MOST_NUMBERS = 1 << 22  # of lists, in slots at once: 12 bytes each
+_TELLING = 1000  # values, after which the next ones are expected to have as many items
 KINDS = (
     *("text", "boolean", "int", "long", "float", "double", "bytes", "string", "decimal", "unsigned", "date"),
     *("time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos"),
@@ -137,40 +140,110 @@ class RowSlot:
     slot: int = -1
 
 
-Slotted: TypeAlias = LeafSlot | RowSlot
+@dataclass(frozen=True, slots=True)
+class ListSlot:
+    """A list: `slot` has its number of items, which are in a table of their own."""
+
+    item: Slotted
+    slot: int
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapSlot:
+    """A map, as `ListSlot`. `key` and `value` are in the table of its entries."""
+
+    key: LeafSlot
+    value: Slotted
+    slot: int
+    table: int
+
+
+Slotted: TypeAlias = LeafSlot | RowSlot | ListSlot | MapSlot
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTable:
+    """`numbers` and `lengths` have a line for each slot of a table, with a column for each of its rows."""
+
+    numbers: np.ndarray
+    lengths: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Decoded values (`kernels.value_slots`): `numbers` and `lengths` have a line for each slot."""
+    """Decoded values (`kernels.value_slots`): the first table is that of the values."""
 
     arena: np.ndarray
-    numbers: np.ndarray
-    lengths: np.ndarray
+    tables: Sequence[SlotTable]
     statuses: np.ndarray
 
     def give_up(self, rows: np.ndarray) -> None:
-        """Makes rows broken that a kernel has decoded."""
+        """Makes values broken that a kernel has decoded."""
         self.statuses[rows] = BROKEN
-        self.lengths[:, rows] = -1
+        self.tables[0].lengths[:, rows] = -1
 
 
 class Program(ABC):
-    """Decodes values of one schema by a kernel. `root` has their slots, `skipped` the bytes of what comes first."""
+    """Decodes values of one schema by a kernel. `root` has their slots, `sizes` the number of slots of each table."""
 
-    root: Slotted
-    slots: int
+    def __init__(self, root: Slotted, sizes: Sequence[int]) -> None:
+        self.root, self.sizes = root, np.array(sizes, dtype=np.int64)
+        self.firsts = np.cumsum(self.sizes) - self.sizes
+        self._likely = np.full(len(sizes) - 1, 2.0)  # items for each value, as those before had
 
-    def run(self, arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> Slots:
-        """Decodes the spans of `sizes` bytes at `positions`, without their first `skipped` bytes."""
+    @property
+    def slots(self) -> int:
+        """The number of slots in all tables."""
+        return int(self.sizes.sum())
+
+    def run(self, arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> Slots | None:
+        """Decodes the spans of `sizes` bytes at `positions`, without their first `skipped` bytes.
+
+        Returns None if these have more than MOST_NUMBERS in lists: then try fewer at once.
+        """
         rows = len(positions)
-        numbers, lengths = np.empty((self.slots, rows), dtype=np.int64), np.empty((self.slots, rows), dtype=np.int32)
-        slots = Slots(arena, numbers, lengths, np.empty(rows, dtype=np.int8))
-        self._decode(slots, positions, sizes, skipped)
-        return slots
+        rooms = np.array([rows, *(1 + rows * self._likely)], dtype=np.int64)
+        rooms[1:] = np.minimum(rooms[1:], 1 + MOST_NUMBERS // self.slots)
+        statuses = np.empty(rows, dtype=np.int8)
+        while True:
+            tables, total = self.laid_out(rooms)
+            numbers, lengths = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int32)
+            self._decode(arena, positions, sizes, skipped, tables, numbers, lengths, statuses)
+            items = tables[1:, value_slots.ITEMS]
+            if (items < rooms[1:]).all():
+                break
+            rooms[1:] = items + 1
+            if int((items * self.sizes[1:]).sum()) > MOST_NUMBERS:
+                return None
+        if rows >= _TELLING:
+            self._likely = items / rows * 1.1
+        within, at = list[SlotTable](), 0
+        for room, size, count in zip(rooms.tolist(), self.sizes.tolist(), (rows, *items.tolist()), strict=True):
+            of_table = (one[at : at + room * size].reshape(size, room)[:, :count] for one in (numbers, lengths))
+            within.append(SlotTable(*of_table))
+            at += room * size
+        return Slots(arena, within, statuses)
+
+    def laid_out(self, rooms: np.ndarray) -> tuple[np.ndarray, int]:
+        """Returns the tables for a kernel, of which each has room for so many rows, and the room of all in numbers."""
+        ends = np.cumsum(rooms * self.sizes)
+        origins = ends - rooms * self.sizes - self.firsts * rooms
+        nothing = np.zeros((len(rooms), 2), dtype=np.int64)
+        return np.column_stack((self.firsts, self.firsts + self.sizes, origins, rooms, nothing)), int(ends[-1])
 
     @abstractmethod
-    def _decode(self, slots: Slots, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> None: ...
+    def _decode(
+        self,
+        arena: np.ndarray,
+        positions: np.ndarray,
+        sizes: np.ndarray,
+        skipped: int,
+        tables: np.ndarray,
+        numbers: np.ndarray,
+        lengths: np.ndarray,
+        statuses: np.ndarray,
+    ) -> None: ...
 
 
 @dataclass(frozen=True)

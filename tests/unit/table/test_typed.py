@@ -1,239 +1,35 @@
-"""Typed columns of decoded values: those of fastavro and of Google's library, whatever decodes them."""
+"""Typed columns of decoded values: what does not decode, several schemas, tables."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from decimal import Decimal
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import seglog
 from seglog.storage.local import LocalFileSystem
-from seglog.table.columns import Part, Place, outputs_of
+from seglog.table.columns import outputs_of
 from seglog.table.dataset import Table
 from seglog.table.opening import open_source
 from seglog.table.planned_types import planned_types, typed_columns
-from seglog.table.typed import Shown, TypedColumn
+from seglog.table.typed import TypedColumn
 from seglog.table.valued import valued_outputs
-from seglog.values.column_types import ColumnType, column_type
+from seglog.values.column_types import column_type
 from seglog.values.forms import Forms, Tally, Values
-from seglog.values.schemas import KnownSchemas, Schema
+from seglog.values.schemas import Schema
 from seglog.values.shapes import Leaf, Row, merged
 from seglog.values.sources import forms_of
-from tests.support.hostile_values import laid_out
-from tests.support.proto_maker import SCALARS, Files
 from tests.support.schema_registry import avro, framed, registered, write_log
-from tests.unit.values.test_avro import LOGICAL, PRIMITIVES, Maker, record
-
-UNSIGNED_64 = {SCALARS["uint64"], SCALARS["fixed64"]}  # Arrow and Spark have them as decimals
-
-
-def known(*schemas: tuple[int, Any, str]) -> KnownSchemas:
-    """Versions of the subject t-value, by id."""
-    source = KnownSchemas("the test")
-    for version, (number, schema, kind) in enumerate(schemas, 1):
-        text = schema if isinstance(schema, str) else json.dumps(schema)
-        source.add(Schema(kind, text, number, "t-value", version))
-    return source
-
-
-def planned(*schemas: tuple[int, Any, str]) -> ColumnType:
-    found = column_type(Forms("auto", "registry", known(*schemas)), "value", "t", [])
-    assert found is not None
-    return found
-
-
-def part_of(values: Sequence[bytes | None], directory: Path) -> Part:
-    """The records with these values."""
-    (part,) = parts_of(values, directory)
-    return part
-
-
-def parts_of(values: Sequence[bytes | None], directory: Path) -> list[Part]:
-    """The same for many values, which may have several buffers."""
-    write_log(directory / "t-0", [seglog.Record(one) for one in values])
-    with seglog.open_log(directory / "t-0") as log:
-        return [Part(Place("t", 0, ""), records) for records in log.columns()]
-
-
-def columns_of(column: ColumnType, tally: Tally, values: Sequence[bytes], directory: Path) -> Shown:
-    """The columns of values, all together."""
-    shown = [TypedColumn(column, tally).of(part) for part in parts_of(values, directory)]
-    return Shown(*(pa.concat_arrays(arrays) for arrays in zip(*shown, strict=True)))
-
-
-def expected(value: Any, shape: Any) -> Any:
-    """A value of fastavro as a column has it."""
-    if value is None:
-        return None
-    if isinstance(shape, Row):
-        return {name: expected(value[name], child) for name, child in shape.fields}
-    if not isinstance(shape, Leaf):
-        if isinstance(value, dict):
-            return [(name, expected(one, shape.value)) for name, one in value.items()]
-        return [expected(one, shape.item) for one in value]
-    if shape.kind == "text":
-        return value if isinstance(value, str) else ANY
-    if shape.kind == "decimal":
-        return Decimal(value)
-    if isinstance(value, UUID):
-        return str(value)
-    return NAN if isinstance(value, float) and math.isnan(value) else value
-
-
-class Anything:
-    """Equal to everything of a type that fits: the JSON of a value is compared elsewhere (test_avro)."""
-
-    def __init__(self, fits: Callable[[Any], bool]) -> None:
-        self._fits = fits
-
-    def __eq__(self, other: object) -> bool:
-        return self._fits(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-ANY = Anything(lambda other: isinstance(other, str))
-NAN = Anything(lambda other: isinstance(other, float) and math.isnan(other))
-
-
-def compared_with_fastavro(maker: Maker, count: int, directory: Path) -> bool:
-    """Compares a column with what fastavro reads; True if a kernel decoded it."""
-    schema = maker.record(3)
-    column = planned((1, schema, "AVRO"))
-    parsed = fastavro.parse_schema(schema)
-    payloads = []
-    for _ in range(count):
-        out = BytesIO()
-        fastavro.schemaless_writer(out, parsed, maker.value(schema))
-        payloads.append(out.getvalue())
-    tally = Tally()
-    shown = columns_of(column, tally, [framed(1, one) for one in payloads], directory)
-    assert shown.errors.null_count == shown.undecoded.null_count == count
-    assert set(shown.schemas.to_pylist()) == {"1"} and sum(tally.decoded.values()) == count
-    theirs = [expected(fastavro.schemaless_reader(BytesIO(one), parsed, None), column.shape) for one in payloads]
-    assert shown.values.to_pylist() == theirs, schema
-    shown.values.validate(full=True)
-    return column.written[0].described.program is not None
-
-
-@pytest.mark.parametrize("effort", [(12, 20), pytest.param((100, 1500), marks=pytest.mark.slow)])
-def test_columns_of_random_schemas_are_those_of_fastavro(effort: tuple[int, int], tmp_path: Path) -> None:
-    schemas, values = effort
-    by_kernel = [compared_with_fastavro(FlatMaker(seed), values, tmp_path / f"f{seed}") for seed in range(schemas)]
-    assert all(by_kernel)
-    by_kernel = [
-        compared_with_fastavro(Maker(seed), min(values, 300), tmp_path / f"m{seed}") for seed in range(schemas)
-    ]
-    assert not all(by_kernel)
-
-
-class FlatMaker(Maker):
-    """Makes schemas inside what the kernel decodes."""
-
-    within_itself = 0.0
-
-    def schema(self, depth: int = 4) -> Any:
-        found = super().schema(0)
-        choice = self.random.randrange(8)
-        if choice == 0 and depth > 0:
-            return self.record(depth - 1)
-        if choice == 1:
-            self.names += 1
-            return {"type": "enum", "name": f"E{self.names}", "symbols": ["A", "B", "C"]}
-        if choice == 2:
-            self.names += 1
-            return {"type": "fixed", "name": f"F{self.names}", "size": self.random.randrange(1, 5)}
-        if choice < 5:
-            inner = self.record(depth - 1) if depth > 0 and choice == 3 else found
-            return inner if inner == "null" else self.random.choice((["null", inner], [inner, "null"]))
-        return found
-
-
-TYPES = st.recursive(
-    st.sampled_from([*PRIMITIVES, *LOGICAL, {"type": "fixed", "size": 2}, {"type": "enum", "symbols": ["A", "B"]}]),
-    lambda within: st.one_of(
-        within.filter(lambda one: one != "null").map(lambda one: ["null", one]),
-        st.lists(within, min_size=1, max_size=4).map(lambda fields: {"type": "record", "fields": fields}),
-    ),
-    max_leaves=12,
-)
-
-
-def spelled_out(schema: Any, names: Iterator[int]) -> Any:
-    """A schema with names, and no union within a union."""
-    if isinstance(schema, list):
-        inner = schema[1]
-        return spelled_out(inner, names) if isinstance(inner, list) else ["null", spelled_out(inner, names)]
-    if isinstance(schema, str) or schema["type"] not in ("record", "fixed", "enum"):
-        return schema
-    named = {**schema, "name": f"N{next(names)}"}
-    if "fields" in schema:
-        fields = enumerate(spelled_out(one, names) for one in schema["fields"])
-        named["fields"] = [{"name": f"f{i}", "type": one} for i, one in fields]
-    return named
-
-
-@given(schemas=st.lists(TYPES, min_size=1, max_size=3), seed=st.integers(0, 1 << 30))
-def test_columns_of_any_schema_of_the_subset_are_those_of_fastavro(schemas: list[Any], seed: int) -> None:
-    schema = spelled_out({"type": "record", "fields": schemas}, itertools.count())
-    column, maker, parsed = planned((1, schema, "AVRO")), Maker(seed), fastavro.parse_schema(schema)
-    assert column.written[0].described.program is not None
-    data = [avro(schema, maker.value(schema)) for _ in range(5)]
-    shown = TypedColumn(column, Tally()).of(laid_out([framed(1, one) for one in data]))
-    assert shown.errors.null_count == 5
-    theirs = [expected(fastavro.schemaless_reader(BytesIO(one), parsed, None), column.shape) for one in data]
-    assert shown.values.to_pylist() == theirs
-
-
-@pytest.mark.parametrize("effort", [(6, 20), pytest.param((100, 1500), marks=pytest.mark.slow)])
-def test_columns_of_random_messages_are_those_of_googles_library(effort: tuple[int, int], tmp_path: Path) -> None:
-    schemas, values = effort
-    for seed in range(schemas):
-        compared_with_google(seed, values, tmp_path / f"{seed}")
-
-
-def compared_with_google(seed: int, count: int, directory: Path) -> None:
-    """Compares a column that a kernel makes with what Google's library reads."""
-    files = Files(seed, rows_only=True)
-    text = files.texts["main.proto"]
-    column = planned((1, text, "PROTOBUF"))
-    assert column.written[0].described.program is not None, text
-    made = [files.fill(files.message((0,))()) for _ in range(count)]
-    data = [framed(1, b"\0" + one.SerializeToString()) for one in made]
-    shown = columns_of(column, Tally(), data, directory)
-    assert shown.errors.null_count == count
-    assert shown.values.to_pylist() == [row_of(message) for message in made], text
-
-
-def row_of(message: Any) -> dict[str, Any]:
-    """A message of Google's library as a column has it."""
-    row: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        if field.has_presence and not message.HasField(field.name):
-            row[field.name] = None
-        elif field.message_type is not None:
-            row[field.name] = row_of(value)
-        elif field.enum_type is not None:
-            row[field.name] = field.enum_type.values_by_number[value].name
-        else:
-            row[field.name] = Decimal(value) if field.type in UNSIGNED_64 else value
-    return row
-
+from tests.support.typed_columns import known, part_of, planned
+from tests.unit.values.test_avro import record
 
 # --- what does not decode ---------------------------------------------------------------------------------------
 
