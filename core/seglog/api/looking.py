@@ -14,7 +14,7 @@ from seglog.model import Isolation, member
 from seglog.operations import explain as explaining
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
 from seglog.operations.explain import ExplainRequest, Explanation
-from seglog.operations.stats import MeasuredDirectories, PartitionStatistics
+from seglog.operations.stats import PartitionStatistics, measure
 from seglog.operations.workspace import (
     Location,
     ReadArguments,
@@ -101,7 +101,8 @@ def stats(
 
     `sizing` adds what the log cleaner needs for the partition, with `write_rate` bytes written per second. Reads every
     partition once. Logs of Kafka 0.7 have no statistics; they are left out with a warning to the logger `seglog`.
-    Raises OSError, NotALogError, ValueError for `write_rate` without `sizing`.
+    A partition of a log directory that a broker deletes meanwhile is left out. Raises OSError, NotALogError, ValueError
+    for `write_rate` without `sizing`.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -115,11 +116,7 @@ def stats(
     if rate is not None and not sized:
         raise ValueError("write_rate is for sizing: give sizing=True with it")
     work, shown = looked_at(common, paths)
-    partitions = MeasuredDirectories(work, resolve_paths(work.fs, shown)).partitions()
-    return Results(
-        "statistics",
-        (partition.measured(work.fs, work.clock.now_ms(), sizing=sized, write_rate=rate) for partition in partitions),
-    )
+    return Results("statistics", measure(work, resolve_paths(work.fs, shown), sizing=sized, write_rate=rate))
 
 
 @public

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.cleaner.metrics import CleanerGauges, write_prometheus
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings, topic_of
+from seglog.errors import NotALogError
 from seglog.log.outline import Checkpoints, outline
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
@@ -87,14 +88,14 @@ class PartitionStatistics:
 class MeasuredDirectories:
     """The log directories of targets with their settings and saved rounds, which are read once, and their partitions.
 
-    `passing_over` surrounds the first look at each partition, and may let its error pass (default: it is raised).
+    `passing_over` surrounds the first look at each partition, and may let its error pass.
     """
 
     def __init__(
         self,
         work: Workspace,
         targets: Sequence[Target],
-        passing_over: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+        passing_over: Callable[[Path], AbstractContextManager[object]],
     ) -> None:
         self._work, self._targets, self._passing_over = work, targets, passing_over
         self._settings: dict[Path, DirectorySettings] = {}
@@ -136,6 +137,31 @@ class MeasuredDirectories:
                 )
             )
         write_prometheus(work.fs, path, gauges)
+
+
+def measure(
+    work: Workspace, targets: Sequence[Target], *, sizing: bool, write_rate: int | None
+) -> Iterator[PartitionStatistics]:
+    """Yields the statistics of each partition; one of a log directory that is deleted meanwhile is left out.
+
+    Raises OSError, NotALogError.
+    """
+    named = {target.directory for target in targets if target.kind is not TargetKind.LOG_DIRECTORY}
+
+    @contextmanager
+    def unless_deleted(directory: Path) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotALogError):
+            if directory in named or work.fs.status(directory, follow=False) is not None:
+                raise
+
+    for partition in MeasuredDirectories(work, targets, unless_deleted).partitions():
+        statistics = None
+        with unless_deleted(partition.listing.directory):
+            statistics = partition.measured(work.fs, work.clock.now_ms(), sizing=sizing, write_rate=write_rate)
+        if statistics is not None:
+            yield statistics
 
 
 def kept_rounds(

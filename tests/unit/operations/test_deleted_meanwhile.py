@@ -56,6 +56,8 @@ LOOKS: dict[str, Callable[..., Iterable[object]]] = {
     "clean": seglog.plan_clean,
     "doctor": seglog.doctor,
     "retain": partial(seglog.plan_retain, retention_ms=1),
+    "stats": seglog.stats,
+    "stats with sizing": partial(seglog.stats, sizing=True),
     "verify": seglog.verify,
 }
 
