@@ -86,7 +86,7 @@ def outputs(numbers: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 def laid_out_for(program: Program, rows: int, room: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """The tables of a program, with room for so many items of each list, and outputs."""
-    tables, numbers = program.laid_out(np.array([rows] + [room] * (len(program.sizes) - 1)))
+    tables, numbers = program.laid_out([rows, *(room for _ in program.sizes[1:])])
     return tables, outputs(numbers, rows)
 
 

@@ -7,7 +7,7 @@ type. Others (other unions, recursion) are decoded by `seglog.values.avro`, a va
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,10 +127,10 @@ class _Making:
         self._table = 0
         self.sizes = [0]
 
-    def operations(self, firsts: np.ndarray) -> np.ndarray:
+    def operations(self, firsts: Sequence[int]) -> np.ndarray:
         """Returns the operations, the slots of which begin with `firsts` in each table."""
         made = np.array(self._operations, dtype=np.int64).reshape(-1, 6)
-        of_each = firsts[np.array(self._tables, dtype=np.int64)]
+        of_each = np.array([firsts[table] for table in self._tables], dtype=np.int64)
         optional = made[:, kernel.CODE] == kernel.OPTIONAL
         made[~optional, kernel.SLOT] += of_each[~optional]
         for column in (kernel.LEAST, kernel.MOST):

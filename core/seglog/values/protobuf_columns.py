@@ -265,7 +265,7 @@ class ProtobufProgram(Program):
         super().__init__(root, list(map(len, making.owners)))
         messages, fields = list[list[int]](), list[list[int]]()
         for number, (first, stop, table) in enumerate(making.messages):
-            shift = int(self.firsts[table])
+            shift = self.firsts[table]
             found = making.fields[number]
             messages.append([len(fields), len(fields) + len(found), first + shift, stop + shift, table])
             fields += [_shifted(row, shift) for row in found]

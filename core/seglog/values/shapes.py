@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -188,14 +189,14 @@ class Program(ABC):
     """Decodes values of one schema by a kernel. `root` has their slots, `sizes` the number of slots of each table."""
 
     def __init__(self, root: Slotted, sizes: Sequence[int]) -> None:
-        self.root, self.sizes = root, np.array(sizes, dtype=np.int64)
-        self.firsts = np.cumsum(self.sizes) - self.sizes
-        self._likely = np.full(len(sizes) - 1, 2.0)  # items for each value, as those before had
+        self.root, self.sizes = root, tuple(sizes)
+        self.firsts = (0, *accumulate(sizes[:-1]))  # slot of each table
+        self._likely = (2.0,) * (len(sizes) - 1)  # items for each value, as those before had
 
     @property
     def slots(self) -> int:
         """The number of slots in all tables."""
-        return int(self.sizes.sum())
+        return sum(self.sizes)
 
     def run(self, arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, skipped: int) -> Slots | None:
         """Decodes the spans of `sizes` bytes at `positions`, without their first `skipped` bytes.
@@ -203,34 +204,35 @@ class Program(ABC):
         Returns None if these have more than MOST_NUMBERS in lists: then try fewer at once.
         """
         rows = len(positions)
-        rooms = np.array([rows, *(1 + rows * self._likely)], dtype=np.int64)
-        rooms[1:] = np.minimum(rooms[1:], 1 + MOST_NUMBERS // self.slots)
+        most = 1 + MOST_NUMBERS // self.slots
+        rooms = [rows, *(min(1 + int(rows * likely), most) for likely in self._likely)]
         statuses = np.empty(rows, dtype=np.int8)
         while True:
             tables, total = self.laid_out(rooms)
             numbers, lengths = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int32)
             self._decode(arena, positions, sizes, skipped, tables, numbers, lengths, statuses)
-            items = tables[1:, value_slots.ITEMS]
-            if (items < rooms[1:]).all():
+            items = tables[1:, value_slots.ITEMS].tolist()
+            if all(count < room for count, room in zip(items, rooms[1:], strict=True)):
                 break
-            rooms[1:] = items + 1
-            if int((items * self.sizes[1:]).sum()) > MOST_NUMBERS:
+            rooms[1:] = [count + 1 for count in items]
+            if sum(count * size for count, size in zip(items, self.sizes[1:], strict=True)) > MOST_NUMBERS:
                 return None
         if rows >= _TELLING:
-            self._likely = items / rows * 1.1
+            self._likely = tuple(count / rows * 1.1 for count in items)
         within, at = list[SlotTable](), 0
-        for room, size, count in zip(rooms.tolist(), self.sizes.tolist(), (rows, *items.tolist()), strict=True):
+        for room, size, count in zip(rooms, self.sizes, (rows, *items), strict=True):
             of_table = (one[at : at + room * size].reshape(size, room)[:, :count] for one in (numbers, lengths))
             within.append(SlotTable(*of_table))
             at += room * size
         return Slots(arena, within, statuses)
 
-    def laid_out(self, rooms: np.ndarray) -> tuple[np.ndarray, int]:
+    def laid_out(self, rooms: Sequence[int]) -> tuple[np.ndarray, int]:
         """Returns the tables for a kernel, of which each has room for so many rows, and the room of all in numbers."""
-        ends = np.cumsum(rooms * self.sizes)
-        origins = ends - rooms * self.sizes - self.firsts * rooms
-        nothing = np.zeros((len(rooms), 2), dtype=np.int64)
-        return np.column_stack((self.firsts, self.firsts + self.sizes, origins, rooms, nothing)), int(ends[-1])
+        tables, at = [], 0
+        for first, size, room in zip(self.firsts, self.sizes, rooms, strict=True):
+            tables.append((first, first + size, at - first * room, room, 0, 0))
+            at += room * size
+        return np.array(tables, dtype=np.int64), at
 
     @abstractmethod
     def _decode(
