@@ -97,7 +97,7 @@ def test_avro_is_decoded_alike_by_both(data: list[bytes | None], skipped: int, b
     found = []
     for kernel in both(avro_values, "decode_avro"):
         tables, out = laid_out_for(program, len(data), room)
-        stack, places = np.zeros(avro_values.STACK, dtype=np.int64), np.zeros((block, 3), dtype=np.int64)
+        stack, places = np.zeros(value_slots.STACK, dtype=np.int64), np.zeros((block, 3), dtype=np.int64)
         broken = kernel(*laid_out(data), skipped, program.operations, tables, stack, places, *out)
         found.append((broken, *(one.tolist() for one in (*out, tables))))
     assert found[0] == found[1]
@@ -113,7 +113,7 @@ def test_protobuf_is_decoded_alike_by_both(data: list[bytes | None], skipped: in
     found = []
     for kernel in both(protobuf_values, "decode_protobuf"):
         tables, out = laid_out_for(program, len(data), room)
-        stack = np.zeros(protobuf_values.STACK, dtype=np.int64)
+        stack = np.zeros(value_slots.STACK, dtype=np.int64)
         broken = kernel(*laid_out(data), skipped, *program.tables, tables, stack, *out)
         found.append((broken, *(one.tolist() for one in (*out, tables))))
     assert found[0] == found[1]
@@ -192,7 +192,7 @@ def run(program: list[tuple[int, ...]], tables: list[tuple[int, ...]]) -> list[i
     """What the kernels say of a program for the value 0, and tables."""
     found = []
     for kernel in both(avro_values, "decode_avro"):
-        stack, places = np.zeros(avro_values.STACK, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
+        stack, places = np.zeros(value_slots.STACK, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
         given_tables = np.array(tables, dtype=np.int64).reshape(-1, 6)
         made = np.array(program, dtype=np.int64)
         found.append(kernel(*laid_out([b"\0"]), 0, made, given_tables, stack, places, *outputs(2, 1)))
@@ -231,7 +231,7 @@ def run_tables(messages: list[tuple[int, ...]], fields: list[tuple[int, ...]]) -
     found = []
     for kernel in both(protobuf_values, "decode_protobuf"):
         tables = np.array(messages, dtype=np.int64).reshape(-1, 5), np.array(fields, dtype=np.int64).reshape(-1, 8)
-        two, stack = np.zeros(2, dtype=np.int32), np.zeros(protobuf_values.STACK, dtype=np.int64)
+        two, stack = np.zeros(2, dtype=np.int32), np.zeros(value_slots.STACK, dtype=np.int64)
         of_slots = np.array(TABLES, dtype=np.int64)
         found.append(kernel(*laid_out([b"\x08\1"]), 0, *tables, two, two, of_slots, stack, *outputs(2, 1)))
     return found

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from seglog.kernels import avro_values as kernel
+from seglog.kernels.value_slots import STACK
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.values.avro_schema import MOST_LEVELS, PREFIX, PRIMITIVES, safe_schema
 from seglog.values.schemas import Schema
@@ -249,7 +250,7 @@ class AvroProgram(Program):
         statuses: np.ndarray,
     ) -> None:
         places = np.empty((min(kernel.BLOCK, len(positions) + 1), 3), dtype=np.int64)
-        stack = np.empty(kernel.STACK, dtype=np.int64)
+        stack = np.empty(STACK, dtype=np.int64)
         outputs = tables, stack, places, numbers, lengths, statuses
         done = kernel.decode_avro(arena, positions, sizes, skipped, self.operations, *outputs)
         assert done != kernel.BAD_PROGRAM

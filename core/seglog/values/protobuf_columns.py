@@ -17,7 +17,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from seglog.escaping import json_value
 from seglog.kernels import protobuf_values as kernel
-from seglog.kernels.value_slots import MOST_LEVELS
+from seglog.kernels.value_slots import MOST_LEVELS, STACK
 from seglog.values.frames import MessageName
 from seglog.values.protobuf import as_json, messages_of
 from seglog.values.schemas import Schema
@@ -287,7 +287,7 @@ class ProtobufProgram(Program):
         lengths: np.ndarray,
         statuses: np.ndarray,
     ) -> None:
-        outputs = tables, np.empty(kernel.STACK, dtype=np.int64), numbers, lengths, statuses
+        outputs = tables, np.empty(STACK, dtype=np.int64), numbers, lengths, statuses
         done = kernel.decode_protobuf(arena, positions, sizes, skipped, *self.tables, *outputs)
         assert done != kernel.BAD_TABLES
 
