@@ -210,6 +210,9 @@ DOCTORED: dict[str, Doctored] = {
     "LOG_END_UNREADABLE": _at(_LOG_750, _longer(bytes(100))),
     "LOG_END_WRONG": _at(_LOG_750.replace(".log", ".index"), _written(bytes.fromhex("0000271000000000"))),
     "TAIL_STAYS": _at(_LOG_750, _longer(batch(790, 8)[:-1])),
+    "SNAPSHOT_UNWRITABLE": _at(
+        f"{PARTITION}/{790:020d}.snapshot", lambda path: (path.unlink(), path.mkdir()), "unclean"
+    ),
     "RECOVERY_CUTS": _at(_LOG_750, flipped, "unclean"),
     "RECOVERY_DROPS_SEGMENTS": _at(_LOG_350, flipped, "unclean"),
     "LOG_DROPPED": _at("log-start-offset-checkpoint", _written(b"0\n1\norders-none 0 900\n")),

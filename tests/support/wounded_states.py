@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -351,6 +352,14 @@ def _of_full_disks() -> Iterator[State]:
     for free in FREE:
         wound = f"{free} bytes free, indexes without blocks"
         yield State("unclean", "disk", wound, indexes_without_blocks, needs_root=True, free=free)
+    yield State("clean", "disk", "0 bytes free, no last snapshots", _without_last_snapshots, needs_root=True, free=0)
+    yield State("unclean", "disk", "0 bytes free, no last snapshots", _without_last_snapshots, needs_root=True, free=0)
+
+
+def _without_last_snapshots(root: Path) -> None:
+    for partition in (root / LOGS).iterdir():
+        for snapshot in sorted(partition.glob("*.snapshot"))[-1:]:
+            snapshot.unlink()
 
 
 def indexes_without_blocks(root: Path) -> None:
@@ -373,6 +382,12 @@ NO_FILES = {
         f"{PARTITION}/leader-epoch-checkpoint",
         f"{PARTITION}/{750:020d}.timeindex",
         f"{PARTITION}/{790:020d}.snapshot",
+        ".kafka_cleanshutdown",
+        f"{PARTITION}/leader-epoch-checkpoint.tmp",
+        f"{PARTITION}/{500:020d}.log",
+        f"{PARTITION}/{500:020d}.index",
+        f"{PARTITION}/{500:020d}.timeindex",
+        f"{PARTITION}/{500:020d}.index.swap",
     ),
     "a dangling link": (
         ".lock",
@@ -385,14 +400,39 @@ NO_FILES = {
         f"{PARTITION}/{750:020d}.timeindex",
         f"{PARTITION}/{790:020d}.snapshot",
         f"{PAID}/{265:020d}.txnindex",
+        "replication-offset-checkpoint.tmp",
+        f"{PARTITION}/leader-epoch-checkpoint.tmp",
+        f"{PARTITION}/{900:020d}.snapshot",
+        f"{PARTITION}/{500:020d}.index.swap",
+    ),
+    "a socket": (
+        ".lock",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        f"{METADATA}/quorum-state",
+        f"{PARTITION}/partition.metadata",
+        f"{PARTITION}/leader-epoch-checkpoint",
+        f"{PARTITION}/{500:020d}.log",
+        f"{PARTITION}/{500:020d}.index",
+        f"{PARTITION}/{750:020d}.timeindex",
+        f"{PARTITION}/{790:020d}.snapshot",
+        f"{PARTITION}/{500:020d}.log.swap",
     ),
 }
 
 
 def _of_no_files() -> Iterator[State]:
+    makers = {"a directory": _made_a_directory, "a dangling link": _made_a_link, "a socket": _made_a_socket}
     for wound, files in NO_FILES.items():
         for where in files:
-            yield wounded("clean", LOGS, where, wound, _made_a_directory if wound == "a directory" else _made_a_link)
+            yield wounded("clean", LOGS, where, wound, makers[wound])
+    for offset in (350, 500, 750, 790):  # which the recovery writes
+        for wound in ("a directory", "a dangling link"):
+            yield wounded("unclean", LOGS, f"{PARTITION}/{offset:020d}.snapshot", wound, makers[wound])
+    for wound in ("a directory", "a socket"):
+        yield wounded("two", "other", "meta.properties", wound, makers[wound])
 
 
 def _made_a_directory(path: Path) -> None:
@@ -401,10 +441,37 @@ def _made_a_directory(path: Path) -> None:
     _owned_as(path, path.parent)
 
 
+def _made_a_socket(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+    _owned_as(path, path.parent)
+
+
 def _made_a_link(path: Path) -> None:
     path.unlink(missing_ok=True)
     path.symlink_to("/nowhere/file")
     os.lchown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
+
+
+# --- numbers in checkpoints
+
+NUMBERS = {
+    "offset 400": "400",
+    "offset -1": "-1",
+    "offset 2^63-1": str(2**63 - 1),
+    "offset 2^63": str(2**63),
+    "an offset with a sign": "+790",
+    "an offset in digits of another script": "".join(
+        chr(ord("\N{ARABIC-INDIC DIGIT ZERO}") + int(digit)) for digit in "790"
+    ),
+}
+
+
+def _of_numbers() -> Iterator[State]:
+    for wound, number in NUMBERS.items():
+        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+            text = f"0\n1\norders-none 0 {number}\n"
+            yield wounded("unclean", LOGS, name, wound, filled(text.encode()))
 
 
 def states() -> list[State]:
@@ -418,6 +485,7 @@ def states() -> list[State]:
         *_of_the_cleaner(),
         *_of_full_disks(),
         *_of_no_files(),
+        *_of_numbers(),
         *of_files("unclean", LOGS, PARTITION, IN_PARTITION),
         *of_files("clean", LOGS, PAID, IN_PAID),
         *of_files("unclean", LOGS, PAID, IN_PAID),

@@ -225,7 +225,8 @@ class IndexFile(OwnedFile):
             self._writable().truncate(self.size)
 
     def _read(self) -> np.ndarray:
-        if not self.exists():
+        status = self._fs.status(self.path)
+        if status is None or status.is_directory or status.is_special:
             return np.empty(0, dtype=self._entry)
         with self._fs.open(self.path, "r") as file:
             require_size(file, _MAX_INDEX_BYTES)

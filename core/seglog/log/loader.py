@@ -35,8 +35,9 @@ from seglog.errors import (
     SegmentOffsetOverflowError,
 )
 from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
+from seglog.layout import INT64_MAX
 from seglog.log.checkpoints import LeaderEpochCache
-from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager, SnapshotRefusedError
 from seglog.log.recovered_segment import RecoveredSegment
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError
 from seglog.log.segments import LogSegments, rebuild_producer_state
@@ -66,7 +67,9 @@ class LoadOptions:
     """How to open a log. `recovery_point` and `log_start_offset` come from the log directory's checkpoints.
 
     `progress` is called before each segment is recovered, with its number (from 1) and their count. `keeps_holes`:
-    step 2 recovers what a broker recovers there and keeps the later segments, to predict a broker's behaviour.
+    step 2 recovers what a broker recovers there and keeps the later segments, to predict a broker's behaviour. So are
+    `unwritable_snapshots`, the offsets whose producer snapshot a broker cannot write: in a recovery it takes that for
+    damage, else the load raises SnapshotRefusedError.
     """
 
     clean_shutdown: bool
@@ -77,6 +80,7 @@ class LoadOptions:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     progress: RecoveryProgress | None = None
     keeps_holes: bool = False
+    unwritable_snapshots: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -88,7 +92,8 @@ class RecoveryReport:
     their data. `gone` are the first and last offset that the partition once had, if it had no `.log` file (only after
     `recover`). `run` is the folder with the lost data, if it was kept. `events` are sentences for an operator;
     `obstacles` name what still stops a broker (`log.checkpoints`; only after `recover`). `room` is the disk space that
-    the writes would take, for plans and trials.
+    the writes would take, for plans and trials. `unwritten_snapshots` are those of `LoadOptions.unwritable_snapshots`
+    that made recovery empty a segment.
     """
 
     directory: Path
@@ -107,6 +112,7 @@ class RecoveryReport:
     gone: tuple[int, int] | None = None
     run: Path | None = None
     room: RoomTaken | None = field(default=None, compare=False)
+    unwritten_snapshots: list[int] = field(default_factory=list)
 
     def __repr__(self) -> str:
         did = f"{count_text(len(self.recovered), 'segment')} recovered, {count_text(self.truncated_bytes, 'byte')} lost"
@@ -316,6 +322,8 @@ class _Loader:
         """Step 3."""
         self._snapshots = None
         pending = list(self._segments.from_floor(self._options.recovery_point))
+        if self._options.recovery_point == INT64_MAX:
+            pending = []  # Kafka asks for the segments from there up to this number, which are none
         for path in (path for segment in pending for path in segment.files):
             self._fs.open(path, "r+").close()  # a file that may not be written is an error before any change
         for segment in list(self._segments)[: len(self._segments) - len(pending)]:
@@ -332,12 +340,16 @@ class _Loader:
         try:
             return self._recover_segment(segment, later)
         except OffsetNotAscendingError as error:
-            self._delete_segments(list(later))
-            segment.truncate_to(segment.base_offset)
-            emptied = RecoveredSegment(segment.base_offset, 0, size, segment.base_offset, 0, error.reason)
-            self._report.events.append(f"{error}; the segment is emptied")
-            self._report.recovered.append(emptied)
-            return emptied
+            reason, said = error.reason, str(error)
+        except SnapshotRefusedError as error:
+            self._report.unwritten_snapshots.append(error.offset)
+            reason = said = str(error)
+        self._delete_segments(list(later))
+        segment.truncate_to(segment.base_offset)
+        emptied = RecoveredSegment(segment.base_offset, 0, size, segment.base_offset, 0, reason)
+        self._report.events.append(f"{said}; the segment is emptied")
+        self._report.recovered.append(emptied)
+        return emptied
 
     def _recover_segment(self, segment: LogSegment, later: Sequence[LogSegment] = ()) -> RecoveredSegment:
         # do not list a directory of thousands of segments again for each of them
@@ -420,6 +432,7 @@ class _Loader:
             snapshots=snapshots,
             expiration_ms=self._options.producer_expiration_ms,
             strict=self._options.writable,
+            unwritable=self._options.unwritable_snapshots,
         )
 
     def _segment(self, base_offset: int) -> LogSegment:

@@ -113,11 +113,20 @@ class CompletedTransaction:
 Completed = Callable[[CompletedTransaction, int], None]
 
 
+class SnapshotRefusedError(OSError):
+    """The snapshot at `offset` is one that a broker cannot write; only where its behaviour is predicted."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"the producer snapshot at offset {offset} cannot be written")
+        self.offset = offset
+
+
 class ProducerStateManager:
     """The producers of one log, up to `end_offset`, and the snapshots in its directory.
 
     With `strict` false, contradictions that make a broker refuse the log are ignored (only for reading). `snapshots`
-    are the end offsets of those in the directory, ascending, if the caller knows them.
+    are the end offsets of those in the directory, ascending, if the caller knows them. Writing one of the `unwritable`
+    ones raises SnapshotRefusedError.
     """
 
     def __init__(
@@ -128,11 +137,12 @@ class ProducerStateManager:
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
         strict: bool = True,
         snapshots: list[int] | None = None,
+        unwritable: frozenset[int] = frozenset(),
     ) -> None:
         self.directory, self.expiration_ms = directory, expiration_ms
         self.producers: dict[int, ProducerState] = {}
         self.end_offset = 0
-        self._fs, self._strict = fs, strict
+        self._fs, self._strict, self._unwritable = fs, strict, unwritable
         self._ongoing: dict[int, int] = {}  # first offset → producer id
         self._unreplicated: dict[int, int] = {}  # first offset → marker's offset, until the high watermark passes it
         self._snapshot_offset = 0
@@ -284,6 +294,8 @@ class ProducerStateManager:
         if self.end_offset <= self._snapshot_offset:
             return None
         path = self.snapshot_path(self.end_offset)
+        if self.end_offset in self._unwritable:
+            raise SnapshotRefusedError(self.end_offset)
         write_atomically(self._fs, path, encode_snapshot(_entries_of(self.producers.values())))
         place = bisect_left(self.snapshots, self.end_offset)
         if self.snapshots[place : place + 1] != [self.end_offset]:

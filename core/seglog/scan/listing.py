@@ -178,8 +178,8 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
         path, parsed = directory / name, filenames.parse_file_name(name)
         if status.is_link:
             _require_followed(fs, path, parsed)
-        if status.is_directory:
-            strangers.append(path)
+        if status.is_directory or status.is_special:
+            strangers.append(path)  # a broker that looks for segments and snapshots sees neither
         elif parsed is not None and parsed.state is FileState.LIVE:
             found.setdefault(parsed.kind, {})[parsed.offset] = NamedFile(
                 path, parsed.offset, parsed.kind, parsed.state, status.size, status.modified_ms
@@ -188,7 +188,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
             leftovers.append(path)
         elif name in _OTHER_FILES:
             others.add(name)
-        elif name.startswith(filenames.REPAIR_NOTE_PREFIX) and not (status.is_link or status.is_special):
+        elif name.startswith(filenames.REPAIR_NOTE_PREFIX) and not status.is_link:
             notes.append(path)
         else:
             strangers.append(path)

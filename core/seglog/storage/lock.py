@@ -192,6 +192,10 @@ def holder_of(log_directory: Path) -> Holder | None:
             descriptor = links.open_path(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a socket, which nobody can open
+                return None
+            raise
         try:
             return _holder_by_kernel(descriptor)
         finally:

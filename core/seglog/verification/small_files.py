@@ -80,12 +80,16 @@ def _snapshot(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
 def _stranger(fs: FileSystem, path: Path, partition: str) -> Finding:
     """Returns the finding on a strange file. A broker reads only names with an offset and one of its suffixes."""
     status = fs.status(path)
-    is_file = status is not None and not status.is_directory
+    is_file = status is not None and not (status.is_directory or status.is_special)
     if is_file and path.name.endswith(NAMED_BY_OFFSET):
         numbered = is_offset(path.name.partition(".")[0])
         message = "Kafka never gives a file this name" + ("" if numbered else ", and it has no offset")
         severity = Severity.ERROR if path.name.endswith(".log") or not numbered else Severity.WARNING
         return finding("STRANGE_FILE", partition, path.name, message, severity=severity)
+    if not is_file and filenames.is_of_kafka(path.name):
+        return finding(
+            "STRANGE_FILE", partition, path.name, "this is the name of a file of Kafka's, and no file has it"
+        )
     message = f"this {'file' if is_file else 'directory'} is not Kafka's; a broker ignores it"
     return finding("STRANGE_FILE", partition, path.name, message, severity=Severity.INFO, broker_notices=Notice.NEVER)
 

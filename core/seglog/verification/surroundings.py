@@ -156,8 +156,16 @@ def read_surroundings(
 def _read_small_file(found: Surroundings, name: str) -> None:
     fs, path = found.fs, found.path / name
     status = fs.status(path)
-    if status is None or status.is_directory:
-        return  # a directory of such a name is no partition's, and is reported as that
+    if status is None:
+        return
+    if status.is_directory or status.is_special:
+        what = "a directory" if status.is_directory else "a pipe, a socket or a device"
+        no_file = CorruptCheckpointError(path, f"{what}, not a file")
+        if name == filenames.META_PROPERTIES:
+            found.meta_damage = no_file
+        elif status.is_special:  # such a directory is no partition's, and is reported as that
+            found.damage[name] = no_file
+        return
     if name == filenames.META_PROPERTIES:
         try:
             found.meta = parse_meta_properties(fs.read_bytes(path), path)

@@ -320,7 +320,8 @@ _CASES = (
     Case(
         "NO_ROOM",
         _B,
-        "Fails in the recovery, when it writes an index (InternalError) or a snapshot (No space left on device).",
+        "Fails when it writes an index (InternalError) or a file (No space left on device). A recovery that cannot"
+        " write a snapshot empties the segment that ends there, and deletes those after it.",
     ),
     # --- names in a partition
     Case("STRANGE_SEGMENT_NAME", _B, "Refuses to start: the file's name has no offset.", _SET_ASIDE),
@@ -353,6 +354,12 @@ _CASES = (
     Case("LOG_END_UNREADABLE", _B, "Refuses to start: it cannot find the end of the log.", _REPAIR),
     Case("LOG_END_WRONG", _D, "Ends the log too early, and gives the offsets after that to other records.", _REINDEX),
     Case("TAIL_STAYS", _D, "Keeps these bytes. What it appends after them cannot be read.", _REPAIR),
+    Case(
+        "SNAPSHOT_UNWRITABLE",
+        _D,
+        "Takes the error for damage: empties the segment that ends there, and deletes those after it.",
+        _SET_ASIDE,
+    ),
     Case("RECOVERY_CUTS", _D, "Cuts the segment there. Everything after that position is lost.", _REPAIR),
     Case("RECOVERY_CUTS_ZEROS", _N, "Cuts preallocated zeros off. No record is in them."),
     Case("RECOVERY_DROPS_SEGMENTS", _D, "Deletes every segment after the damage, including good ones.", _REPAIR),

@@ -47,6 +47,9 @@ _EMPTY = {  # if the checkpoint ends too early (CheckpointEndsError)
 }
 RESERVED_IDS = 100  # Kafka: DirectoryId.reserved
 _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
+_WRITTEN_SOON = tuple(  # the high watermarks as soon as replicas are made leaders, the others after a minute
+    f"{name}.tmp" for name in (*_READ_BEFORE_LOGS, filenames.HIGH_WATERMARK_CHECKPOINT)
+)
 _TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
 _UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
 
@@ -96,7 +99,7 @@ def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[
     for found in denied(fs, directory.listing):
         row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
         rows.append(replace(row, partition=found.partition))
-    rows += _dangling(directory)
+    rows += _not_files(directory)
     directory.denied = frozenset(row.partition for row in rows if row.partition)
     rows += [*_names(directory), *_checkpoints(directory), *_states(directory)]
     return directory, rows
@@ -114,15 +117,19 @@ def read_directory(fs: FileSystem, path: Path) -> DirectoryFacts:
     return DirectoryFacts(list_log_directory(fs, path), around, holder_of(path))
 
 
-def _dangling(directory: DirectoryFacts) -> Iterator[Diagnosis]:
-    """Yields links without a target in place of files that a broker opens without asking whether they are there."""
+def _not_files(directory: DirectoryFacts) -> Iterator[Diagnosis]:
+    """Yields links without a target in place of files that a broker opens without asking whether they are there, and a
+    lock that is no file.
+    """
     if is_url(str(directory.listing.path)):
         return  # a store has no links
-    for name in (filenames.LOCK_FILE, *OFFSET_CHECKPOINTS):
+    for name in (filenames.LOCK_FILE, *OFFSET_CHECKPOINTS, *_WRITTEN_SOON):
         path, fs = directory.listing.path / name, directory.around.fs
-        link = fs.status(path, follow=False)
-        if link is not None and link.is_link and fs.status(path) is None:
+        link, status = fs.status(path, follow=False), fs.status(path)
+        if link is not None and link.is_link and status is None:
             yield directory.diagnosis("NOT_A_FILE", path, "it is a link to a file that is not there")
+        elif status is not None and status.is_special and name == filenames.LOCK_FILE:
+            yield directory.diagnosis("NOT_A_FILE", path, "it is a pipe, a socket or a device")
 
 
 def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:
@@ -130,6 +137,10 @@ def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:
         if path.name == filenames.SEGLOG_RUN_BARRIER:
             yield _unfinished(directory, path)
             continue
+        if path.name == filenames.META_PROPERTIES:
+            continue  # a broker goes on without this log directory, and does not look for partitions in it
+        if path.name == filenames.CLEAN_SHUTDOWN_FILE and not directory.around.fs.list(path):
+            continue  # the broker deletes it before it looks for partitions
         fields = {}
         if path.name == "lost+found":
             fields["command"] = f"move the partitions to a subdirectory of {directory.listing.path}, and adapt log.dirs"

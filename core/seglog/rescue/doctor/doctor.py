@@ -307,7 +307,7 @@ class Doctor:
                 yield facts.diagnosis("LOAD_FAILS", "", str(error))
             except NotALogError as error:
                 yield from self._unreadable(visit, partition, error)
-            if facts.plan is not None and not facts.clean:
+            if facts.plan is not None:
                 visit.room += 0 if facts.plan.room is None else facts.plan.room.growth
             if facts.plan is not None and view.listing.segments:
                 visit.note(partition, facts, facts.plan)
@@ -360,7 +360,7 @@ class _Visit:
     coordinators: Coordinators
     denied: frozenset[str]
     extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    room: int = 0  # bytes on the disk that the recovery of all partitions takes
+    room: int = 0  # bytes on the disk that loading all partitions takes
     configs: dict[str, LogConfig] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     rows: list[Diagnosis] = field(default_factory=list)
@@ -374,14 +374,14 @@ class _Visit:
         self.copies.append(Copy(partition.path, key, partition.state, facts.topic_id, own, *ends))
 
     def lacking_room(self, fs: FileSystem) -> Iterator[Diagnosis]:
-        """Yields that the recovery has no room on the disk."""
+        """Yields that the start has no room on the disk."""
         path = self.directory.listing.path
         if not self.room or self.directory.live or isinstance(path, RemotePath):
             return
         free = fs.free_bytes(path)
         if free < self.room:
             wanted = with_spare(self.room)
-            message = f"recovery takes {self.room} bytes more for indexes and snapshots, and {free} are free"
+            message = f"loading takes {self.room} bytes more for indexes and snapshots, and {free} are free"
             command = command_line("seglog", "retain", "--free", str(wanted), path)
             yield self.directory.diagnosis("NO_ROOM", path, message, command=command)
 

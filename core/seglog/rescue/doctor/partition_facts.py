@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.keys import LogConfig
+from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
 from seglog.log.loader import RecoveryReport
+from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import Diagnosis, diagnosis
 from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.segment_end import KafkaEnd
@@ -17,6 +20,26 @@ from seglog.scan.listing import PartitionListing
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.surroundings import Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class NoFile:
+    """A name without a file: `what` is there instead. `is_there`: a broker that asks whether it exists is told so."""
+
+    path: Path
+    what: str
+    is_there: bool
+    name: FileName | None
+
+    @property
+    def live_kind(self) -> FileKind | None:
+        """The kind of file that a broker takes the name for, None for those of leftovers and others."""
+        return self.name.kind if self.name is not None and self.name.state is FileState.LIVE else None
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in the name, -1 without one."""
+        return -1 if self.name is None else self.name.offset
 
 
 @dataclass(slots=True)
@@ -46,6 +69,7 @@ class PartitionFacts:
     ends: dict[int, KafkaEnd] = field(default_factory=dict)
     has_producers: bool = True
     _recovered: frozenset[int] | None = field(default=None, init=False)
+    _no_files: list[NoFile] | None = field(default=None, init=False)
 
     @property
     def fs(self) -> FileSystem:
@@ -66,6 +90,31 @@ class PartitionFacts:
     def log_directory(self) -> Path:
         """The log directory of the partition."""
         return self.around.path
+
+    @property
+    def no_files(self) -> list[NoFile]:
+        """What is no file in the partition directory."""
+        if self._no_files is None:
+            self._no_files = [*self._strange(), *self._dangling()]
+        return self._no_files
+
+    def _strange(self) -> Iterator[NoFile]:
+        for path in self.listing.strangers:
+            status = self.fs.status(path)
+            if status is not None and (status.is_directory or status.is_special):
+                what = "it is a directory" if status.is_directory else "it is a pipe, a socket or a device"
+                yield NoFile(path, what, True, parse_file_name(path.name))
+
+    def _dangling(self) -> Iterator[NoFile]:
+        """Yields the links to nothing, which no listing has."""
+        fs, directory = self.around.fs, self.listing.directory
+        if isinstance(directory, RemotePath):
+            return
+        for name in sorted(set(fs.list(directory)).difference(self.fs.list(directory))):
+            status = fs.status(directory / name, follow=False)
+            if status is not None and status.is_link and fs.status(directory / name) is None:
+                what = "it is a link to a file that is not there"
+                yield NoFile(directory / name, what, False, parse_file_name(name))
 
     def survives(self, base_offset: int, position: int) -> bool:
         """True if byte `position` of a segment is still there after the start."""

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,20 +21,22 @@ from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
+from seglog.log.producer_state import SnapshotRefusedError
 from seglog.log.swap import ReplacedLog, settle_leftovers
-from seglog.remote_path import RemotePath
-from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis
+from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis, Gravity
 from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_transactions
+from seglog.rescue.doctor.no_files import examine_no_files, is_closed_index, unwritable_snapshots
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.placement import placement
 from seglog.rescue.doctor.segment_end import kafka_end
 from seglog.scan.index_files import read_index
-from seglog.scan.listing import INDEX_KINDS, SegmentFiles, list_partition
+from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
 
+_FAILS = "Cannot load the partition: takes the log directory offline, and stops if it is its last one."
 _LAST_BYTES = 8  # of the last entry of an offset or time index
 
 
@@ -42,7 +44,7 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     """Yields every diagnosis of one partition. Raises OSError."""
     for row in examine_small_files(facts):
         yield row
-        if row.code == "NOT_A_FILE":
+        if row.code == "NOT_A_FILE" and row.gravity is Gravity.BLOCKER:
             return  # a broker does not come further either
     if facts.listing.format == "0.7":
         yield facts.diagnosis("KAFKA_07_LOG", "", f"{count_text(len(facts.listing.segments), 'file')} of Kafka 0.7")
@@ -67,59 +69,19 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
 
 
 def examine_small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
-    """Yields the diagnoses on names, the epoch file and `partition.metadata`; nothing after one of NOT_A_FILE."""
-    not_files = list(_not_files(facts))
-    yield from not_files
-    if not_files:
-        return
+    """Yields the diagnoses on names, the epoch file and `partition.metadata`; nothing after a blocker NOT_A_FILE."""
+    for row in examine_no_files(facts):
+        yield row
+        if row.gravity is Gravity.BLOCKER:
+            return
     yield from _names(facts)
     yield from _small_files(facts)
-
-
-def _not_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
-    """Yields the directories, and the links to nothing, whose names are those of files that a broker opens."""
-    bases = {segment.base_offset for segment in facts.listing.segments}
-    for path in facts.listing.strangers:
-        status, name = facts.fs.status(path), parse_file_name(path.name)
-        if status is None or not status.is_directory:
-            continue
-        is_first = name is not None and name.kind is FileKind.LOG and not bases  # the broker then makes the file
-        if path.name == filenames.PARTITION_METADATA:
-            command = "restore the file from another replica"
-            yield facts.diagnosis("NOT_A_FILE", path, "it is a directory", command=command)
-        elif _opens(path, bases) or is_first:
-            yield facts.diagnosis("NOT_A_FILE", path, "it is a directory")
-    newest = max((snapshot.offset for snapshot in facts.listing.snapshots), default=-1)
-    for path in _dangling(facts):
-        name = parse_file_name(path.name)
-        kind = None if name is None else name.kind
-        is_newest = kind is FileKind.PRODUCER_SNAPSHOT and name is not None and name.offset > newest
-        if (_opens(path, bases) and kind is not FileKind.TRANSACTION_INDEX) or is_newest:  # that one is optional
-            yield facts.diagnosis("NOT_A_FILE", path, "it is a link to a file that is not there")
-
-
-def _opens(path: Path, bases: Set[int]) -> bool:
-    """True if a broker opens whatever has this name, in a partition with segments at `bases`."""
-    name = parse_file_name(path.name)
-    is_index = name is not None and name.kind in INDEX_KINDS and name.offset in bases
-    return path.name == filenames.LEADER_EPOCH_CHECKPOINT or is_index
-
-
-def _dangling(facts: PartitionFacts) -> Iterator[Path]:
-    """Yields the links to nothing, which no listing has. Kafka sees them too where it does not ask for a file."""
-    fs, directory = facts.around.fs, facts.listing.directory
-    if isinstance(directory, RemotePath):
-        return
-    for name in set(fs.list(directory)).difference(facts.fs.list(directory)):
-        status = fs.status(directory / name, follow=False)
-        if status is not None and status.is_link and fs.status(directory / name) is None:
-            yield directory / name
 
 
 def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
     for path in (*facts.listing.strangers, *facts.listing.leftovers):
         status = facts.fs.status(path)
-        if status is None or status.is_directory or not path.name.endswith(NAMED_BY_OFFSET):
+        if status is None or not path.name.endswith(NAMED_BY_OFFSET) or status.is_directory or status.is_special:
             continue
         number = path.name.partition(".")[0]
         if not is_offset(number):
@@ -220,12 +182,14 @@ def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]
 
 def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields what the recovery of this start would do. Fills `facts.plan`."""
+    unwritable = unwritable_snapshots(facts)
     options = LoadOptions(
         clean_shutdown=facts.clean,
         recovery_point=facts.recovery_point,
         log_start_offset=facts.log_start_offset,
         index_interval_bytes=facts.config.index_interval_bytes,
         keeps_holes=True,
+        unwritable_snapshots=frozenset(unwritable),
     )
     for segment in facts.listing.segments:
         path = segment.transaction_index
@@ -235,6 +199,9 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
             return
     try:
         plan = plan_recovery(without_refused(facts), facts.listing.directory, facts.clock, options)
+    except SnapshotRefusedError as error:
+        yield from _unwritable(facts, {error.offset: unwritable[error.offset]}, gravity=Gravity.BLOCKER, broker=_FAILS)
+        return
     except SeglogError as error:
         directory = f"{facts.listing.directory}/"
         position = getattr(error, "position", None) if isinstance(getattr(error, "path", None), Path) else None
@@ -246,8 +213,15 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         message = f"the log ends below its checkpointed log start {facts.log_start_offset}"
         yield facts.diagnosis("LOG_DROPPED", "", message, length=plan.deleted_bytes)
         return
+    yield from _unwritable(facts, {offset: unwritable[offset] for offset in plan.unwritten_snapshots})
     yield from _cuts(facts, plan)
     yield from _full_indexes(facts, plan)
+
+
+def _unwritable(facts: PartitionFacts, offsets: Mapping[int, str], **fields: object) -> Iterator[Diagnosis]:
+    for offset, why in offsets.items():
+        name = filenames.segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)
+        yield facts.diagnosis("SNAPSHOT_UNWRITABLE", name, why, first_offset=offset, **fields)
 
 
 def without_refused(facts: PartitionFacts) -> FileSystem:
@@ -259,13 +233,17 @@ def without_refused(facts: PartitionFacts) -> FileSystem:
     epochs = facts.listing.leader_epoch_checkpoint
     if epochs is not None and _unreadable_epochs(facts.fs, epochs):
         refused.append(epochs)
+    for no_file in facts.no_files:
+        if no_file.is_there and no_file.name is not None and no_file.name.kind is not FileKind.METADATA_SNAPSHOT:
+            refused.append(no_file.path)
+            made += [no_file.path] if is_closed_index(facts, no_file) else []  # it is not missing
     if not made and not refused:
         return facts.fs
     overlay = OverlayFileSystem(facts.fs)
+    for path in dict.fromkeys(refused):
+        overlay.remove(path)
     for path in made:
         overlay.open(path, "create").close()
-    for path in refused:
-        overlay.remove(path)
     return overlay
 
 
@@ -282,9 +260,10 @@ def _made_ahead(facts: PartitionFacts) -> Iterator[Path]:
         if name.kind is FileKind.LOG and name.state is FileState.SWAP and kept:
             index = filenames.segment_file_name(name.offset, FileKind.OFFSET_INDEX, FileState.SWAP)
             yield facts.listing.directory / index
+    passed_over = {no_file.path for no_file in facts.no_files}
     for path in facts.listing.strangers:
         number = path.name.partition(".")[0]
-        if path.name.endswith(".log") and is_offset(number):
+        if path.name.endswith(".log") and is_offset(number) and int(number) >= 0 and path not in passed_over:
             yield facts.listing.directory / filenames.segment_file_name(int(number))
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
+from seglog.format.producer_snapshot import encode_snapshot
 from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from tests.support.log_files import FS, batch, write_segment
 from tests.support.small_disk import SmallDisk
-from tests.unit.rescue.doctor.test_doctor import NOW_MS, codes
+from tests.unit.rescue.doctor.test_doctor import NOW_MS, codes, diagnose
 
 
 @pytest.mark.parametrize(("records", "code"), [(4, "RECOVERY_CUTS_ZEROS"), (0, "RECOVERY_CUTS_ZEROS")])
@@ -54,4 +55,22 @@ def test_a_recovery_that_has_no_room_on_the_disk_is_a_blocker_that_names_the_byt
     assert row.command == f"seglog retain --free {needed + needed * 5 // 100} {logs}"
     assert not rows(needed) and len(rows(needed - 1)) == 1
     (logs / ".kafka_cleanshutdown").touch()
-    assert not index.exists() and not rows(0)  # nothing is recovered
+    assert not index.exists() and len(rows(0)) == 1  # nothing is recovered; the index and the last snapshot are made
+    index.touch()
+    (logs / "t-0" / f"{8:020d}.snapshot").write_bytes(encode_snapshot([]))
+    assert not rows(0)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_snapshot_that_cannot_be_written_empties_a_segment_in_a_recovery_and_else_stops_the_load(
+    tmp_path: Path, clean: bool
+) -> None:
+    write_segment(tmp_path / "t-0", 0, batch(0, 4))
+    write_segment(tmp_path / "t-0", 4, batch(4, 4))
+    (tmp_path / "t-0" / f"{8:020d}.snapshot").mkdir()
+    if clean:
+        (tmp_path / ".kafka_cleanshutdown").touch()
+    rows = {row.code: row for row in diagnose(tmp_path)}
+    assert rows["SNAPSHOT_UNWRITABLE"].gravity is (Gravity.BLOCKER if clean else Gravity.DANGER)
+    cuts = rows.get("RECOVERY_CUTS")
+    assert (cuts is None) if clean else (cuts is not None and (cuts.position, cuts.first_offset) == (0, 4))
