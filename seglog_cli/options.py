@@ -31,6 +31,7 @@ from seglog_cli.session import RelativeTime, Session
 if TYPE_CHECKING:
     from seglog.kafka_version import KafkaVersion
 
+CODECS = "none|gzip|snappy|lz4|zstd"  # those of `seglog.model.Compression`
 MOST_JOBS = 1024  # `seglog.arguments.MOST_THREADS`, which importing would slow down --help
 
 
@@ -103,6 +104,11 @@ def duration_option(name: str, help_text: str, least: int | None = None) -> Any:
 def offset_option(name: str, help_text: str) -> Any:
     """Declares an option that takes an offset or a count."""
     return typer.Option(name, metavar="N", min=0, max=2**63 - 1, help=help_text)
+
+
+def codec_option(help_text: str) -> Any:
+    """Declares the option for a codec."""
+    return option("--codec", CODECS, help_text)
 
 
 def flag(name: str, help_text: str) -> Any:

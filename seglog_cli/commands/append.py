@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.console import stream_error
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, argument, command, duration_option, flag, labelled, one_of, option
+from seglog_cli.options import (
+    Partition,
+    argument,
+    codec_option,
+    command,
+    duration_option,
+    flag,
+    labelled,
+    one_of,
+    option,
+)
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -42,11 +52,7 @@ def run(
     ] = None,
     codec: Annotated[
         str | None,
-        option(
-            "--codec",
-            "none|gzip|snappy|lz4|zstd",
-            "Compress batches with this codec, if the topic's compression.type is producer.",
-        ),
+        codec_option("Compress batches with this codec, if the topic's compression.type is producer."),
     ] = None,
     batch_records: Annotated[
         int | None, option("--batch-records", "N", "Put at most N records into a batch.", least=1)

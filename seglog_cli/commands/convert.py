@@ -11,7 +11,7 @@ import typer
 from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, labelled, option, takes_urls
+from seglog_cli.options import Partition, codec_option, command, labelled, option, takes_urls
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -30,11 +30,7 @@ def run(
     ] = 2,
     codec: Annotated[
         str | None,
-        option(
-            "--codec",
-            "none|gzip|snappy|lz4|zstd",
-            "Compress batches with this codec (default: each batch keeps its own).",
-        ),
+        codec_option("Compress batches with this codec (default: each batch keeps its own)."),
     ] = None,
     *,
     tiers: Tiers,

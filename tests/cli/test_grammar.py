@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from seglog.arguments import MOST_THREADS
+from seglog.model import Compression
 from seglog_cli.manual import descriptions
-from seglog_cli.options import MOST_JOBS, require_servers
+from seglog_cli.options import CODECS, MOST_JOBS, require_servers
 from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
 
 KEPT = ("payments-0", "customers-0", "clicks-0", "orders-none-0")
@@ -216,6 +217,10 @@ def test_the_same_option_has_the_same_help_text_everywhere() -> None:
             texts.setdefault(option.names, set()).add(option.text)
     assert len(texts) > 100
     assert {names: len(found) for names, found in texts.items() if len(found) > 1} == _MEANINGS
+
+
+def test_the_codecs_that_an_option_takes_are_those_of_the_engine() -> None:
+    assert CODECS.split("|") == [codec.label for codec in Compression]
 
 
 def test_every_help_text_is_whole_sentences() -> None:

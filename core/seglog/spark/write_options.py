@@ -18,7 +18,7 @@ NAMES = {
     "path": "the log directory to write to, or a prefix of an object store",
     "topic": "the topic of rows without a column topic",
     "partition": "the partition of rows without a column partition (default 0)",
-    "compression": "none, gzip, snappy, lz4 or zstd (default none)",
+    "compression": f"{', '.join(codec.label for codec in Compression)} (default none)",
     "batchSize": "bytes of a batch before compression (default 16 KiB)",
     "segmentBytes": "the size at which a segment is rolled (default 1 GiB)",
     "lockWait": "how long to wait for another writer of the log directory (default 60s)",
