@@ -21,7 +21,7 @@ from seglog.table.slotted import UnreadableError, array_of_slots, array_of_value
 from seglog.values import schemas as kinds
 from seglog.values.column_types import ColumnType, Written
 from seglog.values.forms import Column, Tally, are_control, naming_headers
-from seglog.values.frames import PLAIN_FRAME_BYTES, named_in_headers
+from seglog.values.frames import PATH_BEFORE, PLAIN_FRAME_BYTES, named_in_headers, other_frames
 from seglog.values.schemas import SchemaId
 from seglog.values.shapes import Program
 
@@ -39,12 +39,22 @@ class Shown(NamedTuple):
     undecoded: pa.Array
 
 
+class _Chosen(NamedTuple):
+    """Rows of one schema, the id that they name, and how many bytes of a value come before what a program decodes."""
+
+    rows: np.ndarray
+    id: SchemaId | None
+    written: Written
+    program: Program
+    skipped: int = 0
+
+
 class _Group(NamedTuple):
     """Rows of one schema that a kernel decoded: `array` has the values of `rows`."""
 
     rows: np.ndarray
     array: pa.Array
-    written: Written
+    id: SchemaId | None
 
 
 class TypedColumn:
@@ -61,32 +71,50 @@ class TypedColumn:
         positions, sizes = rows[f"{self.column.side}_position"], rows[f"{self.column.side}_size"]
         left = (sizes >= 0) & ~are_control(part.records)
         groups = []
-        for chosen, written, program in self._groups(part, left):
-            for group in self._decoded(part.records.arena, positions, sizes, chosen, written, program):
+        for chosen in self._groups(part, left):
+            for group in self._decoded(part.records.arena, positions, sizes, chosen):
                 left[group.rows] = False
                 groups.append(group)
         return self._put_together(part, groups, np.flatnonzero(left))
 
     # --- by kernels
 
-    def _groups(self, part: Part, left: np.ndarray) -> Iterator[tuple[np.ndarray, Written, Program]]:
+    def _groups(self, part: Part, left: np.ndarray) -> Iterator[_Chosen]:
         """Yields the rows that a schema has, and its program."""
         records, side = part.records, self.column.side
-        if self.column.unframed is not None:
+        unframed = self.column.unframed
+        if unframed is not None:
             found = self._program(None)
             if found is not None:
-                yield np.flatnonzero(left), *found
+                yield _Chosen(np.flatnonzero(left), unframed.schema.id, *found)
             return
         rows = records.rows
+        positions, sizes = rows[f"{side}_position"], rows[f"{side}_size"]
         ids = np.empty(len(rows), dtype=np.int64)
-        value_slots.frame_ids(records.arena, rows[f"{side}_position"], rows[f"{side}_size"], ids)
+        value_slots.frame_ids(records.arena, positions, sizes, ids)
         ids[~left] = value_slots.NULL_VALUE
         if rows["header_count"].any() and named_in_headers(_bytes_of(records), side):
-            ids[rows["header_count"] > 0] = value_slots.NO_PLAIN_FRAME
+            ids[rows["header_count"] > 0] = value_slots.NULL_VALUE
         for number in np.unique(ids).tolist():
             found = self._program(number) if number > 0 else None
             if found is not None:
-                yield np.flatnonzero(ids == number), *found
+                yield from self._first_messages(part, np.flatnonzero(ids == number), number, found, PLAIN_FRAME_BYTES)
+        others = np.flatnonzero(ids == value_slots.NO_PLAIN_FRAME)
+        for frame, places in other_frames(records.arena, positions, sizes, others, side) if len(others) else ():
+            found = self._program(frame.id)
+            if found is not None and (frame.naming is PATH_BEFORE or found[0].schema.type != kinds.PROTOBUF):
+                yield from self._first_messages(part, places, frame.id, found, frame.start)
+
+    def _first_messages(
+        self, part: Part, chosen: np.ndarray, number: SchemaId, found: tuple[Written, Program], skipped: int
+    ) -> Iterator[_Chosen]:
+        """Yields rows with a frame of `skipped` bytes; of Protobuf those of the first message: its path is a byte 0."""
+        records, side = part.records, self.column.side
+        if found[0].schema.type == kinds.PROTOBUF:
+            chosen = chosen[records.rows[f"{side}_size"][chosen] > skipped]
+            chosen = chosen[records.arena[records.rows[f"{side}_position"][chosen] + skipped] == 0]
+            skipped += 1
+        yield _Chosen(chosen, number, *found, skipped)
 
     def _program(self, number: SchemaId | None) -> tuple[Written, Program] | None:
         if number not in self._programs:
@@ -97,26 +125,14 @@ class TypedColumn:
         return self._programs[number]
 
     def _decoded(
-        self,
-        arena: np.ndarray,
-        positions: np.ndarray,
-        sizes: np.ndarray,
-        chosen: np.ndarray,
-        written: Written,
-        program: Program,
+        self, arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, chosen: _Chosen
     ) -> Iterator[_Group]:
-        skipped = 0
-        if self.column.unframed is None:
-            skipped = PLAIN_FRAME_BYTES
-            if written.schema.type == kinds.PROTOBUF:  # a byte 0 is the path to the first message
-                chosen = chosen[sizes[chosen] > PLAIN_FRAME_BYTES]
-                chosen = chosen[arena[positions[chosen] + PLAIN_FRAME_BYTES] == 0]
-                skipped += 1
+        program = chosen.program
         most = max(1, _MOST_SLOTS // max(program.slots, 1))
-        waiting = [chosen[first : first + most] for first in range(0, len(chosen), most)][::-1]
+        waiting = [chosen.rows[first : first + most] for first in range(0, len(chosen.rows), most)][::-1]
         while waiting:
             rows = waiting.pop()
-            slots = program.run(arena, positions[rows], sizes[rows], skipped)
+            slots = program.run(arena, positions[rows], sizes[rows], chosen.skipped)
             if slots is None:  # one value alone is left to its library, which may refuse it
                 waiting += np.array_split(rows, min(len(rows), _PARTS))[::-1] if len(rows) > 1 else []
                 continue
@@ -129,8 +145,8 @@ class TypedColumn:
             good = slots.statuses == value_slots.DECODED
             if not good.all():
                 rows, array = rows[good], array.filter(pa.array(good))
-            self._tally.add({(self.column.side, written.schema.label): len(rows)}, {})
-            yield _Group(rows, array, written)
+            self._tally.add({(self.column.side, chosen.written.schema.label): len(rows)}, {})
+            yield _Group(rows, array, chosen.id)
 
     # --- a value at a time, and all together
 
@@ -158,7 +174,7 @@ class TypedColumn:
     def _put_together(self, part: Part, groups: list[_Group], rest: np.ndarray) -> Shown:
         count = len(part)
         slow, told = self._slowly(part, rest) if len(rest) else (None, Column.of([]))
-        numbers = [None if one.written.schema.id is None else str(one.written.schema.id) for one in groups]
+        numbers = [None if one.id is None else str(one.id) for one in groups]
         errors = pa.nulls(count, pa.string())
         undecoded = pa.nulls(count, pa.binary())
         if slow is None and len(groups) == 1 and len(groups[0].rows) == count:

@@ -7,12 +7,14 @@ not decode, and says so.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+from uuid import UUID
 
 from seglog.escaping import json_value
 from seglog.model import Header
@@ -82,8 +84,14 @@ class ColumnType:
         return next((one for one in self.written if one.schema == given), None)
 
     def of_id(self, number: SchemaId) -> Written | None:
-        """Returns the schema that plain frames with an id mean; of Protobuf the schema's first message."""
-        return next((one for one in self.written if one.schema.id == number and one.path in ((), FIRST_MESSAGE)), None)
+        """Returns the schema that frames with an id or GUID mean; of Protobuf the schema's first message."""
+        firsts = [one for one in self.written if one.path in ((), FIRST_MESSAGE)]
+        found = next((one for one in firsts if one.schema.id == number), None)
+        if found is None and isinstance(number, UUID) and self._forms.source is not None:
+            with contextlib.suppress(NotDecodedError):
+                meant = self._forms.source.by_id(number)
+                found = next((one for one in firsts if one.schema == meant), None)
+        return found
 
     def reader(self) -> BySchema:
         """Returns what decodes a value at a time, to JSON of the column's fields: with what JSON lacks (NaN) as Python

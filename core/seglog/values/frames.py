@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 from uuid import UUID
+
+import numpy as np
 
 from seglog.model import Header
 from seglog.values.schemas import Naming, NotDecodedError, SchemaId
@@ -35,6 +37,8 @@ MOST_PATH = 64  # levels of nested messages
 _CONFLUENT, _GUID, _GLUE = 0, 1, 3
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 PLAIN_FRAME_BYTES = 5
+_LEAST_LONG_FRAME, _MOST_LONG_FRAME = 9, 18  # bytes
+_MOST_GROUPS = 50
 PATH_BEFORE, FIRST = Naming("path before"), Naming("first")
 _NUMBER_BEFORE = Naming("number before")
 _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
@@ -75,6 +79,33 @@ def plain_frames(column: Sequence[bytes | None], places: Iterable[int]) -> tuple
         else:
             others += group
     return groups, others
+
+
+def other_frames(
+    arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, places: np.ndarray, side: Side
+) -> Iterator[tuple[Frame, np.ndarray]]:
+    """Groups the keys or values in some places, which have no frame in a header, by a longer frame before the payload.
+
+    Yields the frame of a group, without the payload, and the places of the group. Those that have none, or whose
+    payload is compressed, are in no group; nor are any after _MOST_GROUPS.
+    """
+    left = places[sizes[places] >= _LEAST_LONG_FRAME]
+    for _ in range(_MOST_GROUPS):
+        if not len(left):
+            return
+        position, size = int(positions[left[0]]), min(int(sizes[left[0]]), _MOST_LONG_FRAME)
+        try:
+            frame = frame_of(arena[position : position + size].tobytes(), (), side)
+        except NotDecodedError:  # compressed, and cut here
+            frame = None
+        if frame is None or frame.start < _LEAST_LONG_FRAME:
+            left = left[1:]
+            continue
+        same = sizes[left] >= frame.start
+        heads = positions[left[same]].astype(np.int64)[:, None] + np.arange(frame.start)
+        same[same] = (arena[heads] == arena[position : position + frame.start]).all(axis=1)
+        yield frame, left[same]
+        left = left[~same]
 
 
 def frame_of(data: bytes, headers: Sequence[Header], side: Side) -> Frame | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import zlib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +18,7 @@ import pytest
 
 import seglog
 from seglog.storage.local import LocalFileSystem
-from seglog.table.columns import outputs_of
+from seglog.table.columns import Part, outputs_of
 from seglog.table.dataset import Table
 from seglog.table.opening import open_source
 from seglog.table.planned_types import planned_types, typed_columns
@@ -27,6 +29,7 @@ from seglog.values.forms import Forms, Tally, Values
 from seglog.values.schemas import Schema
 from seglog.values.shapes import Leaf, Row, merged
 from seglog.values.sources import forms_of
+from tests.support.hostile_values import BySlowWay, laid_out
 from tests.support.schema_registry import avro, framed, registered, write_log
 from tests.support.typed_columns import known, part_of, planned
 from tests.unit.values.test_avro import record
@@ -228,6 +231,54 @@ def test_a_frame_in_a_header_counts_before_one_in_the_value(tmp_path: Path) -> N
         table["value_error"].to_pylist() == [None] * 3 and table["value"].to_pylist() == [table["value"][0].as_py()] * 3
     )
     assert table["value"][0].as_py() == dict.fromkeys((f"f{i}" for i in range(6)), 0)
+
+
+class Slowly(TypedColumn):
+    """A column that keeps how many values no kernel decoded."""
+
+    left = 0
+
+    def _slowly(self, part: Part, rows: Any) -> Any:
+        self.left += len(rows)
+        return super()._slowly(part, rows)
+
+
+def test_values_with_longer_frames_are_decoded_by_the_kernel() -> None:
+    guid, source = UUID(int=7 << 64), known((1, SCHEMA, "AVRO"))
+    source.ids[guid] = source.ids[1]
+    column = column_type(Forms("auto", "registry", source), "value", "t", [])
+    assert column is not None
+    heads = [b"\1" + guid.bytes, b"\3\0" + guid.bytes, bytes(8) + b"\1", framed(1, b"")]
+    shown = (typed := Slowly(column, Tally())).of(laid_out([head + GOOD for head in heads * 2]))
+    assert typed.left == 0 and shown.errors.null_count == 8
+    assert [one and one["f1"] for one in shown.values.to_pylist()] == ["ö"] * 8
+    assert shown.schemas.to_pylist() == [str(guid), str(guid), "1", "1"] * 2
+    odd = [
+        heads[0][:9],
+        heads[1],
+        heads[2],
+        b"\1" + bytes(16) + GOOD,
+        b"\3\5" + guid.bytes + zlib.compress(GOOD),
+        b"\3",
+    ]
+    values = laid_out([*odd, *(head + GOOD[:-1] for head in heads), heads[0] + GOOD])
+    assert Slowly(column, tally := Tally()).of(values) == BySlowWay(column, other := Tally()).of(values)
+    assert (tally.decoded, tally.failed) == (other.decoded, other.failed) and sum(tally.decoded.values()) == 2
+
+
+def test_messages_with_longer_frames_are_decoded_by_the_kernel() -> None:
+    guid, text = UUID(int=7 << 64), 'syntax = "proto3"; message M { int32 x = 1; } message O { int32 y = 1; }'
+    source = known((1, text, "PROTOBUF"))
+    source.ids[guid] = source.ids[1]
+    column = column_type(Forms("auto", "registry", source), "value", "t", [])
+    assert column is not None
+    confluent, glue, apicurio = b"\1" + guid.bytes, b"\3\0" + guid.bytes, bytes(8) + b"\1"
+    values = [head + path + b"\x08\5" for head in (confluent, glue, apicurio) for path in (b"\0", b"\2\2", b"\1")]
+    values = laid_out([*values, apicurio + b"\3\x0a\1M\x08\5", confluent])
+    assert Slowly(column, tally := Tally()).of(values) == BySlowWay(column, other := Tally()).of(values)
+    assert (tally.decoded, tally.failed) == (other.decoded, other.failed) and sum(tally.decoded.values()) == 2
+    (typed := Slowly(column, Tally())).of(laid_out([confluent + b"\0\x08\5", apicurio + b"\0\x08\5"]))
+    assert typed.left == 0
 
 
 def test_damage_at_the_beginning_is_told_by_reading_and_not_by_opening(logs: Path) -> None:
