@@ -22,7 +22,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.findings import Finding, finding
 from seglog.verification.stretches import Extent, Reading, Stretch, stretch_of
-from seglog.verification.transactions import Unsettled, unsettled
+from seglog.verification.unsettled import Unsettled, unsettled
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from seglog.verification.damage import record_findings, with_damage
 from seglog.verification.findings import Finding
 from seglog.verification.messages_07 import Messages07, is_07
 from seglog.verification.readable_files import Source, sources, unreadable
-from seglog.verification.transactions import Unsettled
+from seglog.verification.unsettled import Unsettled
 
 if TYPE_CHECKING:
     from seglog.values.forms import Values

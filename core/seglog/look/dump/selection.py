@@ -25,7 +25,7 @@ class Selection:
     """The conditions, all of which must hold; None is no condition.
 
     Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. `isolation` is not
-    applied here, because it depends on the log's transactions: the caller applies it (`verification.transactions`).
+    applied here, because it depends on the log's transactions: the caller applies it (`verification.unsettled`).
     `contained` must be in the key, the value, or the key or value of a header.
     """
 

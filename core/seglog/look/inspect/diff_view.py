@@ -25,7 +25,7 @@ from seglog.model import Isolation
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.transactions import unsettled
+from seglog.verification.unsettled import unsettled
 
 DEFAULT_MEMORY_BYTES = 256 << 20
 COMMITTED = Selection(isolation=Isolation.READ_COMMITTED)

@@ -112,13 +112,13 @@ class Replay:
 
     def left_out(self, planned: Sequence[PartitionReplay]) -> Iterator[str]:
         """Yields a sentence for each part that cannot be replayed: open transactions, and ends that are no batch."""
-        for one in planned:
-            if one.end_offset < one.log_end_offset:
+        for partition in planned:
+            if partition.end_offset < partition.log_end_offset:
                 yield (
-                    f"{one.source}: offsets {one.end_offset} to {one.log_end_offset - 1} are not replayed, because a"
-                    " transaction begins there and has no end (seglog txn shows it)"
+                    f"{partition.source}: offsets {partition.end_offset} to {partition.log_end_offset - 1} are not"
+                    " replayed, because a transaction begins there and has no end (seglog txn shows it)"
                 )
-            end = self._sources[one.source].log.unreadable_end
+            end = self._sources[partition.source].log.unreadable_end
             if end is not None:
                 yield str(end.error())
 
@@ -126,16 +126,16 @@ class Replay:
         """Replays; calls `sent` with the bytes of each record. The state counts what arrived, even after an error."""
         if self._map is not None:
             self._map.load(self.state.map_bytes)
-        for one in planned:
-            if one.source not in self.state.partitions:
-                end = self._cluster.end_offset(one.target)
-                self.state.partitions[one.source] = PartitionProgress(
-                    str(one.directory), one.target, one.next_offset, end
+        for partition in planned:
+            if partition.source not in self.state.partitions:
+                end = self._cluster.end_offset(partition.target)
+                self.state.partitions[partition.source] = PartitionProgress(
+                    str(partition.directory), partition.target, partition.next_offset, end
                 )
-            self._by_target[one.target] = one.source
-            self._sent[one.target] = deque()
+            self._by_target[partition.target] = partition.source
+            self._sent[partition.target] = deque()
         # partitions that this run leaves out are looked up by a later one
-        counts_all = self.state.in_order or self.state.partitions.keys() <= {one.source for one in planned}
+        counts_all = self.state.in_order or self.state.partitions.keys() <= {partition.source for partition in planned}
         if not self.state.in_order:
             self._find_arrived(planned)
         self.state.in_order = False
@@ -143,9 +143,9 @@ class Replay:
         pace = _Pace(self._clock, self._bytes_per_second)
         self._cluster.start(self._delivered)
         try:
-            for one in planned:
-                for record in self._records(one.source):
-                    self._send(one.target, record)
+            for partition in planned:
+                for record in self._records(partition.source):
+                    self._send(partition.target, record)
                     size = len(record.key or b"") + len(record.value or b"")
                     sent(size)
                     pace.spent(size)
@@ -212,14 +212,14 @@ class Replay:
             if due:
                 self._cluster.commit(group, due)
 
-    def _planned(self, key: TopicPartition, one: ServedPartition) -> PartitionReplay:
-        known = self.state.partitions.get(key)
+    def _planned(self, key: TopicPartition, served: ServedPartition) -> PartitionReplay:
+        earlier = self.state.partitions.get(key)
         target = TopicPartition(self._topics.get(key.topic, key.topic), key.partition)
-        if known is not None and known.target != target:
-            raise RefusedError(f"{key} was replayed into {known.target} so far, as {self._state_file} says")
-        start = one.log.log_start_offset if known is None else known.next_offset
-        stable = one.log.last_stable_offset
-        return PartitionReplay(key, one.directory, target, start, max(start, stable), one.log.log_end_offset)
+        if earlier is not None and earlier.target != target:
+            raise RefusedError(f"{key} was replayed into {earlier.target} so far, as {self._state_file} says")
+        start = served.log.log_start_offset if earlier is None else earlier.next_offset
+        stable = served.log.last_stable_offset
+        return PartitionReplay(key, served.directory, target, start, max(start, stable), served.log.log_end_offset)
 
     def _require_same_map(self) -> None:
         """Raises RefusedError if earlier runs had a map and this one has none, or the other way round: offsets that a
@@ -236,10 +236,10 @@ class Replay:
             )
 
     def _require_topics(self, planned: Sequence[PartitionReplay]) -> None:
-        wanted: dict[str, int] = {}
-        for one in planned:
-            wanted[one.target.topic] = max(wanted.get(one.target.topic, 0), one.target.partition + 1)
-        missing = {topic: count for topic, count in wanted.items() if topic not in self._counts}
+        needed: dict[str, int] = {}
+        for partition in planned:
+            needed[partition.target.topic] = max(needed.get(partition.target.topic, 0), partition.target.partition + 1)
+        missing = {topic: count for topic, count in needed.items() if topic not in self._counts}
         if missing:
             commands = "; ".join(
                 f"kafka-topics.sh --bootstrap-server {self._cluster.bootstrap} --create --topic {topic}"
@@ -247,7 +247,7 @@ class Replay:
                 for topic, count in missing.items()
             )
             raise RefusedError(f"the cluster has no topic {', '.join(missing)}; make it with its settings: {commands}")
-        for topic, count in wanted.items():
+        for topic, count in needed.items():
             if self._counts[topic] < count:
                 raise RefusedError(
                     f"{topic} has {self._counts[topic]} partitions in the cluster, but at least {count} are needed:"
@@ -275,19 +275,19 @@ class Replay:
 
     def _find_arrived(self, planned: Sequence[PartitionReplay]) -> None:
         """Advances the state over the records that earlier runs sent but did not count."""
-        ends = self._settled_ends([one.target for one in planned])
-        for one in planned:
-            progress = self.state.partitions[one.source]
-            if progress.target_end >= ends[one.target]:
+        ends = self._settled_ends([partition.target for partition in planned])
+        for partition in planned:
+            progress = self.state.partitions[partition.source]
+            if progress.target_end >= ends[partition.target]:
                 continue
-            expected = self._records(one.source)
+            expected = self._records(partition.source)
             record = next(expected, None)
-            for found in self._cluster.records_from(one.target, progress.target_end, ends[one.target]):
+            for arrived in self._cluster.records_from(partition.target, progress.target_end, ends[partition.target]):
                 if record is None:
                     break
-                if found.is_of(record):
+                if arrived.is_of(record):
                     assert record.offset is not None
-                    self._arrived(one.source, record.offset, found.offset)
+                    self._arrived(partition.source, record.offset, arrived.offset)
                     record = next(expected, None)
 
     def _settled_ends(self, targets: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
