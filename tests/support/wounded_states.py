@@ -12,6 +12,7 @@ from pathlib import Path
 from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
+from tests.support.wounded_numbers import of_numbers
 from tests.support.wounded_starts import (
     ACCESS,
     EVERY_FILE,
@@ -301,6 +302,8 @@ def _of_leftovers() -> Iterator[State]:
         yield wounded("clean", LOGS, "", f"an empty {name}", _new(name))
     yield wounded("clean", LOGS, "lost+found", "there", lambda path: path.mkdir())
     yield wounded("clean", LOGS, "remote-log-index-cache", "there", lambda path: path.mkdir())
+    for where in (f"{PARTITION}/notes.txt", closed + ".log.deleted", f"{METADATA}/notes.txt", "notes.txt"):
+        yield wounded("clean", LOGS, where, "unreadable", _unreadable, needs_root=True)
     for ending in ("delete", "stray", "future"):
         name = f"{PARTITION}.{'0123456789abcdef' * 2}-{ending}"
         yield wounded("clean", LOGS, PARTITION, f"set aside as -{ending}", _renamed(name))
@@ -316,6 +319,12 @@ def _of_leftovers() -> Iterator[State]:
                     path.parent.rename(path.parent.with_name(name)),
                 ),
             )
+
+
+def _unreadable(path: Path) -> None:
+    path.write_bytes(b"x")
+    _owned_as(path, path.parent)
+    path.chmod(0)
 
 
 # --- the cleaner's checkpoint, and a disk without room
@@ -453,27 +462,6 @@ def _made_a_link(path: Path) -> None:
     os.lchown(path, path.parent.stat().st_uid, path.parent.stat().st_gid)
 
 
-# --- numbers in checkpoints
-
-NUMBERS = {
-    "offset 400": "400",
-    "offset -1": "-1",
-    "offset 2^63-1": str(2**63 - 1),
-    "offset 2^63": str(2**63),
-    "an offset with a sign": "+790",
-    "an offset in digits of another script": "".join(
-        chr(ord("\N{ARABIC-INDIC DIGIT ZERO}") + int(digit)) for digit in "790"
-    ),
-}
-
-
-def _of_numbers() -> Iterator[State]:
-    for wound, number in NUMBERS.items():
-        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
-            text = f"0\n1\norders-none 0 {number}\n"
-            yield wounded("unclean", LOGS, name, wound, filled(text.encode()))
-
-
 def states() -> list[State]:
     """Every state."""
     return [
@@ -485,7 +473,7 @@ def states() -> list[State]:
         *_of_the_cleaner(),
         *_of_full_disks(),
         *_of_no_files(),
-        *_of_numbers(),
+        *of_numbers(),
         *of_files("unclean", LOGS, PARTITION, IN_PARTITION),
         *of_files("clean", LOGS, PAID, IN_PAID),
         *of_files("unclean", LOGS, PAID, IN_PAID),

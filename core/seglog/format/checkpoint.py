@@ -17,6 +17,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from seglog.errors import CorruptCheckpointError
+from seglog.format.filenames import JAVA_NUMBER
 from seglog.format.properties import format_properties, parse_properties
 from seglog.format.uuids import ZERO_UUID, format_uuid, parse_uuid
 from seglog.layout import INT32_MAX, INT64_MAX
@@ -29,7 +30,6 @@ _NATURAL_LINES = re.compile(r"\r\n|\r|\n")
 _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
 _UNFIT_FOR_A_LINE = re.compile("[ \t\n\x0b\f\r\\ud800-\\udfff]")  # surrogates stand for bytes that are not UTF-8
 _METADATA_SEPARATOR = re.compile(r":[ \t\n\x0b\f\r]+")
-_NUMBER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d){1,40}")  # Java: of any script, in one UTF-16 unit
 
 T = TypeVar("T")
 
@@ -194,7 +194,7 @@ def _fields(line: str) -> list[str]:
 
 def _number(text: str, most: int) -> int:
     """Parses like Java's Integer.parseInt or Long.parseLong."""
-    value = int(text) if _NUMBER.fullmatch(text) else None
+    value = int(text) if JAVA_NUMBER.fullmatch(text) else None
     if value is None or not -most - 1 <= value <= most:
         raise ValueError(f"{text[:40]!r} is not a number of {32 if most == INT32_MAX else 64} bits")
     return value

@@ -143,11 +143,12 @@ class PartitionDirectoryName:
 
 _KINDS = "|".join(re.escape(kind.value) for kind in FileKind if kind is not FileKind.METADATA_SNAPSHOT)
 _STATES = "|".join(re.escape(state.value) for state in FileState)
+# What Java's parseInt and parseLong take, but for their limits: digits of any script that are one UTF-16 unit each.
+JAVA_NUMBER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d){1,40}")
 _SEGMENT_FILE = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})({_KINDS})({_STATES})")
 _METADATA_SNAPSHOT = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})-([0-9]{{{EPOCH_DIGITS}}})\.checkpoint({_STATES})")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})")
-_JAVA_INT = re.compile(r"[+-]?[0-9]{1,40}")
 _SUFFIXED_DIRECTORY = re.compile(r"(\S+-\S+)\.([^\s.]+)(-delete|-stray|-future)")
 
 
@@ -219,7 +220,7 @@ def is_taken_for_partition(name: str) -> bool:
             return False
         name = name[: name.rindex(".")]
     topic, _, number = name.rpartition("-")
-    return bool(topic) and _JAVA_INT.fullmatch(number) is not None and -INT32_MAX - 1 <= int(number) <= INT32_MAX
+    return bool(topic) and JAVA_NUMBER.fullmatch(number) is not None and -INT32_MAX - 1 <= int(number) <= INT32_MAX
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:

@@ -8,7 +8,6 @@ entries of the partitions worked on and keeps all others.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -37,7 +36,6 @@ _logger = logging.getLogger(__name__)
 
 NAMED_BY_OFFSET = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".cleaned", ".swap")
 NO_OFFSET = -1
-_NUMBER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
@@ -265,7 +263,7 @@ class LeaderEpochCache:
 
 def is_offset(text: str) -> bool:
     """True if Java would parse the text as a long."""
-    return _NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+    return filenames.JAVA_NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 def partition_obstacles(fs: FileSystem, directory: Path) -> Iterator[str]:

@@ -224,9 +224,13 @@ class IndexFile(OwnedFile):
         if status is not None and status.size != self.size:
             self._writable().truncate(self.size)
 
-    def _read(self) -> np.ndarray:
+    def _is_file(self) -> bool:
+        """False if there is nothing to read, or a directory, a pipe or a socket in its place."""
         status = self._fs.status(self.path)
-        if status is None or status.is_directory or status.is_special:
+        return status is not None and not (status.is_directory or status.is_special)
+
+    def _read(self) -> np.ndarray:
+        if not self._is_file():
             return np.empty(0, dtype=self._entry)
         with self._fs.open(self.path, "r") as file:
             require_size(file, _MAX_INDEX_BYTES)
@@ -235,7 +239,7 @@ class IndexFile(OwnedFile):
         return np.frombuffer(data[:whole], dtype=self._entry)
 
     def _read_last(self) -> _Ending | None:
-        if not self.exists():
+        if not self._is_file():
             return _Ending(0)
         with self._fs.open(self.path, "r") as file:
             require_size(file, _MAX_INDEX_BYTES)

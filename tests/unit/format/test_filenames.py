@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.format.filenames import (
+    JAVA_NUMBER,
     FileKind,
     FileName,
     FileState,
@@ -210,3 +211,9 @@ def test_a_legal_topic_name_has_no_problem(topic: str) -> None:
 @pytest.mark.parametrize("topic", ["", ".", "..", "a" * 250, "a b", "ä", "a/b", "a\n"])
 def test_illegal_topic_names_have_a_reason(topic: str) -> None:
     assert topic_name_problem(topic)
+
+
+def test_numbers_in_names_are_those_that_java_takes_digits_of_other_scripts_too() -> None:
+    taken = ("5", "+5", "-5", "007", "\N{ARABIC-INDIC DIGIT FIVE}", "\N{FULLWIDTH DIGIT FIVE}")
+    refused = ("", "+", "5\n", " 5", "1_0", "\N{SUPERSCRIPT TWO}", "\N{MATHEMATICAL BOLD DIGIT FIVE}", "5.0")
+    assert [text for text in (*taken, *refused) if JAVA_NUMBER.fullmatch(text)] == list(taken)

@@ -4,7 +4,8 @@ A broker runs as its own user. A file that it cannot open keeps it from starting
 records which user that is; the owner of the log directory is taken, or the owner of most partitions if root owns it.
 
 Kafka opens `.lock`, every `.log` and every index for writing. It reads checkpoints, snapshots and properties, and
-replaces them through a `.tmp` file, which it writes. It renames files in every directory.
+replaces them through a `.tmp` file, which it writes. It renames files in every directory. Whatever lies in a partition
+directory must be readable, a stranger's file too (LogLoader.removeTempFilesAndCollectSwapFiles: "Could not read file").
 """
 
 from __future__ import annotations
@@ -134,16 +135,14 @@ def _not_granted(entries: Sequence[tuple[Path, FileStatus, int]], user: _User) -
 
 
 def _needed_access(name: str, status: FileStatus, is_partition: bool) -> int:
-    """Returns the access that a broker needs to a file; 0 if the name means nothing to it."""
-    if status.is_directory or status.is_link:
+    """Returns the access that a broker needs to a file; 0 if it does not care."""
+    if status.is_directory or status.is_link or status.is_special:
         return 0
     if name.endswith(_TEMPORARY) and name.removesuffix(_TEMPORARY) in _REPLACED:
-        return _WRITE
+        return _READ | _WRITE if is_partition else _WRITE
     if not is_partition:
         return _READ | _WRITE if name == filenames.LOCK_FILE else _READ if name in _READ_ONLY else 0
     parsed = parse_file_name(name)
-    if parsed is None:
-        return _READ if name in _READ_ONLY else 0
-    if parsed.state not in (FileState.LIVE, FileState.SWAP):
-        return 0
+    if parsed is None or parsed.state not in (FileState.LIVE, FileState.SWAP):
+        return _READ
     return _READ | _WRITE if parsed.kind in _WRITTEN else _READ

@@ -35,10 +35,8 @@ class KafkaEnd:
 def kafka_end(fs: FileSystem, segment: SegmentFiles) -> KafkaEnd:
     """Returns what a broker takes for the end of `segment`. Raises OSError."""
     last, position = _indexed(fs, segment)
-    if position < 0:
-        return KafkaEnd(segment.base_offset, 0, f"the offset index leads to position {position}")
     with fs.open(segment.log, "r") as file:
-        return _walked(file, segment.base_offset, last, position)
+        return _walked(file, segment.base_offset, last, max(0, position))  # Kafka: LogSegment.translateOffset
 
 
 def _indexed(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int]:

@@ -107,11 +107,21 @@ def test_a_directory_of_root_alone_is_the_brokers_of_root(logs: Path) -> None:
 
 
 def test_temporary_files_that_a_broker_would_write_over_count_and_seglogs_own_do_not(logs: Path) -> None:
-    for name in (".seglog-run", ".seglog-append", "notes.txt", f"{ORDERS}/{LOG}.deleted"):
+    for name in (".seglog-run", ".seglog-append", "notes.txt"):
         (logs / name).write_bytes(b"")
         (logs / name).chmod(0o600)
     (logs / "replication-offset-checkpoint.tmp").write_bytes(b"")
     assert [row.file for row in denials(logs)] == ["replication-offset-checkpoint.tmp"]
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["notes.txt", f"{LOG}.deleted", ".notes.swp"])
+def test_every_file_in_a_partition_must_be_readable_whatever_its_name(logs: Path, name: str) -> None:
+    path = logs / ORDERS / name
+    path.write_bytes(b"")
+    assert denials(logs) == []
+    path.chmod(0o600)
+    assert [row.file for row in denials(logs)] == [name]
 
 
 def test_where_access_lists_say_who_may_the_mode_is_not_believed(logs: Path) -> None:
