@@ -225,10 +225,10 @@ def _check_keys(key: LeafSlot, arena: np.ndarray, within: SlotTable, counts: np.
     marks, seeds = np.empty(len(counts), dtype=np.int8), _SEEDS
     places = np.full(2 << int(counts.max(initial=1)).bit_length(), -1, dtype=np.int64)
     numbers, lengths = within.numbers[key.slot], within.lengths[key.slot]
-    found = value_slots.mark_twins(arena, counts, numbers, lengths, key.leaf.kind == "string", seeds, places, marks)
-    assert found >= 0
+    count = value_slots.mark_twins(arena, counts, numbers, lengths, key.leaf.kind == "string", seeds, places, marks)
+    assert count >= 0
     has_twins = (marks != 0) & ~without
-    if found and has_twins.any():
+    if count and has_twins.any():
         raise UnreadableError(np.flatnonzero(has_twins))
 
 

@@ -84,9 +84,9 @@ class TypedColumn:
         records, side = part.records, self.column.side
         unframed = self.column.unframed
         if unframed is not None:
-            found = self._program(None)
-            if found is not None:
-                yield _Chosen(np.flatnonzero(left), unframed.schema.id, *found)
+            decoder = self._program(None)
+            if decoder is not None:
+                yield _Chosen(np.flatnonzero(left), unframed.schema.id, *decoder)
             return
         rows = records.rows
         positions, sizes = rows[f"{side}_position"], rows[f"{side}_size"]
@@ -95,26 +95,29 @@ class TypedColumn:
         ids[~left] = value_slots.NULL_VALUE
         if rows["header_count"].any() and named_in_headers(_bytes_of(records), side):
             ids[rows["header_count"] > 0] = value_slots.NULL_VALUE
-        for number in np.unique(ids).tolist():
-            found = self._program(number) if number > 0 else None
-            if found is not None:
-                yield from self._first_messages(part, np.flatnonzero(ids == number), number, found, PLAIN_FRAME_BYTES)
+        numbers = np.unique(ids).tolist()
+        for number in numbers:
+            decoder = self._program(number) if number > 0 else None
+            if decoder is not None:
+                yield from self._first_messages(part, np.flatnonzero(ids == number), number, decoder, PLAIN_FRAME_BYTES)
+        if value_slots.NO_PLAIN_FRAME not in numbers:
+            return
         others = np.flatnonzero(ids == value_slots.NO_PLAIN_FRAME)
-        for frame, places in other_frames(records.arena, positions, sizes, others, side) if len(others) else ():
-            found = self._program(frame.id)
-            if found is not None and (frame.naming is PATH_BEFORE or found[0].schema.type != kinds.PROTOBUF):
-                yield from self._first_messages(part, places, frame.id, found, frame.start)
+        for frame, places in other_frames(records.arena, positions, sizes, others, side):
+            decoder = self._program(frame.id)
+            if decoder is not None and (frame.naming is PATH_BEFORE or decoder[0].schema.type != kinds.PROTOBUF):
+                yield from self._first_messages(part, places, frame.id, decoder, frame.start)
 
     def _first_messages(
-        self, part: Part, chosen: np.ndarray, number: SchemaId, found: tuple[Written, Program], skipped: int
+        self, part: Part, chosen: np.ndarray, number: SchemaId, decoder: tuple[Written, Program], skipped: int
     ) -> Iterator[_Chosen]:
         """Yields rows with a frame of `skipped` bytes; of Protobuf those of the first message: its path is a byte 0."""
         records, side = part.records, self.column.side
-        if found[0].schema.type == kinds.PROTOBUF:
+        if decoder[0].schema.type == kinds.PROTOBUF:
             chosen = chosen[records.rows[f"{side}_size"][chosen] > skipped]
             chosen = chosen[records.arena[records.rows[f"{side}_position"][chosen] + skipped] == 0]
             skipped += 1
-        yield _Chosen(chosen, number, *found, skipped)
+        yield _Chosen(chosen, number, *decoder, skipped)
 
     def _program(self, number: SchemaId | None) -> tuple[Written, Program] | None:
         if number not in self._programs:

@@ -178,10 +178,10 @@ class _Making:
         slot = self._add(kernel.PRESENT) if optional else -1
         fields: list[tuple[str, Slotted]] = []
         for one in definition["fields"]:
-            found = self.of(one["type"], level + 1)
-            if found is None:
+            within = self.of(one["type"], level + 1)
+            if within is None:
                 return None
-            fields.append((one["name"], found))
+            fields.append((one["name"], within))
         return RowSlot(tuple(fields), slot)
 
     def _repeated(self, definition: Any, level: int, *, is_map: bool = False) -> Slotted | None:
@@ -202,9 +202,9 @@ class _Making:
             return None
         null, at, first = branches.index("null"), len(self._operations), self.sizes[self._table]
         self._place(())
-        found = self.of(branches[1 - null], level + 1, optional=True)
+        slots = self.of(branches[1 - null], level + 1, optional=True)
         self._operations[at] = (kernel.OPTIONAL, 0, null, len(self._operations), first, self.sizes[self._table])
-        return found
+        return slots
 
     def _add(self, code: int, size: int = 0, least: int = 0, most: int = 0) -> int:
         """Adds an operation with a slot, and returns this."""

@@ -86,12 +86,12 @@ class ColumnType:
     def of_id(self, number: SchemaId) -> Written | None:
         """Returns the schema that frames with an id or GUID mean; of Protobuf the schema's first message."""
         firsts = [one for one in self.written if one.path in ((), FIRST_MESSAGE)]
-        found = next((one for one in firsts if one.schema.id == number), None)
-        if found is None and isinstance(number, UUID) and self._forms.source is not None:
+        named = next((one for one in firsts if one.schema.id == number), None)
+        if named is None and isinstance(number, UUID) and self._forms.source is not None:
             with contextlib.suppress(NotDecodedError):
                 meant = self._forms.source.by_id(number)
-                found = next((one for one in firsts if one.schema == meant), None)
-        return found
+                named = next((one for one in firsts if one.schema == meant), None)
+        return named
 
     def reader(self) -> BySchema:
         """Returns what decodes a value at a time, to JSON of the column's fields: with what JSON lacks (NaN) as Python

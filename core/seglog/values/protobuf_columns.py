@@ -188,10 +188,10 @@ class _Making:
         self.messages.append([])
         rows, slotted = list[list[int]](), list[tuple[str, Slotted]]()
         for field in message.fields:
-            found = self._of_field(field, number if owner < 0 else owner, level, table, rows)
-            if found is None:
+            within = self._of_field(field, number if owner < 0 else owner, level, table, rows)
+            if within is None:
                 return None
-            slotted.append((field.name, found))
+            slotted.append((field.name, within))
         _note_oneofs(message, rows)
         self.messages[number] = [first, len(self.owners[table]), table]
         self.fields[number] = sorted(rows)
@@ -266,9 +266,9 @@ class ProtobufProgram(Program):
         messages, fields = list[list[int]](), list[list[int]]()
         for number, (first, stop, table) in enumerate(making.messages):
             shift = self.firsts[table]
-            found = making.fields[number]
-            messages.append([len(fields), len(fields) + len(found), first + shift, stop + shift, table])
-            fields += [_shifted(row, shift) for row in found]
+            of_message = making.fields[number]
+            messages.append([len(fields), len(fields) + len(of_message), first + shift, stop + shift, table])
+            fields += [_shifted(row, shift) for row in of_message]
         self.tables = (
             np.array(messages, dtype=np.int64),
             np.array(fields, dtype=np.int64).reshape(-1, 8),
