@@ -118,9 +118,7 @@ def read_directory(fs: FileSystem, path: Path) -> DirectoryFacts:
 
 
 def _not_files(directory: DirectoryFacts) -> Iterator[Diagnosis]:
-    """Yields links without a target in place of files that a broker opens without asking whether they are there, and a
-    lock that is no file.
-    """
+    """Yields links without a target, pipes and sockets in place of files that a broker opens."""
     if is_url(str(directory.listing.path)):
         return  # a store has no links
     for name in (filenames.LOCK_FILE, *OFFSET_CHECKPOINTS, *_WRITTEN_SOON):
@@ -128,7 +126,7 @@ def _not_files(directory: DirectoryFacts) -> Iterator[Diagnosis]:
         link, status = fs.status(path, follow=False), fs.status(path)
         if link is not None and link.is_link and status is None:
             yield directory.diagnosis("NOT_A_FILE", path, "it is a link to a file that is not there")
-        elif status is not None and status.is_special and name == filenames.LOCK_FILE:
+        elif status is not None and status.is_special:
             yield directory.diagnosis("NOT_A_FILE", path, "it is a pipe, a socket or a device")
 
 
@@ -159,6 +157,9 @@ def _unfinished(directory: DirectoryFacts, barrier: Path) -> Diagnosis:
 
 def _checkpoints(directory: DirectoryFacts) -> Iterator[Diagnosis]:
     for name, error in directory.around.damage.items():
+        status = directory.around.fs.status(directory.listing.path / name)
+        if status is not None and status.is_special:
+            continue  # no file, and reported as that
         reason = str(error).removeprefix(f"{directory.listing.path / name}: ")
         if isinstance(error, CheckpointNumberError):
             lost = _EMPTY if isinstance(error, CheckpointEndsError) else _LOST

@@ -133,10 +133,9 @@ class _Start:
         status = self._facts.fs.status(path)
         if status is None:
             return
-        if status.is_directory:
-            yield self._facts.diagnosis(
-                "QUORUM_STATE_UNREADABLE", path, "it is a directory", command=aside_command(path)
-            )
+        if status.is_directory or status.is_special:
+            what = "it is a directory" if status.is_directory else "it is a pipe, a socket or a device"
+            yield self._facts.diagnosis("QUORUM_STATE_UNREADABLE", path, what, command=aside_command(path))
             return
         try:
             parse_quorum_state(self._facts.fs.read_bytes(path), path)

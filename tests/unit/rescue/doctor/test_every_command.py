@@ -16,7 +16,7 @@ from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import transactional
 from tests.support.named_commands import follow_rebuild, run_named
 from tests.support.other_users import given_to
-from tests.support.wounded_starts import made
+from tests.support.wounded_starts import State, made
 from tests.support.wounded_states import states
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
@@ -96,3 +96,18 @@ def test_what_is_named_for_a_hanging_transaction_prints_the_command_that_aborts_
     (row,) = [row for row in diagnose(logs) if row.code == "TRANSACTION_HANGING"]
     done = run(*shlex.split(row.command)[1:])
     assert done.exit_code == 1 and done.stdout.startswith("kafka-transactions.sh ")
+
+
+@pytest.mark.parametrize(
+    "state", [one for one in states() if one.wound == "a socket" and one.base == "clean"], ids=lambda one: one.file
+)
+def test_a_socket_in_place_of_a_file_is_out_of_the_way_after_the_commands_named(state: State, tmp_path: Path) -> None:
+    root, aside = tmp_path / "root", tmp_path / "aside"
+    root.mkdir()
+    aside.mkdir()
+    directories = made(state, root)
+    for row in diagnose(*directories):
+        if row.gravity is Gravity.BLOCKER and row.command.startswith(TOOLS):
+            assert run_named(row.command, aside) == [0]
+    left = [row for row in diagnose(*directories) if row.gravity is Gravity.BLOCKER]
+    assert not [row for row in left if row.command.startswith(TOOLS)]
