@@ -66,8 +66,12 @@ class ColumnType:
 
     def _snapshot(self) -> KnownSchemas:
         """Returns the column's schemas as a source for other processes, which do not ask a registry."""
-        assert self._forms.source is not None
-        known = KnownSchemas(self._forms.source.where)
+        source = self._forms.source
+        assert source is not None
+        known = KnownSchemas(source.where)
+        if isinstance(source, KnownSchemas):  # a schema has an id, and may have a GUID
+            written = {one.schema for one in self.written}
+            known.ids = {number: schema for number, schema in source.ids.items() if schema in written}
         for one in self.written:
             known.add(one.schema)
             for name in one.schema.references:

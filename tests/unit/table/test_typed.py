@@ -172,6 +172,15 @@ def test_a_type_travels_without_its_source(tmp_path: Path) -> None:
     assert shown == here and shown.errors.null_count == 2
 
 
+def test_the_guid_of_a_schema_travels_too(tmp_path: Path) -> None:
+    guid, source = UUID(int=7 << 64), known((1, SCHEMA, "AVRO"))
+    source.ids[guid] = source.ids[1]
+    column = column_type(Forms("auto", "registry", source), "value", "t", [])
+    there = pickle.loads(pickle.dumps(column))
+    part = part_of([b"\1" + guid.bytes + GOOD, framed(1, GOOD)], tmp_path)
+    assert [value["f1"] for value in TypedColumn(there, Tally()).of(part).values.to_pylist()] == ["ö", "ö"]
+
+
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
