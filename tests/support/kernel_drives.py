@@ -30,6 +30,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.format import compression, decoder
 from seglog.format.columns import Records
+from seglog.kernels import hashing
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.read_loader import LogPlace
@@ -44,7 +45,7 @@ from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.table import columns, typed
+from seglog.table import columns, slotted, typed
 from seglog.values import avro_columns, protobuf_columns
 from seglog.values.schemas import Schema
 from seglog.verification.verify import Level, Verification, VerifyOptions
@@ -164,6 +165,19 @@ def as_arrow(given: Input) -> None:
         columns.spans(records.arena, rows["value_position"], rows["value_size"])
         columns.headers(records)
         _typed(records, given.chance.choice((0, 0, 0, 1, 5)))
+        _as_keys_of_maps(records, given.chance.choice((1, 3, 20)))
+
+
+def _as_keys_of_maps(records: Records, size: int) -> None:
+    """The keys of records as those of maps of so many keys."""
+    positions = records.rows["key_position"].astype(np.int64)
+    sizes = np.maximum(records.rows["key_size"], 0)
+    counts = np.full(len(sizes) // size, size, dtype=np.int64)
+    seeds = np.arange(1, hashing.SEED_WORDS + 1, dtype=np.int64)
+    for are_texts in (True, False):
+        places = np.full(2 << size.bit_length(), -1, dtype=np.int64)
+        marks = np.empty(len(counts), dtype=np.int8)
+        slotted.value_slots.mark_twins(records.arena, counts, positions, sizes, are_texts, seeds, places, marks)
 
 
 def _typed(records: Records, skipped: int) -> None:

@@ -51,6 +51,7 @@ _RECOVERED = re.compile(
     r"(?:Could not find offset index|Found a corrupted index) file corresponding to log file \S*?(\d+)\.log)"
 )
 _OFFLINE = re.compile(r"Stopping serving (?:logs|replicas) in (?:dir )?(/\S+)")
+_ALREADY_OFFLINE = "is already offline due to a previous IO exception"
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,9 @@ def differences(prognosis: Prognosis, course: Course, directories: Sequence[Path
     if course.started:  # what lies in a directory, or a partition, that failed before is not come to
         refusing = [row for row in refusing if Path(row["log_directory"]) not in offline]
     starts = not refusing and directories[0] not in offline and offline != set(directories)
-    if prognosis.named("STRAY_IN_FAILED_DIRECTORY"):
-        # Threads load a directory's logs side by side, and the renaming of a stray fails only after the failure.
+    if prognosis.named("STRAY_IN_FAILED_DIRECTORY") or (offline and _ALREADY_OFFLINE in course.said):
+        # Threads load a directory's logs side by side. The renaming of a stray fails only after the failure, and a log
+        # that is loaded just then ends the broker.
         starts = starts and course.started
     why = "; ".join(f"{row['partition']}/{row['file']} {row['code']}" for row in blockers)
     if starts != course.started:

@@ -214,6 +214,8 @@ def examine_failures(directories: Sequence[DirectoryFacts], failing: Collection[
         served = [one for one in directory.listing.partitions if one.state is PartitionState.LIVE]
         if directory not in lasting and served:
             message = "the log directory goes offline, and its partitions with it"
+            if len(served) > 1:  # LogManager.loadLogs: "already offline due to a previous IO exception"
+                message += "; a broker that loads another of its logs just then does not start"
             yield directory.diagnosis("PARTITIONS_MADE_ELSEWHERE", "", message, count=len(served))
 
 
