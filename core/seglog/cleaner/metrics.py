@@ -91,7 +91,7 @@ def is_gauges_file(fs: FileSystem, path: Path) -> bool:
     status = fs.status(path)
     if status is None:
         return True
-    if status.is_directory or status.is_special:
+    if status.no_file:
         return False
     with fs.open(path, "r") as file:
         return file.read_at(0, len(_START)) in (b"", _START)

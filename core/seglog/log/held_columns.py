@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
 from typing import Protocol
 
 _LIMIT_BYTES = 64 << 20
@@ -21,20 +20,27 @@ class HeldColumns:
 
     def __init__(self, limit: int) -> None:
         self._limit, self._bytes = limit, 0
-        self._held: deque[tuple[weakref.ref[Holder], int]] = deque()
-        self._lock = threading.Lock()
+        self._held: dict[weakref.ref[Holder], int] = {}
+        self._lock = threading.RLock()  # a holder may end, and call `_forget`, within `note`
 
     def note(self, holder: Holder, size: int) -> None:
-        """Counts the columns of a holder, and lets others go."""
+        """Counts the columns of a holder, in place of those that it had, and lets others go."""
+        last = weakref.ref(holder, self._forget)
         with self._lock:
-            self._held.append((weakref.ref(holder), size))
+            self._forget(last)
+            self._held[last] = size
             self._bytes += size
             while self._bytes > self._limit and len(self._held) > 1:
-                reference, freed = self._held.popleft()
-                self._bytes -= freed
+                reference = next(iter(self._held))
+                self._forget(reference)
                 first = reference()
-                if first is not None and first is not holder:
+                if first is not None:
                     first.let_go()
+
+    def _forget(self, reference: weakref.ref[Holder]) -> None:
+        with self._lock:
+            freed = self._held.pop(reference, 0)
+            self._bytes -= freed
 
 
 HELD = HeldColumns(_LIMIT_BYTES)

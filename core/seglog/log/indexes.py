@@ -28,7 +28,7 @@ from seglog.kernels import indexing
 from seglog.log import held_columns
 from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem, require_size
-from seglog.storage.padding import last_entry, written_front
+from seglog.storage.padding import FRONT_BYTES, last_entry, written_front
 
 # An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
@@ -224,13 +224,13 @@ class IndexFile(OwnedFile):
         if status is not None and status.size != self.size:
             self._writable().truncate(self.size)
 
-    def _is_file(self) -> bool:
-        """False if there is nothing to read, or a directory, a pipe or a socket in its place."""
+    def _size_of_file(self) -> int:
+        """Returns the bytes of the file; 0 if there is none, or a directory, a pipe or a socket in its place."""
         status = self._fs.status(self.path)
-        return status is not None and not (status.is_directory or status.is_special)
+        return 0 if status is None or status.no_file else status.size
 
     def _read(self) -> np.ndarray:
-        if not self._is_file():
+        if not self._size_of_file():
             return np.empty(0, dtype=self._entry)
         with self._fs.open(self.path, "r") as file:
             require_size(file, _MAX_INDEX_BYTES)
@@ -239,8 +239,9 @@ class IndexFile(OwnedFile):
         return np.frombuffer(data[:whole], dtype=self._entry)
 
     def _read_last(self) -> _Ending | None:
-        if not self._is_file():
-            return _Ending(0)
+        """Returns the end of a large file; None if reading all tells it, as of a small file."""
+        if self._size_of_file() <= FRONT_BYTES:
+            return None
         with self._fs.open(self.path, "r") as file:
             require_size(file, _MAX_INDEX_BYTES)
             last = last_entry(file, self._entry.itemsize)

@@ -69,7 +69,7 @@ def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, qua
     note = notes_of(environment) / Path(name).name
     try:
         found = fs.status(note) if quarantine is None else None
-        if found is not None and not (found.is_directory or found.is_special):  # a directory: the name is `.`
+        if found is not None and not found.no_file:  # a directory: the name is `.`
             known.append(Path(os.fsdecode(fs.read_bytes(note)).removesuffix("\n")).parent)
     except OSError:
         if not any(map(fs.status, (Path(name), *(place / note.name for place in known)))):

@@ -178,7 +178,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
         path, parsed = directory / name, filenames.parse_file_name(name)
         if status.is_link:
             _require_followed(fs, path, parsed)
-        if status.is_directory or status.is_special:
+        if status.no_file:
             strangers.append(path)  # a broker that looks for segments and snapshots sees neither
         elif parsed is not None and parsed.state is FileState.LIVE:
             found.setdefault(parsed.kind, {})[parsed.offset] = NamedFile(

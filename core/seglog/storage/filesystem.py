@@ -56,6 +56,11 @@ class FileStatus:
     names: int = 1
     version: str = ""
 
+    @property
+    def no_file(self) -> str:
+        """What is there in place of a file, "" if a file is there."""
+        return "a directory" if self.is_directory else "a pipe, a socket or a device" if self.is_special else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -236,6 +241,12 @@ class FileSystem(Protocol):
 def read_whole(file: File, limit: int) -> bytes:
     """Returns all bytes of an open file. Raises RefusedError if it has more than `limit`."""
     return file.read_at(0, require_size(file, limit))
+
+
+def leads_nowhere(fs: FileSystem, path: Path) -> bool:
+    """True for a link to something that is not there. Raises OSError."""
+    link = fs.status(path, follow=False)
+    return link is not None and link.is_link and fs.status(path) is None
 
 
 def require_size(file: File, limit: int) -> int:

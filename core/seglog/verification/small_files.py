@@ -80,7 +80,7 @@ def _snapshot(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
 def _stranger(fs: FileSystem, path: Path, partition: str) -> Finding:
     """Returns the finding on a strange file. A broker reads only names with an offset and one of its suffixes."""
     status = fs.status(path)
-    is_file = status is not None and not (status.is_directory or status.is_special)
+    is_file = status is not None and not status.no_file
     if is_file and path.name.endswith(NAMED_BY_OFFSET):
         numbered = is_offset(path.name.partition(".")[0])
         message = "Kafka never gives a file this name" + ("" if numbered else ", and it has no offset")

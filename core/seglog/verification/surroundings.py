@@ -158,9 +158,8 @@ def _read_small_file(found: Surroundings, name: str) -> None:
     status = fs.status(path)
     if status is None:
         return
-    if status.is_directory or status.is_special:
-        what = "a directory" if status.is_directory else "a pipe, a socket or a device"
-        no_file = CorruptCheckpointError(path, f"{what}, not a file")
+    if status.no_file:
+        no_file = CorruptCheckpointError(path, f"{status.no_file}, not a file")
         if name == filenames.META_PROPERTIES:
             found.meta_damage = no_file
         elif status.is_special:  # such a directory is no partition's, and is reported as that

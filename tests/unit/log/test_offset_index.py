@@ -99,6 +99,20 @@ def test_the_columns_of_all_indexes_together_are_bounded_and_come_again(
         assert [index.last_offset for index in made] == [index.base_offset + 2000 for index in made]
 
 
+def test_indexes_that_have_ended_are_not_counted_and_one_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = held_columns.HeldColumns(1 << 20)
+    monkeypatch.setattr(held_columns, "HELD", held)
+    index = index_of(tmp_path, 0, 100)
+    for base in range(10_000, 50_000, 10_000):
+        index_of(tmp_path, base, 100).columns()
+        index_of(tmp_path, base, 0).columns()
+    index.let_go()
+    index.columns()
+    assert list(held._held.values()) == [1600] and held._bytes == 1600
+
+
 def test_an_index_that_grows_is_not_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_columns, "HELD", held_columns.HeldColumns(1000))
     growing = index_of(tmp_path, 0, 2000)

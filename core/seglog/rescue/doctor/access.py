@@ -136,7 +136,7 @@ def _not_granted(entries: Sequence[tuple[Path, FileStatus, int]], user: _User) -
 
 def _needed_access(name: str, status: FileStatus, is_partition: bool) -> int:
     """Returns the access that a broker needs to a file; 0 if it does not care."""
-    if status.is_directory or status.is_link or status.is_special:
+    if status.no_file or status.is_link:
         return 0
     if name.endswith(_TEMPORARY) and name.removesuffix(_TEMPORARY) in _REPLACED:
         return _READ | _WRITE if is_partition else _WRITE

@@ -28,7 +28,7 @@ from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.rescue.doctor.access import denied
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis, restore_command
 from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing, list_log_directory, refuse_partition
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, leads_nowhere
 from seglog.storage.lock import Holder, holder_of
 from seglog.verification.absent_partitions import absent_partitions
 from seglog.verification.finding_codes import Severity
@@ -123,11 +123,11 @@ def _not_files(directory: DirectoryFacts) -> Iterator[Diagnosis]:
         return  # a store has no links
     for name in (filenames.LOCK_FILE, *OFFSET_CHECKPOINTS, *_WRITTEN_SOON):
         path, fs = directory.listing.path / name, directory.around.fs
-        link, status = fs.status(path, follow=False), fs.status(path)
-        if link is not None and link.is_link and status is None:
+        status = fs.status(path)
+        if status is None and leads_nowhere(fs, path):
             yield directory.diagnosis("NOT_A_FILE", path, "it is a link to a file that is not there")
         elif status is not None and status.is_special:
-            yield directory.diagnosis("NOT_A_FILE", path, "it is a pipe, a socket or a device")
+            yield directory.diagnosis("NOT_A_FILE", path, f"it is {status.no_file}")
 
 
 def _names(directory: DirectoryFacts) -> Iterator[Diagnosis]:

@@ -18,7 +18,7 @@ from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.segment_end import KafkaEnd
 from seglog.scan.listing import PartitionListing
 from seglog.scan.view import PartitionView
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, leads_nowhere
 from seglog.verification.surroundings import Surroundings
 
 
@@ -101,9 +101,8 @@ class PartitionFacts:
     def _strange(self) -> Iterator[NoFile]:
         for path in self.listing.strangers:
             status = self.fs.status(path)
-            if status is not None and (status.is_directory or status.is_special):
-                what = "it is a directory" if status.is_directory else "it is a pipe, a socket or a device"
-                yield NoFile(path, what, True, parse_file_name(path.name))
+            if status is not None and status.no_file:
+                yield NoFile(path, f"it is {status.no_file}", True, parse_file_name(path.name))
 
     def _dangling(self) -> Iterator[NoFile]:
         """Yields the links to nothing, which no listing has."""
@@ -111,8 +110,7 @@ class PartitionFacts:
         if isinstance(directory, RemotePath):
             return
         for name in sorted(set(fs.list(directory)).difference(self.fs.list(directory))):
-            status = fs.status(directory / name, follow=False)
-            if status is not None and status.is_link and fs.status(directory / name) is None:
+            if leads_nowhere(fs, directory / name):
                 what = "it is a link to a file that is not there"
                 yield NoFile(directory / name, what, False, parse_file_name(name))
 

@@ -81,7 +81,7 @@ def examine_small_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
 def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
     for path in (*facts.listing.strangers, *facts.listing.leftovers):
         status = facts.fs.status(path)
-        if status is None or not path.name.endswith(NAMED_BY_OFFSET) or status.is_directory or status.is_special:
+        if status is None or not path.name.endswith(NAMED_BY_OFFSET) or status.no_file:
             continue
         number = path.name.partition(".")[0]
         if not is_offset(number):

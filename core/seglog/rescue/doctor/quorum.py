@@ -133,8 +133,8 @@ class _Start:
         status = self._facts.fs.status(path)
         if status is None:
             return
-        if status.is_directory or status.is_special:
-            what = "it is a directory" if status.is_directory else "it is a pipe, a socket or a device"
+        if status.no_file:
+            what = f"it is {status.no_file}"
             yield self._facts.diagnosis("QUORUM_STATE_UNREADABLE", path, what, command=aside_command(path))
             return
         try:
