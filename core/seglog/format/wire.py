@@ -334,6 +334,10 @@ class Writer:
             value >>= 7
         self.data.append(value)
 
+    def content(self, data: bytes) -> None:
+        """Writes the bytes of a field, after their number."""
+        self.data += data
+
     def _field(self, field: Field, value: Any) -> None:
         if not field.array:
             if field.has_null_marker(self._version):
@@ -356,7 +360,8 @@ class Writer:
         elif kind in ("string", "bytes"):
             content = value.encode() if isinstance(value, str) else value
             self._length(-1 if content is None else len(content), _SHORT if kind == "string" else _LONG)
-            self.data += content or b""
+            if content is not None:
+                self.content(content)
         else:
             self.data += _FIXED[kind].pack(value)
 

@@ -1,91 +1,66 @@
-"""Writes the answer to a fetch, the one answer whose rate counts, without kio's entities (FetchResponse.json, 4 to 12).
+"""Writes the answer to a fetch, the one answer whose rate counts, by a table of its fields (`format.wire`).
 
-A consumer gets an answer for each megabyte; entities and their writers would take as long as reading and checking it.
-The other answers are written by `protocol.write_answer`, and a test compares both for every version.
+A consumer gets an answer for each megabyte; kio's entities and their writers would take as long as reading and checking
+it. The other answers are written by `protocol.write_answer`, and a test compares both for every version.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Any
-
+from seglog.format.wire import Field, Writer
 from seglog.serve.protocol import Answer, Request, Values
+from seglog.serve.spans import FileSpan
 
-_FLEXIBLE = 12  # KIP-482: lengths plus one as varints, and tagged fields, of which none is set
-_NO_TAGS = b"\0"
-_CORRELATION = struct.Struct(">i")
-_THROTTLE = struct.Struct(">i")
-_SESSION = struct.Struct(">hi")  # error code, session id: version 7
-_PARTITION = struct.Struct(">ihqq")  # index, error code, high watermark, last stable offset
-_LOG_START = struct.Struct(">q")  # version 5
-_REPLICA = struct.Struct(">i")  # version 11
-_ABORTED = struct.Struct(">qq")  # producer id, first offset
-_COUNT = struct.Struct(">i")
-_LENGTH = struct.Struct(">h")
+_FLEXIBLE_FROM = 12
+_HEADER = (Field("correlation_id", "int32"),)
+# FetchResponse.json, versions 4 to 12, without the tagged fields, which are never set.
+_ABORTED = (Field("producer_id", "int64"), Field("first_offset", "int64"))
+_PARTITION = (
+    Field("partition_index", "int32"),
+    Field("error_code", "int16"),
+    Field("high_watermark", "int64"),
+    Field("last_stable_offset", "int64"),
+    Field("log_start_offset", "int64", first=5),
+    Field("aborted_transactions", _ABORTED, array=True, nullable_from=4),
+    Field("preferred_read_replica", "int32", first=11),
+    Field("records", "bytes"),
+)
+_TOPIC = (Field("topic", "string"), Field("partitions", _PARTITION, array=True))
+_ANSWER = (
+    Field("throttle_time", "int32"),
+    Field("error_code", "int16", first=7),
+    Field("session_id", "int32", first=7),
+    Field("responses", _TOPIC, array=True),
+)
+
+
+class _AnswerWriter(Writer):
+    """Writes an answer, in which spans of files stay spans."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(version, version >= _FLEXIBLE_FROM)
+        self._answer = Answer()
+
+    def content(self, data: bytes | FileSpan) -> None:
+        if isinstance(data, FileSpan):
+            self._flush()
+            self._answer.write(data)
+        else:
+            super().content(data)
+
+    def finished(self) -> Answer:
+        """Returns the answer."""
+        self._flush()
+        self._answer.finish()
+        return self._answer
+
+    def _flush(self) -> None:
+        self._answer.write(bytes(self.data))
+        self.data.clear()
 
 
 def write_fetch_answer(request: Request, values: Values) -> Answer:
     """Returns the answer to a fetch, as `write_answer` does for the same values; no answer throttles a client."""
-    version = request.version
-    flexible = version >= _FLEXIBLE
-    answer = Answer()
-    head = _CORRELATION.pack(request.correlation_id) + (_NO_TAGS if flexible else b"") + _THROTTLE.pack(0)
-    if version >= 7:
-        head += _SESSION.pack(values["error_code"], values["session_id"])
-    topics = values["responses"]
-    answer.write(head + _count(len(topics), flexible))
-    for topic in topics:
-        answer.write(_name(topic["topic"], flexible) + _count(len(topic["partitions"]), flexible))
-        for partition in topic["partitions"]:
-            records = partition["records"]
-            answer.write(_front(partition, version) + _count(len(records), flexible))
-            answer.write(records)
-            if flexible:
-                answer.write(_NO_TAGS)
-        if flexible:
-            answer.write(_NO_TAGS)
-    if flexible:
-        answer.write(_NO_TAGS)
-    answer.finish()
-    return answer
-
-
-def _front(partition: Values, version: int) -> bytes:
-    """A partition's fields before its records."""
-    front = _PARTITION.pack(
-        partition["partition_index"],
-        partition["error_code"],
-        partition["high_watermark"],
-        partition["last_stable_offset"],
-    )
-    if version >= 5:
-        front += _LOG_START.pack(partition["log_start_offset"])
-    front += _aborted(partition["aborted_transactions"], version >= _FLEXIBLE)
-    return front + (_REPLICA.pack(partition["preferred_read_replica"]) if version >= 11 else b"")
-
-
-def _aborted(transactions: Any, flexible: bool) -> bytes:
-    if transactions is None:
-        return _count(-1, flexible)
-    end = _NO_TAGS if flexible else b""
-    pairs = (_ABORTED.pack(each["producer_id"], each["first_offset"]) + end for each in transactions)
-    return _count(len(transactions), flexible) + b"".join(pairs)
-
-
-def _name(text: str, flexible: bool) -> bytes:
-    encoded = text.encode()
-    return (_varint(len(encoded) + 1) if flexible else _LENGTH.pack(len(encoded))) + encoded
-
-
-def _count(count: int, flexible: bool) -> bytes:
-    """The length of an array or of bytes; -1 for a null."""
-    return _varint(count + 1) if flexible else _COUNT.pack(count)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    writer = _AnswerWriter(request.version)
+    writer.structure(_HEADER, {"correlation_id": request.correlation_id})
+    writer.structure(_ANSWER, {"throttle_time": 0, **values})
+    return writer.finished()
