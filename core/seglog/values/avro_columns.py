@@ -28,6 +28,8 @@ from seglog.values.shapes import (
     ListSlot,
     MapSlot,
     Named,
+    Outputs,
+    Payloads,
     Program,
     Row,
     RowSlot,
@@ -238,19 +240,8 @@ class AvroProgram(Program):
         super().__init__(root, making.sizes)
         self.operations = making.operations(self.firsts)
 
-    def _decode(
-        self,
-        arena: np.ndarray,
-        positions: np.ndarray,
-        sizes: np.ndarray,
-        skipped: int,
-        tables: np.ndarray,
-        numbers: np.ndarray,
-        lengths: np.ndarray,
-        statuses: np.ndarray,
-    ) -> None:
-        places = np.empty((min(kernel.BLOCK, len(positions) + 1), 3), dtype=np.int64)
+    def _decode(self, payloads: Payloads, tables: np.ndarray, outputs: Outputs) -> None:
+        places = np.empty((min(kernel.BLOCK, len(payloads[1]) + 1), 3), dtype=np.int64)
         stack = np.empty(STACK, dtype=np.int64)
-        outputs = tables, stack, places, numbers, lengths, statuses
-        done = kernel.decode_avro(arena, positions, sizes, skipped, self.operations, *outputs)
+        done = kernel.decode_avro(*payloads, self.operations, tables, stack, places, *outputs)
         assert done != kernel.BAD_PROGRAM

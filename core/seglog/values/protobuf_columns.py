@@ -31,6 +31,8 @@ from seglog.values.shapes import (
     ListSlot,
     MapSlot,
     Named,
+    Outputs,
+    Payloads,
     Program,
     Row,
     RowSlot,
@@ -204,9 +206,8 @@ class _Making:
             return None
         if _is_repeated(field):
             return self._repeated(field, owner, level, table, rows)
-        is_always = (
-            field.containing_type.GetOptions().map_entry
-        )  # an entry that lacks its key or value has an empty one
+        # an entry that lacks its key or value has an empty one
+        is_always = field.containing_type.GetOptions().map_entry
         slot = self._slot(table, owner, -1 if field.has_presence and not is_always else 0)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             number = len(self.messages)
@@ -276,19 +277,9 @@ class ProtobufProgram(Program):
             np.array([*chain(*making.absent)], dtype=np.int32),
         )
 
-    def _decode(
-        self,
-        arena: np.ndarray,
-        positions: np.ndarray,
-        sizes: np.ndarray,
-        skipped: int,
-        tables: np.ndarray,
-        numbers: np.ndarray,
-        lengths: np.ndarray,
-        statuses: np.ndarray,
-    ) -> None:
-        outputs = tables, np.empty(STACK, dtype=np.int64), numbers, lengths, statuses
-        done = kernel.decode_protobuf(arena, positions, sizes, skipped, *self.tables, *outputs)
+    def _decode(self, payloads: Payloads, tables: np.ndarray, outputs: Outputs) -> None:
+        stack = np.empty(STACK, dtype=np.int64)
+        done = kernel.decode_protobuf(*payloads, *self.tables, tables, stack, *outputs)
         assert done != kernel.BAD_TABLES
 
 

@@ -185,6 +185,11 @@ class Slots:
         self.tables[0].lengths[:, rows] = -1
 
 
+# What kernels take: an arena, positions and sizes of values in it, and how many bytes of each come before its payload.
+Payloads: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, int]
+Outputs: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # numbers, lengths, statuses
+
+
 class Program(ABC):
     """Decodes values of one schema by a kernel. `root` has their slots, `sizes` the number of slots of each table."""
 
@@ -210,7 +215,7 @@ class Program(ABC):
         while True:
             tables, total = self.laid_out(rooms)
             numbers, lengths = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int32)
-            self._decode(arena, positions, sizes, skipped, tables, numbers, lengths, statuses)
+            self._decode((arena, positions, sizes, skipped), tables, (numbers, lengths, statuses))
             items = tables[1:, value_slots.ITEMS].tolist()
             if all(count < room for count, room in zip(items, rooms[1:], strict=True)):
                 break
@@ -235,17 +240,7 @@ class Program(ABC):
         return np.array(tables, dtype=np.int64), at
 
     @abstractmethod
-    def _decode(
-        self,
-        arena: np.ndarray,
-        positions: np.ndarray,
-        sizes: np.ndarray,
-        skipped: int,
-        tables: np.ndarray,
-        numbers: np.ndarray,
-        lengths: np.ndarray,
-        statuses: np.ndarray,
-    ) -> None: ...
+    def _decode(self, payloads: Payloads, tables: np.ndarray, outputs: Outputs) -> None: ...
 
 
 @dataclass(frozen=True)
