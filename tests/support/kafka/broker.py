@@ -52,6 +52,26 @@ SETTINGS = {
     "num.io.threads": "2",
 }
 
+# Fixtures grow older than Kafka's seven days for records, offsets, transactional ids, snapshots and rolls. What a broker
+# of a test does must not depend on the day: nothing of this expires, unless the test itself names a key of the kind.
+FOREVER = {
+    "log.retention.ms": "-1",
+    "log.roll.ms": str(2**63 - 1),
+    "metadata.max.retention.ms": "-1",
+    "offsets.retention.minutes": str(2**31 - 1),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": str(2**31 - 1),  # ids expire after at most 24 days
+}
+
+
+def without_expiry(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties with those of `FOREVER` that they do not set, in any unit of time."""
+    rest = {
+        name: value
+        for name, value in FOREVER.items()
+        if properties.keys().isdisjoint(f"{name.rpartition('.')[0]}.{unit}" for unit in ("ms", "minutes", "hours"))
+    }
+    return {**rest, **properties}
+
 
 class Broker:
     """Starts when made; a context manager stops it. RuntimeError with its own log when it ends, TimeoutError when it
@@ -223,7 +243,7 @@ def server_properties(
             del addresses["advertised.listeners"]
     else:
         addresses |= {"process.roles": "broker", "node.id": str(SECOND_NODE_ID)}
-    return {**SETTINGS, **addresses, **(settings or {})}
+    return without_expiry({**SETTINGS, **addresses, **(settings or {})})
 
 
 def copied_jars(work: Path, user: int) -> str:

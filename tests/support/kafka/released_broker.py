@@ -22,6 +22,7 @@ from tests.support.kafka.broker import (
     START_LIMIT_SECONDS,
     Broker,
     free_ports,
+    without_expiry,
 )
 from tests.support.kafka.jvm import SOURCES, compiled, find_java, kafka_jars, maven_jars
 
@@ -132,7 +133,7 @@ class ReleasedBroker(Broker):
             log4j = work_directory / "log4j.properties"
             log4j.write_text(LOG4J)
             self._compiler = [*QUICK_COMPILER, f"-Dlog4j.configuration=file:{log4j}"]
-        properties |= settings or {}
+        properties = without_expiry({**properties, **(settings or {})})
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         log_directory.mkdir(parents=True, exist_ok=True)
         if zookeeper is None:
