@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,21 +60,31 @@ def json_text(record: Mapping[str, Any]) -> str:
     """Returns a JSON object in one line, without blanks; text beyond ASCII stays as it is if that is safe.
 
     A text with bytes that are not UTF-8 is escaped, and a field `NAME_b64` is added with its exact bytes; for a list,
-    `NAME_b64` has those of every element. `nan` and `inf` become null.
+    `NAME_b64` has those of every element. Figures that are no numbers (`nan` and `inf`) become null.
     """
-    text = json_value(record)
+    text = _json(record, lambda _figure: None)
     if _SURROGATE.search(text):
         text = json_value(_with_bytes(json.loads(text)))
     return text
 
 
 def json_value(value: object) -> str:
-    """Returns any value as JSON in one line, without blanks; surrogates stay."""
+    """Returns any value as JSON in one line, without blanks; surrogates stay. Floats that JSON lacks are texts, as in
+    Protobuf's JSON: "NaN", "Infinity", "-Infinity".
+    """
+    return _json(value, _float_name)
+
+
+def _json(value: object, lacking: Callable[[float], str | None]) -> str:
     try:
         text = _dumped(value)
     except ValueError:  # a float that JSON cannot represent
-        text = _dumped(_finite(value))
+        text = _dumped(_finite(value, lacking))
     return safe_json(text)
+
+
+def _float_name(value: float) -> str:
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
 def safe_json(text: str) -> str:
@@ -104,12 +114,12 @@ def _escape(character: str) -> str:
 _dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def _finite(value: object) -> object:
+def _finite(value: object, lacking: Callable[[float], str | None]) -> object:
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(each, lacking) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+        return [_finite(each, lacking) for each in value]
+    return lacking(value) if isinstance(value, float) and not abs(value) < float("inf") else value
 
 
 def _with_bytes(value: Any) -> Any:

@@ -70,4 +70,6 @@ def test_json_holds_the_bytes_of_a_name_that_is_not_utf8() -> None:
 
 def test_text_beyond_ascii_stays_and_what_is_no_number_is_null() -> None:
     assert json_value(["ä😀", 1, None, True]) == '["ä😀",1,null,true]'
-    assert json_text({"ratio": float("nan"), "rates": [float("inf"), 0.5]}) == '{"ratio":null,"rates":[null,0.5]}'
+    figures = {"ratio": float("nan"), "rates": [float("inf"), 0.5]}
+    assert json_text(figures) == '{"ratio":null,"rates":[null,0.5]}'
+    assert json_value([figures, -float("inf")]) == '[{"ratio":"NaN","rates":["Infinity",0.5]},"-Infinity"]'

@@ -2,7 +2,8 @@
 faster.
 
 Where orjson writes something else, or refuses a value, `json_value` writes it: numbers with an exponent, and small ones
-that it writes without, integers beyond 64 bits, texts that are not UTF-8, and what nests deeply.
+that it writes without, NaN and infinity (for orjson, null), integers beyond 64 bits, texts that are not UTF-8, and what
+nests deeply.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def json_writer(floats: Sequence[str] | None) -> Callable[[Any], str]:
         except orjson.JSONEncodeError:
             return json_value(value)
         if floats is None:
-            if _EXPONENT.search(data) or b"0.0000" in data:
+            if _EXPONENT.search(data) or b"0.0000" in data or b"null" in data:
                 return json_value(value)
         else:
             for name in floats:
                 number = value[name]
-                if number and not 1e-4 <= abs(number) < 1e16:  # Python writes others with an exponent
+                if number and not 1e-4 <= abs(number) < 1e16:  # Python writes others with an exponent, or not at all
                     return json_value(value)
         return safe_json(data.decode())
 
