@@ -52,7 +52,7 @@ SETTINGS = {
     "num.io.threads": "2",
 }
 
-# Fixtures grow older than Kafka's seven days for records, offsets, transactional ids, snapshots and rolls. What a broker
+# Fixtures grow older than Kafka's seven days of records, offsets, transactional ids, snapshots and rolls. What a broker
 # of a test does must not depend on the day: nothing of this expires, unless the test itself names a key of the kind.
 FOREVER = {
     "log.retention.ms": "-1",
