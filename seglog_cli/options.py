@@ -86,14 +86,14 @@ def option(name: str, metavar: str, help_text: str, *, least: int | None = None,
     return typer.Option(*name.split(), metavar=metavar, min=least, max=most, help=help_text)
 
 
-def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
+def time_option(name: str, help_text: str) -> Any:
     """Declares an option that takes a time and yields epoch milliseconds."""
-    return typer.Option(name, metavar="TIME", parser=_time, help=help_text, hidden=hidden)
+    return typer.Option(name, metavar="TIME", parser=_time, help=help_text)
 
 
-def size_option(name: str, help_text: str, least: int | None = None, *, hidden: bool = False) -> Any:
+def size_option(name: str, help_text: str, least: int | None = None) -> Any:
     """Declares an option that takes a size and yields bytes, at least `least`."""
-    return typer.Option(name, metavar="SIZE", parser=_quantity("parse_size", least), help=help_text, hidden=hidden)
+    return typer.Option(name, metavar="SIZE", parser=_quantity("parse_size", least), help=help_text)
 
 
 def duration_option(name: str, help_text: str, least: int | None = None) -> Any:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.failures import UsageError
 from seglog_cli.options import OptionGroup, flag, labelled, offset_option, one_of, option, time_option
-from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,13 +106,3 @@ def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> N
         raise UsageError("--decode and --bytes base64 are two forms of keys and values: give one of them")
     if not any(map(decoder_of, partitions)):
         raise UsageError(f"--decode is for Kafka's internal topics: {', '.join(DECODERS)}")
-
-
-def renamed(session: Session, value: int | None, old: str, new: str, given: int | None) -> int | None:
-    """Returns the value of an option that was renamed: the old name works for one more release, with a note."""
-    if given is None:
-        return value
-    if value is not None:
-        raise UsageError(f"{old} is the old name of {new}: give one of them")
-    session.console.message(f"note: {old} is now called {new}; the next release drops the old name")
-    return given

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, size_option, takes_urls, time_option
-from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, renamed, require_decoders, wants_base64
+from seglog_cli.options import Partition, command, size_option, takes_urls
+from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Searched, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 from seglog_cli.valuing import ShownAs, tell_values
@@ -38,8 +35,6 @@ def run(
     limit: RecordLimit = None,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", hidden=True)] = None,
-    timestamp: Annotated[int | None, time_option("--timestamp", "", hidden=True)] = None,
     *,
     tiers: Tiers,
 ) -> int:
@@ -76,9 +71,6 @@ def run(
     from seglog.operations.read import fetch_records
     from seglog.storage import links
 
-    start = renamed(session, wanted.from_offset, "--offset", "--from-offset", offset)
-    since = renamed(session, wanted.since, "--timestamp", "--since", timestamp)
-    wanted = replace(wanted, from_offset=start, since=since)
     selection = wanted.selection()
     base64 = wants_base64(bytes_as)
     given = partition
@@ -95,7 +87,7 @@ def run(
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation", "grep")
         wanted.refuse("messages of Kafka 0.7 have only an offset and a value to choose by", *absent)
         show = json_line if session.as_json else text_line
-        for fields in read_07(session.fs, listing, start, limit, max_bytes, base64):
+        for fields in read_07(session.fs, listing, wanted.from_offset, limit, max_bytes, base64):
             session.console.write(show("record", fields))
         return ExitCode.DONE
     logging.getLogger("seglog.log.reader").addHandler(logging.NullHandler())  # `_tell_disorders` says more

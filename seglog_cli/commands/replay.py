@@ -11,7 +11,6 @@ from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Directories, DryRun, command, flag, option, require_servers, size_option, takes_urls
-from seglog_cli.selecting import renamed
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -50,7 +49,6 @@ def run(
         option("--property-file", "FILE", "A file with settings of the Kafka client, one KEY=VALUE a line."),
     ] = None,
     dry_run: DryRun = False,
-    rate: Annotated[int | None, size_option("--rate", "", least=1, hidden=True)] = None,
     *,
     tiers: Tiers,
 ) -> int:
@@ -82,7 +80,6 @@ def run(
     from seglog.serve.replay.target import TargetCluster
 
     require_servers("--to", to)
-    throttle = renamed(session, throttle, "--rate", "--throttle", rate)
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")
     looking, paths = tiers.seen(session, paths, warn_of_runs=False)

@@ -287,7 +287,6 @@ def export(
     ] = "zstd",
     *,
     cluster: Cluster,
-    committed: Annotated[bool, typer.Option("--committed", hidden=True)] = False,
 ) -> None:
     """Writes records as Parquet, in folders topic=…/date=… that Spark, DuckDB and others read as columns.
 
@@ -297,11 +296,7 @@ def export(
       seglog spark export -o /lake/orders /mnt/kafka/data/orders-*
       seglog spark export -o /lake/week --since -7d --isolation read_committed /mnt/kafka/data
     """
-    if committed:
-        session.console.message(
-            "note: --committed is now --isolation read_committed; the next release removes the old name"
-        )
-    selection = chosen.selection("read_committed" if committed else "read_uncommitted")
+    selection = chosen.selection("read_uncommitted")
     one_of("--compression", compression, ("zstd", "snappy", "gzip", "none"))
     with cluster.started(session, "export") as (spark, watch):
         from seglog.spark.exporting import export as export_job

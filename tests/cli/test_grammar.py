@@ -80,19 +80,18 @@ def test_committed_records_are_fewer_and_those_of_a_named_file_the_same(logs: Pa
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [(("--offset", "30"), ("--from-offset", "30")), (("--timestamp", "1795237407700"), ("--since", "1795237407700"))],
+    ("command", "option"),
+    [
+        ("read", ("--offset", "30")),
+        ("read", ("--timestamp", "1795237407700")),
+        ("replay", ("--rate", "1")),
+        ("spark export", ("--committed",)),
+    ],
 )
-def test_an_old_spelling_still_counts_and_a_note_names_the_new_one(
-    logs: Path, old: tuple[str, str], new: tuple[str, str]
-) -> None:
-    before = ended("read", logs / "payments-0", "--json", *old)
-    after = ended("read", logs / "payments-0", "--json", *new)
-    assert (before.code, before.stdout) == (after.code, after.stdout)
-    assert f"{old[0]} is now called {new[0]};" in before.stderr.decode()
-    assert after.stderr == b""
-    assert "give one of them\n" in ended("read", logs / "payments-0", *old, *new).stderr.decode()
-    assert old[0].encode() not in ended("read", "--help").stdout.split()
+def test_an_option_has_one_name(logs: Path, command: str, option: tuple[str, ...]) -> None:
+    done = ended(*command.split(), logs / "payments-0", *option)
+    assert done.code == 2
+    assert f"No such option: {option[0]}" in done.stderr.decode()
 
 
 def test_a_diff_compares_what_was_asked_for(logs: Path, tmp_path: Path) -> None:
@@ -119,7 +118,6 @@ WITHOUT_EFFECT = (
     (("verify", "--config", "nope.yaml"), "nope.yaml: the configuration file does not exist"),
     (("ls", "--config", "nope.yaml"), "nope.yaml: the configuration file does not exist"),
     (("ls", "--set", "no.such.key=1"), "no.such.key"),
-    (("read", "--timestamp", "1795219410"), "write 1795219410000"),
     (("read", "--since", "1795219410"), "write 1795219410000"),
     (("read", "--from-offset", "9", "--to-offset", "8"), "--from-offset and --to-offset: the second is before"),
     (("dump", "--since", "2026-11-21", "--until", "2026-11-20"), "--since and --until: the second is before"),
@@ -143,10 +141,6 @@ WITHOUT_EFFECT = (
     (("append", "--flush-ms", "-1"), "-1 is less than 0"),
     (("diff", "--level", "view", "--memory", "1"), "1 is less than 1048576"),
     (("replay", "--to", "a:1", "--state", "s", "--throttle", "0"), "0 is less than 1"),
-    (
-        ("replay", "--to", "a:1", "--state", "s", "--throttle", "1", "--rate", "1"),
-        "--rate is the old name of --throttle",
-    ),
     (("retain", "--delay", "-1"), "-1 is less than 0"),
     (("salvage", "-o", "x-0", "--segment-bytes", "0"), "0 is less than 1"),
     (("verify", "--max-duration", "-1"), "-1 is less than 0"),

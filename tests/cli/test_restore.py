@@ -120,7 +120,7 @@ def test_gaps_between_parts_and_damage_are_named_and_what_is_good_is_there(tmp_p
     assert done.exit_code == 1 and (summary["gaps"], summary["damaged"]) == (2, 1)
     assert [(gap["first_offset"], gap["last_offset"]) for gap in row["missing"]] == [(2, 3), (5, 5)]
     assert row["damaged"] == [{"file": str(damaged), "position": len(data) // 4, "length": len(data) // 4}]
-    found = json_lines(run("read", "--offset", "0", "--json", tmp_path / "new" / "orders-0"))
+    found = json_lines(run("read", "--from-offset", "0", "--json", tmp_path / "new" / "orders-0"))
     assert [each["offset"] for each in found] == [0, 1, 4, 6, 7]
     assert (logs / "orders-0").exists()
 

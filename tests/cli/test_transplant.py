@@ -35,7 +35,7 @@ def target(tmp_path: Path, dead: Path) -> Path:
 
 def read(partition: Path, *more: str) -> list[dict[str, Any]]:
     """Returns its records, without the fields that a transplant changes."""
-    rows = json_lines(run("read", "--offset", "0", "--json", *more, partition))
+    rows = json_lines(run("read", "--from-offset", "0", "--json", *more, partition))
     renamed = ("partition", "producer_id", "producer_epoch", "sequence", "leader_epoch")
     commits = ("value", "value_b64") if partition.name.startswith("__consumer_offsets") else ()
     return [{name: value for name, value in one.items() if name not in (*renamed, *commits)} for one in rows]
