@@ -29,7 +29,7 @@ def consumed(broker: Broker, topic: str, count: int) -> list[tuple[int, bytes | 
 
 
 def test_a_broker_serves_what_seglog_appended(tmp_path: Path) -> None:
-    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     logs = tmp_path / "logs"
     topics: dict[str, dict[str, str]] = {"plain": {}, "compacted": {"cleanup_policy": "compact"}}
     with Broker(logs) as broker:

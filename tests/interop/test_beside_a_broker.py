@@ -112,7 +112,7 @@ def look_at_a_partition(watch: Watch, busy: BusyBroker, chance: random.Random, o
 
 
 def test_no_false_alarm_beside_a_busy_broker(tmp_path: Path) -> None:
-    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     chance, watch = random.Random(SEED), Watch(tmp_path / "alarms.txt")
     busy = BusyBroker(tmp_path, SEED)
     life, watched = min(LIFE_S, SECONDS / 2), 0.0

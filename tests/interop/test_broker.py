@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 def test_a_broker_serves_what_it_was_given_before_it_stopped(tmp_path: Path) -> None:
-    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     with Broker(tmp_path / "logs") as broker:
         broker.create_topic("orders", cleanup_policy="compact")
         settings = {"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"}
@@ -36,7 +36,7 @@ def test_a_broker_serves_what_it_was_given_before_it_stopped(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["4.3.0/clean", "4.3.0/killed"])
 def test_a_broker_starts_on_a_fixture_and_serves_its_records(name: str, tmp_path: Path) -> None:
-    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     count = expected(name, "orders-zstd-0", "list_digest")["full"]["records"]
     with Broker(fixture_copy(name, tmp_path)) as broker:
         settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "error"}

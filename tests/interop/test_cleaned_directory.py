@@ -16,7 +16,7 @@ from tests.support.kafka import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
 
 COMPACTED = ("customers-0", "customers-1", "customers-uncleaned-0", "payments-compact-0", "both-0")
 QUIET = {"log.cleaner.enable": "false", "log.retention.check.interval.ms": "3600000"}

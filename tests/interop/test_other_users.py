@@ -37,7 +37,7 @@ def place() -> Iterator[Path]:
 
 
 def values(broker: Broker, topic: str, count: int) -> list[bytes]:
-    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "error"}
     consumer = confluent_kafka.Consumer(settings)
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
@@ -47,7 +47,7 @@ def values(broker: Broker, topic: str, count: int) -> list[bytes]:
 
 
 def produced(broker: Broker, topic: str, value: bytes) -> None:
-    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, value=value)
     assert producer.flush(30) == 0

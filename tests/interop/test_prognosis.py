@@ -59,7 +59,7 @@ def failed(directory: Path) -> list[str]:
 
 
 def test_a_broker_does_with_damaged_directories_what_doctor_foretells(tmp_path: Path) -> None:
-    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     chance = random.Random(SEED)
     left = left_by_a_broker(tmp_path, chance)
     for number in range(ROUNDS):

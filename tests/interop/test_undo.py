@@ -66,7 +66,7 @@ def damage(directory: Path, *, at_end: bool) -> None:
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_broker_between_a_run_and_its_undo_loses_nothing_of_what_was(tmp_path: Path, killed: bool) -> None:
-    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     logs = tmp_path / "logs"
     with Broker(logs) as broker:
         for topic in VERBS:

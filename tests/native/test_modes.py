@@ -97,7 +97,7 @@ def test_without_a_library_numba_compiles_and_without_numba_kernels_are_interpre
 
 
 def test_where_numba_cannot_be_installed_it_is_not_advised() -> None:
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
     (numba,) = [line for line in known if line.startswith("numba")]
     last = _mode.LAST_PYTHON_OF_NUMBA
     assert numba.endswith(f"python_version < '{last[0]}.{last[1] + 1}'")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
-confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
 
 # offset, timestamp, key, value, headers
 Row = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

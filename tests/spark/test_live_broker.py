@@ -39,7 +39,7 @@ def produce(bootstrap: str) -> None:
 
 
 def test_each_record_arrives_once_over_restarts(spark, tmp_path: Path) -> None:
-    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (of the group dev)")
     with Broker(tmp_path / "logs", settings=SETTINGS) as broker:
         broker.create_topic("live", partitions=2, segment_bytes=1 << 20, segment_index_bytes=1 << 14)
         writer = threading.Thread(target=produce, args=(broker.bootstrap,))
