@@ -216,10 +216,15 @@ def iso_date(days: int) -> str:
 
 
 def iso_time_of_day(number: int, a_second: int) -> str:
-    """Returns a time of day in units of which `a_second` has so many, with all their digits: `23:59:59.007`."""
+    """Returns a time of day in units of which `a_second` has so many: `23:59:59.007`, and `24:00:00.000` at its end.
+
+    It has 3 digits below seconds, and 6 or 9 where the others are not zeros: engines do not keep a column's unit.
+    """
     seconds, fraction = divmod(number, a_second)
-    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return text if a_second == 1 else f"{text}.{fraction:0{len(str(a_second)) - 1}}"
+    digits = f"{fraction:0{len(str(a_second)) - 1}}" if a_second > 1 else "000"
+    while len(digits) > 3 and digits.endswith("000"):
+        digits = digits[:-3]
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{digits}"
 
 
 def iso_moment(number: int, a_second: int) -> str:

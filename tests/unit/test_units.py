@@ -13,6 +13,7 @@ from seglog.units import (
     format_time,
     iso_date,
     iso_moment,
+    iso_time_of_day,
     parse_duration,
     parse_integer,
     parse_part,
@@ -239,7 +240,13 @@ def test_dates_of_every_year_are_written_as_java_writes_them(days: int, text: st
     assert iso_date(days) == text
 
 
-def test_moments_of_every_year_are_written_with_all_their_digits() -> None:
+def test_moments_of_every_year_are_written_with_the_digits_they_need() -> None:
     assert iso_moment(2**63 - 1, 1000) == "+292278994-08-17T07:12:55.807"
     assert iso_moment(-(2**63), 1000) == "-292275055-05-16T16:47:04.192"
-    assert iso_moment(-1, 10**9) == "1969-12-31T23:59:59.999999999" and iso_moment(5, 1) == "1970-01-01T00:00:05"
+    assert iso_moment(-1, 10**9) == "1969-12-31T23:59:59.999999999" and iso_moment(5, 1) == "1970-01-01T00:00:05.000"
+    assert [iso_time_of_day(number, 10**9) for number in (0, 1_000, 1, 86400 * 10**9)] == [
+        "00:00:00.000",
+        "00:00:00.000001",
+        "00:00:00.000000001",
+        "24:00:00.000",
+    ]
