@@ -55,12 +55,14 @@ class ShownAs(OptionGroup):
 
 
 def tell_values(session: Session, values: Values | None) -> None:
-    """Says how many keys and values each schema decoded, and warns of those that were not decoded."""
+    """Says how many keys and values each schema decoded, and warns of those that were not, or not wholly."""
     if values is None:
         return
     from seglog.units import count_text
 
     for (side, label), count in values.tally.decoded.most_common():
         session.console.message(f"{label}: {count_text(count, side)}")
+    for (side, reason), count in values.tally.partial.most_common():
+        session.console.warning(f"{count_text(count, side)} decoded in part: {reason}")
     for (side, reason), count in values.tally.failed.most_common():
         session.console.warning(f"{count_text(count, side)} not decoded: {reason}")

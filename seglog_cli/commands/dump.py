@@ -46,7 +46,7 @@ def run(
     and open transactions, and everything after the first open one, as for a consumer.
 
     --value-as and --key-as show values and keys as numbers, JSON, or by the schemas of a registry (--schemas). What
-    does not decode is shown as bytes (value_b64 in JSON), with value_schema and value_error.
+    does not decode is shown as bytes (value_b64 in JSON), with value_schema and value_error, as by seglog read.
 
     --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
     keys and values are then objects.

@@ -53,7 +53,9 @@ def run(
 
     --value-as and --key-as show values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
     topic _schemas-0 beside the log suffices. A value that does not decode is shown as bytes (value_b64 in JSON), with
-    value_schema and value_error. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+    value_schema and value_error; one that decodes in part has both. With registry, what has neither frame nor schema
+    and is text is shown as text, with value_error. Avro and Protobuf need the extra
+    schemas (pip install '.[schemas]' in seglog's clone).
 
     --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
     keys and values are then objects.

@@ -18,7 +18,7 @@ import seglog
 from seglog.values.forms import FORMS
 from seglog_cli.valuing import _FORMS
 from tests.support.command_line import ended, json_lines, run
-from tests.support.schema_registry import ORDER, avro, registered, shop, write_log
+from tests.support.schema_registry import ORDER, avro, framed, registered, shop, write_log
 
 SHOWN: list[dict[str, Any]] = [
     {"value": {"id": 7, "city": "Köln", "note": None}, "value_schema": 1},
@@ -114,6 +114,89 @@ def test_sql_has_columns_with_types(logs: Path, tmp_path: Path) -> None:
     assert pq.read_table(out)["value"].to_pylist() == [{"id": 8, "city": "Bern", "note": "bare"}]
 
 
+# --- text without a schema ---------------------------------------------------------------------------------------
+
+
+def mixed(directory: Path) -> Path:
+    """A log directory of topics in Avro, JSON, text and bytes, and one that moved from JSON to Avro."""
+    order = framed(1, avro(ORDER, {"id": 7, "city": "cust-42", "note": None}))
+    write_log(directory / "_schemas-0", [registered(f"{one}-value", 1, 1, ORDER) for one in ("av", "moved")])
+    topics = {
+        "av": [order],
+        "js": [b'{"cust":"cust-42"}'],
+        "tx": [b"plain cust-42"],
+        "moved": [b'{"cust":"cust-42"}', order],
+        "raw": [b"\xffcust-42", b"\0\0\0\0\x09cust-42"],
+    }
+    for topic, values in topics.items():
+        write_log(directory / f"{topic}-0", [seglog.Record(one, key=b"k") for one in values])
+    return directory
+
+
+ALL = [("av", 0), ("js", 0), ("moved", 0), ("moved", 1), ("tx", 0)]
+SEARCH = "select topic, \"offset\" from records where value::varchar like '%cust-42%' order by all"
+
+
+def test_a_search_over_all_topics_finds_what_never_had_a_schema(tmp_path: Path) -> None:
+    logs = mixed(tmp_path / "logs")
+    rows = json_lines(run("sql", "--json", SEARCH, logs, "--value-as", "registry"))
+    assert [(row["topic"], row["offset"]) for row in rows] == ALL
+    query = SEARCH.replace("topic,", 'topic, "partition",')
+    chosen = run("sql", "--csv", query, logs, "--value-as", "registry").stdout
+    one_copy = ("--replicas", "1", "--yes")
+    assert run("redact", logs, "--offsets-from", "-", *one_copy, input_text=chosen).exit_code == 0
+    left = {path.parent.name for path in logs.glob("*/*.log") if b"cust-42" in path.read_bytes()}
+    assert left == {"raw-0"}
+    table = seglog.open_table(mixed(tmp_path / "again"), value_as="registry").to_table()
+    found = {(row["topic"], row["offset"]) for row in table.to_pylist() if "cust-42" in (row["value"] or "")}
+    assert sorted(found) == ALL
+
+
+def test_text_without_a_frame_is_shown_beside_the_reason_in_every_door(tmp_path: Path) -> None:
+    logs = mixed(tmp_path / "logs")
+    as_registry = ("--value-as", "registry")
+    for topic, text in (("tx", "plain cust-42"), ("js", '{"cust":"cust-42"}'), ("moved", '{"cust":"cust-42"}')):
+        lines = json_lines(run("read", logs / f"{topic}-0", "--json", *as_registry))
+        assert lines[0]["value"] == text and lines[0]["value_error"] and "value_b64" not in lines[0]
+        assert (
+            lines[:1]
+            == json_lines(run("export", logs / f"{topic}-0", "-o", "-", "--format", "jsonl", *as_registry))[:1]
+        )
+        rows = list(
+            csv.DictReader(
+                io.StringIO(run("export", logs / f"{topic}-0", "-o", "-", "--format", "csv", *as_registry).stdout)
+            )
+        )
+        assert rows[0]["value"] == text and rows[0]["value_error"] == lines[0]["value_error"]
+        assert run("export", logs / f"{topic}-0", "-o", tmp_path / f"{topic}.parquet", *as_registry).exit_code == 0
+        (row, *_) = pq.read_table(tmp_path / f"{topic}.parquet").to_pylist()
+        assert (row["value"], row["value_error"]) == (text, lines[0]["value_error"])
+    done = run("read", logs / "tx-0", *as_registry)
+    assert ' value="plain cust-42" value_error="it has no frame of a registry, and subject' in done.stdout
+    assert "1 value not decoded" in done.stderr and "the schema" not in done.stderr
+    shown = json_lines(run("read", logs / "raw-0", "--json", *as_registry))  # no text, and a frame
+    assert [("value" in line, "value_b64" in line) for line in shown] == [(False, True)] * 2
+
+
+def test_a_value_that_is_decoded_in_part_has_its_bytes_beside_it(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "T", "fields": [{"name": "id", "type": "int"}, {"name": "at", "type": TIME}]}
+    write_log(tmp_path / "_schemas-0", [registered("t-value", 1, 1, schema)])
+    write_log(tmp_path / "t-0", [seglog.Record(framed(1, b"\2\1")), seglog.Record(framed(1, b"\4\2"))])
+    done = run("read", tmp_path / "t-0", "--json", "--value-as", "registry")
+    odd, good = json_lines(done)
+    assert odd["value"] == {"id": 1, "at": -1} and odd["value_b64"] == "AAAAAAECAQ=="
+    assert odd["value_error"] == "at: -1 is no time of a day" and odd["value_schema"] == 1
+    assert good["value"] == {"id": 2, "at": "00:00:00.001"} and "value_b64" not in good and "value_error" not in good
+    assert "schema 1 (t-value version 1): 2 values" in done.stderr
+    assert "1 value decoded in part: at: -1 is no time of a day" in done.stderr
+    query = "select value.id, value.at, value_error from t"
+    rows = json_lines(run("sql", "--json", query, tmp_path, "--value-as", "registry"))
+    assert (
+        [row["id"] for row in rows] == [1, 2] and rows[0]["at"] is None and rows[0]["value_error"] == odd["value_error"]
+    )
+
+
+TIME = {"type": "int", "logicalType": "time-millis"}
 CART = """syntax = "proto3"; package shop;
 message Cart { map<string, int32> counts = 1; message In { int32 n = 1; } }"""
 GUIDS = [uuid.UUID("75d0869f-0c74-49e9-b5ce-6a9c28cf0d0a"), uuid.UUID("23e10ddf-b8a1-4e31-a177-c5bacd084d75")]

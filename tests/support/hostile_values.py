@@ -32,7 +32,7 @@ from seglog.values import avro, protobuf
 from seglog.values.column_types import column_type
 from seglog.values.forms import Forms, Tally
 from seglog.values.frames import PATH_BEFORE
-from seglog.values.schemas import KnownSchemas, NotDecodedError, Schema, Text
+from seglog.values.schemas import KnownSchemas, NotDecodedError, RemarkedText, Schema, Text
 from tests.support.schema_registry import ITEM, ORDER, text_of
 from tests.support.schema_registry import avro as written
 
@@ -299,13 +299,16 @@ def column_of(schema: Schema) -> tuple[TypedColumn, Tally]:
 
 def typed_block(column: TypedColumn, tally: Tally, values: Sequence[bytes], counts: Counter[str], name: str) -> Shown:
     """Makes the column of a block of values, and counts what became of them."""
-    before = sum(tally.decoded.values())
+    before, before_in_part = sum(tally.decoded.values()), sum(tally.partial.values())
     shown = column.of(laid_out([FRAME + one for one in values]))
     shown.values.validate(full=True)
     good = sum(tally.decoded.values()) - before
-    if shown.errors.null_count != good or shown.undecoded.null_count != good or len(shown.values) != len(values):
-        raise AssertionError(f"{good} of {len(values)} are decoded, and {shown.errors.null_count} have no reason")
+    in_part = sum(tally.partial.values()) - before_in_part
+    whole = good - in_part
+    if shown.errors.null_count != whole or shown.undecoded.null_count != whole or len(shown.values) != len(values):
+        raise AssertionError(f"{whole} of {len(values)} are decoded, and {shown.errors.null_count} have no reason")
     counts[f"{name}: decoded"] += good
+    counts[f"{name}: decoded in part"] += in_part
     counts[f"{name}: not decoded"] += len(values) - good
     return shown
 
@@ -314,8 +317,8 @@ def alike(shown: Shown, values: Sequence[bytes], read: Callable[[bytes], Text]) 
     """Compares with the decoder of JSON: a column has what this accepts, unless it is outside of the column's type."""
     for value, error in zip(values[:COMPARED], shown.errors.to_pylist(), strict=False):
         text = read(value)
-        said = "" if isinstance(text, str) else str(text)
-        is_own = error is not None and ("does not fit the type" in error or "was made without" in error)
+        said = "" if isinstance(text, str) else text.why if isinstance(text, RemarkedText) else str(text)
+        is_own = error is not None and ("does not fit" in error or "was made without" in error)
         if said != (error or "") and not is_own:
             raise AssertionError(f"{value.hex()}: {said!r} in JSON, {error!r} in a column")
 

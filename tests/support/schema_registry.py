@@ -27,10 +27,10 @@ ITEM = 'syntax = "proto3"; package shop; message Item { int32 number = 1; messag
 
 
 def text_of(text: Text) -> str:
-    """The text of a decoded value. Raises NotDecodedError if it has none."""
+    """The text of a value that is decoded, maybe in part. Raises NotDecodedError if it has none."""
     if isinstance(text, NotDecodedError):
         raise text
-    return text
+    return text if isinstance(text, str) else text.text
 
 
 def framed(number: int, payload: bytes) -> bytes:

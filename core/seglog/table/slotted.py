@@ -1,14 +1,13 @@
 """Arrow's arrays of the shapes of values (`seglog.values.shapes`): their types, and how they are made.
 
 What a kernel decoded into slots becomes arrays without a copy of its numbers; what a library decoded comes as values of
-JSON (`ColumnType.reader`), in which dates, times and decimal numbers are texts that Arrow reads.
+JSON (`ColumnType.reader`), in which dates and times are Arrow's numbers, and decimal numbers texts that Arrow reads.
 """
 
 from __future__ import annotations
 
-import datetime
 import os
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ import pyarrow as pa
 
 from seglog.kernels import hashing, value_slots
 from seglog.table.columns import spans
+from seglog.values.avro_texts import UUID_BYTES, big_decimal_text, duration_text
+from seglog.values.schemas import Remarks
 from seglog.values.shapes import (
     Items,
     Leaf,
@@ -32,6 +33,7 @@ from seglog.values.shapes import (
 )
 
 _MOST_DECIMAL_BYTES = 16
+_HEXADECIMAL = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _UTC = "UTC"
 _TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
@@ -42,6 +44,9 @@ _TYPES: dict[str, pa.DataType] = {
     "double": pa.float64(),
     "bytes": pa.binary(),
     "string": pa.string(),
+    "uuid": pa.string(),
+    "duration": pa.string(),
+    "big-decimal": pa.string(),
     "unsigned": pa.decimal128(20, 0),  # 64 bits without a sign, which many engines do not have
     "date": pa.date32(),
     "time-millis": pa.time32("ms"),
@@ -54,14 +59,21 @@ _TYPES: dict[str, pa.DataType] = {
     "local-timestamp-nanos": pa.timestamp("ns"),
 }
 _HALVES = ("int", "date", "time-millis")  # types of 32 bits
+_NUMBERED = frozenset(kind for kind in _TYPES if kind == "date" or "time" in kind)  # kinds whose values are numbers
 _PLAIN = ("boolean", "int", "long", "float", "double", "string")  # kinds that JSON has
+_MADE: dict[str, Callable[[bytes], str]] = {
+    "duration": duration_text,
+    "big-decimal": big_decimal_text,
+}  # texts of bytes
 _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)  # raised for values that a type does not have
 # What an array of one kind may become.
 _CASTS = {
     ("int", "long"),
     ("int", "double"),
     ("float", "double"),
-    *((kind, "text") for kind in ("string", "int", "long", "boolean")),
+    ("timestamp-millis", "timestamp-micros"),
+    ("local-timestamp-millis", "local-timestamp-micros"),
+    *((kind, "text") for kind in ("string", "uuid", "duration", "big-decimal", "int", "long", "boolean")),
 }
 
 
@@ -106,6 +118,21 @@ def _is_fit(value: Any, shape: Shape) -> bool:
     return True
 
 
+def fitted(value: Any, shape: Shape, remarks: Remarks, path: str = "") -> Any:
+    """Returns one of Python's values with null for each part that `array_of_values` does not take; says which."""
+    if value is None or _is_fit(value, shape):
+        return value
+    if isinstance(shape, Row):
+        within = f"{path}." if path else ""
+        return {name: fitted(value[name], child, remarks, f"{within}{name}") for name, child in shape.fields}
+    if isinstance(shape, Items):
+        return [fitted(one, shape.item, remarks, f"{path}[]") for one in value]
+    if isinstance(shape, Named):
+        return {name: fitted(one, shape.value, remarks, f"{path}[]") for name, one in value.items()}
+    remarks.add(f"{path}: {value} does not fit {shape}" if path else f"{value} does not fit {shape}")
+    return None
+
+
 def _of_values(values: Sequence[Any], shape: Shape) -> pa.Array:
     if isinstance(shape, Row):
         children = [
@@ -124,9 +151,8 @@ def _of_values(values: Sequence[Any], shape: Shape) -> pa.Array:
         return pa.array([None if value is None else value.encode("iso-8859-1") for value in values], pa.binary())
     if shape.kind in _PLAIN:
         return pa.array(values, type_of(shape))
-    if shape.kind.startswith("time-"):
-        times = [None if value is None else datetime.time.fromisoformat(value) for value in values]
-        return pa.array(times, type_of(shape))
+    if shape.kind in _NUMBERED:
+        return pa.array(values, pa.int32() if shape.kind in _HALVES else pa.int64()).view(type_of(shape))
     texts = pa.array([None if value is None else str(value) for value in values], pa.string())
     return texts.cast(type_of(shape))
 
@@ -171,7 +197,7 @@ def can_become(slotted: Slotted, shape: Shape) -> bool:
 def _of_slots(slotted: Slotted, slots: Slots, table: SlotTable, shape: Shape, absent: np.ndarray | None) -> pa.Array:
     if isinstance(slotted, LeafSlot):
         made = _leaf(slotted, slots.arena, table)
-        return made if slotted.leaf == shape else made.cast(type_of(shape))
+        return made if slotted.leaf == shape else _cast(made, type_of(shape))
     if isinstance(slotted, ListSlot | MapSlot):
         return _repeated(slotted, slots, table, shape)
     assert isinstance(shape, Row)
@@ -185,6 +211,23 @@ def _of_slots(slotted: Slotted, slots: Slots, table: SlotTable, shape: Shape, ab
         absent = table.lengths[slotted.slot] < 0
     mask = pa.array(absent) if absent is not None and absent.any() else None
     return pa.StructArray.from_arrays(children, fields=list(type_of(shape)), mask=mask)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise UnreadableError(
+            np.array([i for i in range(len(array)) if not _is_castable(array[i : i + 1], kind)])
+        ) from error
+
+
+def _is_castable(array: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        array.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _repeated(slotted: ListSlot | MapSlot, slots: Slots, table: SlotTable, shape: Shape) -> pa.Array:
@@ -242,6 +285,10 @@ def _leaf(slotted: LeafSlot, arena: np.ndarray, table: SlotTable) -> pa.Array:
         return _decimals(slotted.leaf, numbers, lengths, arena, mask)
     if kind == "unsigned":
         return pa.array(numbers.view(np.uint64), mask=mask).cast(_TYPES[kind])
+    if kind == "uuid":
+        return _uuids(numbers, without, arena)
+    if kind in _MADE:
+        return _made(_MADE[kind], numbers, lengths, arena)
     if kind in ("string", "bytes", "text"):
         array = spans(arena, numbers.astype(np.int32), lengths)
         return array if kind == "bytes" else _strings(array)
@@ -268,6 +315,31 @@ def _is_text(data: pa.BinaryScalar) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _uuids(numbers: np.ndarray, without: np.ndarray, arena: np.ndarray) -> pa.Array:
+    """Returns UUIDs, of 16 bytes each, as text."""
+    data = arena[numbers[~without][:, None] + np.arange(UUID_BYTES)]
+    digits = np.empty((len(data), 2 * UUID_BYTES), dtype=np.uint8)
+    digits[:, 0::2], digits[:, 1::2] = _HEXADECIMAL[data >> 4], _HEXADECIMAL[data & 15]
+    texts = np.insert(digits, (8, 12, 16, 20), ord("-"), axis=1)
+    kind = pa.binary(texts.shape[1])
+    array = pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(texts)]).cast(pa.binary()).cast(pa.string())
+    return array.take(pa.array(np.cumsum(~without) - 1, mask=without)) if without.any() else array
+
+
+def _made(text_of: Callable[[bytes], str], numbers: np.ndarray, lengths: np.ndarray, arena: np.ndarray) -> pa.Array:
+    """Returns the texts that a function makes of bytes; it raises ValueError where it does not."""
+    texts: list[str | None] = []
+    wrong = []
+    for i, (number, length) in enumerate(zip(numbers.tolist(), lengths.tolist(), strict=True)):
+        try:
+            texts.append(None if length < 0 else text_of(arena[number : number + length].tobytes()))
+        except ValueError:
+            wrong.append(i)
+    if wrong:
+        raise UnreadableError(np.array(wrong))
+    return pa.array(texts, pa.string())
 
 
 def _symbols(symbols: Any, numbers: np.ndarray, without: np.ndarray) -> pa.Array:

@@ -28,6 +28,8 @@ from seglog.values.frames import SIDES, Side
 from seglog.values.shapes import TEXT, Items, Leaf, Named, Row, Shape
 from seglog.values.sources import forms_of
 
+# Milliseconds may be beyond what Spark has; a cast of a whole column would not say so.
+_IN_MICROSECONDS = {f"{kind}-millis": f"{kind}-micros" for kind in ("timestamp", "local-timestamp")}
 _LACKING = ("time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos")
 
 
@@ -76,7 +78,13 @@ def spark_values(options: ReadOptions) -> SparkValues | None:
 
 def _for_spark(shape: Shape) -> Shape:
     if isinstance(shape, Leaf):
-        return TEXT if shape.kind in _LACKING else shape
+        return (
+            TEXT
+            if shape.kind in _LACKING
+            else Leaf(_IN_MICROSECONDS[shape.kind])
+            if shape.kind in _IN_MICROSECONDS
+            else shape
+        )
     if isinstance(shape, Row):
         return Row(tuple((name, _for_spark(child)) for name, child in shape.fields))
     return Items(_for_spark(shape.item)) if isinstance(shape, Items) else Named(_for_spark(shape.value))

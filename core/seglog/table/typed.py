@@ -1,13 +1,13 @@
 """Columns of decoded keys and values with types: what a kernel decodes, at once; the rest, a value at a time.
 
-`value` has the type of the topic's schemas (`values.column_types`). A value that does not decode is null; then
-`value_error` says why, and `value_bytes` has its bytes. `value_schema` is the id of the schema that it names.
+`value` has the type of the topic's schemas (`values.column_types`). A value that does not decode is null, and so is a
+field that the column cannot hold; then `value_error` says why, and `value_bytes` has the value's bytes. `value_schema`
+is the id of the schema that it names.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -17,12 +17,12 @@ import pyarrow as pa
 from seglog.format.columns import Records
 from seglog.kernels import value_slots
 from seglog.table.columns import Part
-from seglog.table.slotted import UnreadableError, array_of_slots, array_of_values, can_become, type_of
+from seglog.table.slotted import UnreadableError, array_of_slots, array_of_values, can_become, fitted, type_of
 from seglog.values import schemas as kinds
 from seglog.values.column_types import ColumnType, Written
 from seglog.values.forms import Column, Tally, are_control, naming_headers
 from seglog.values.frames import PATH_BEFORE, PLAIN_FRAME_BYTES, named_in_headers, other_frames
-from seglog.values.schemas import SchemaId
+from seglog.values.schemas import Remarks, SchemaId
 from seglog.values.shapes import Program
 
 # Numbers in the slots of a program at once: 12 bytes each.
@@ -148,7 +148,7 @@ class TypedColumn:
             good = slots.statuses == value_slots.DECODED
             if not good.all():
                 rows, array = rows[good], array.filter(pa.array(good))
-            self._tally.add({(self.column.side, chosen.written.schema.label): len(rows)}, {})
+            self._tally.add({(self.column.side, chosen.written.schema.label): len(rows)})
             yield _Group(rows, array, chosen.id)
 
     # --- a value at a time, and all together
@@ -163,16 +163,12 @@ class TypedColumn:
             array = array_of_values(values, self.column.shape)
         except UnreadableError as error:
             for i in error.rows.tolist():
-                values[i], column.errors[i] = None, f"it does not fit the type of the column {side}"
+                values[i] = fitted(values[i], self.column.shape, remarks := Remarks())
+                column.errors.setdefault(i, remarks.why)
+                column.partial.add(i)
             array = array_of_values(values, self.column.shape)
-        self._count(column)
+        self._tally.add_column(side, column, self._reader.label)
         return array, column
-
-    def _count(self, column: Column) -> None:
-        side = self.column.side
-        good = (number for i, number in enumerate(column.schemas) if i not in column.errors)
-        decoded = Counter((side, self._reader.label(number)) for number in good)
-        self._tally.add(decoded, Counter((side, error) for error in column.errors.values()))
 
     def _put_together(self, part: Part, groups: list[_Group], rest: np.ndarray) -> Shown:
         count = len(part)

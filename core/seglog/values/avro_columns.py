@@ -6,7 +6,6 @@ type. Others (other unions, recursion) are decoded by `seglog.values.avro`, a va
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from seglog.kernels import avro_values as kernel
 from seglog.kernels.value_slots import STACK
 from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.values.avro_forms import A_SECOND
 from seglog.values.avro_schema import MOST_LEVELS, PREFIX, PRIMITIVES, safe_schema
 from seglog.values.schemas import Schema
 from seglog.values.shapes import (
@@ -51,12 +51,6 @@ _OPERATION = {
 }
 _RANGES = {"int": (-INT32_MAX - 1, INT32_MAX), "long": (-INT64_MAX - 1, INT64_MAX)}
 _STRING = Leaf("string")
-_EPOCH = datetime.datetime(1970, 1, 1)
-_SECONDS = (  # from the year 1 to the end of the year 9999
-    (datetime.datetime.min - _EPOCH).days * 86400,
-    (datetime.datetime.max - _EPOCH).days * 86400 + 86399,
-)
-_A_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
 def described(schema: Schema, references: Mapping[str, Schema]) -> Described:
@@ -112,8 +106,9 @@ def _leaf(definition: Mapping[str, Any]) -> Leaf:
         return Leaf("string")
     if logical == "decimal":
         digits, scale = definition["seglog_precision"], definition["seglog_scale"]
-        fits = isinstance(digits, int) and not isinstance(digits, bool) and scale <= digits <= MOST_DIGITS
-        return Leaf("decimal", digits, scale) if fits and digits > 0 else TEXT
+        return Leaf("decimal", digits, scale) if digits <= MOST_DIGITS else TEXT
+    if logical in ("uuid", "duration", "big-decimal"):
+        return Leaf(logical)
     return Leaf("bytes" if kind in ("bytes", "fixed") else logical)
 
 
@@ -221,16 +216,10 @@ class _Making:
 
 
 def _range_of(logical: str, kind: str) -> tuple[int, int]:
-    """Returns the numbers that a type has; of dates and times those that seglog shows."""
-    unit = _A_SECOND.get(logical.rpartition("-")[2], 0)
+    """Returns the numbers that a type has."""
     if logical.startswith("time-"):
-        return 0, 86400 * unit - 1
-    low, high = _RANGES.get(kind, (0, 0))
-    if unit:
-        return max(low, _SECONDS[0] * unit), min(high, _SECONDS[1] * unit + unit - 1)
-    if logical == "date":
-        return _SECONDS[0] // 86400, _SECONDS[1] // 86400
-    return low, high
+        return 0, 86400 * A_SECOND[logical.removeprefix("time-")] - 1
+    return _RANGES.get(kind, (0, 0))
 
 
 class AvroProgram(Program):

@@ -5,7 +5,8 @@ process (one level deeper for each byte). So a schema is walked before any libra
 
 - what may repeat must take bytes, so that a value's size bounds what it expands to (`Cost`);
 - schemas are at most MOST_LEVELS deep, and recursive ones are marked, because a reader in C must not follow them;
-- logical types and bytes are renamed to types of this package (`avro` registers them), which give values for JSON.
+- logical types that are valid get names of this package, bytes and enums too, for `avro_forms`; others are ignored, as
+  the specification wants it.
 
 Apache Avro 1.12, "Schema Declaration", "Names" and "Logical Types".
 """
@@ -13,21 +14,22 @@ Apache Avro 1.12, "Schema Declaration", "Names" and "Logical Types".
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from seglog.values.avro_texts import DURATION_BYTES, MOST_SCALE, UUID_BYTES
 from seglog.values.schemas import MOST_NODES, MOST_SCHEMA_BYTES, NAME_BYTES, NotDecodedError, Schema
 
 MOST_LEVELS = 64
-MOST_SCALE = 4096  # of a decimal number
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _LEAST = {"null": 0, "float": 4, "double": 8}  # bytes; others take one
 # The logical types that are shown in a form of their own, by the type beneath.
 LOGICAL = {
-    "bytes": ("decimal",),
-    "fixed": ("decimal",),
+    "bytes": ("decimal", "big-decimal"),
+    "fixed": ("decimal", "uuid", "duration"),
     "int": ("date", "time-millis"),
     "long": (
         *("time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos"),
@@ -214,17 +216,35 @@ def _primitive(kind: str, schema: Mapping[str, Any]) -> tuple[Any, Cost]:
     return ({"type": kind, **extra} if extra else kind), Cost(_LEAST.get(kind, 1), 1)
 
 
+_SIZES = {"uuid": UUID_BYTES, "duration": DURATION_BYTES}  # of the fixed type beneath
+
+
 def _logical(kind: str, schema: Mapping[str, Any], otherwise: str) -> dict[str, Any]:
-    """Returns what a copy gets for a logical type: the name of this package's reader, and a decimal's scale."""
+    """Returns what a copy gets for a logical type: its name in this package, and a decimal's digits."""
     logical = schema.get("logicalType")
-    if logical not in LOGICAL.get(kind, ()):
-        return {"logicalType": PREFIX + otherwise} if otherwise else {}
+    ignored = {"logicalType": PREFIX + otherwise} if otherwise else {}
+    if logical not in LOGICAL.get(kind, ()) or _SIZES.get(logical, schema.get("size")) != schema.get("size"):
+        return ignored
     if logical != "decimal":
         return {"logicalType": f"{PREFIX}{logical}"}
-    scale = schema.get("scale", 0)
-    if not isinstance(scale, int) or not 0 <= scale <= MOST_SCALE:
-        return {"logicalType": PREFIX + otherwise}  # Avro: a logical type that is not valid is ignored
-    return {"logicalType": f"{PREFIX}decimal", "seglog_scale": scale, "seglog_precision": schema.get("precision")}
+    digits, scale = _number(schema.get("precision"), 0), _number(schema.get("scale"), 0)
+    if not 0 <= scale <= min(digits, MOST_SCALE) or digits == 0:
+        return ignored
+    if kind == "fixed" and digits > _most_precision(schema["size"]):
+        return ignored
+    return {"logicalType": f"{PREFIX}decimal", "seglog_scale": scale, "seglog_precision": digits}
+
+
+def _number(value: Any, absent: int) -> int:
+    """Returns a property that is a whole number; -1 for another one."""
+    if value is None:
+        return absent
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _most_precision(size: int) -> int:
+    """Returns the digits that every number of so many bytes has, as Java computes them (`LogicalTypes.Decimal`)."""
+    return math.floor(math.log10(2) * (8 * size - 1))
 
 
 def _either(costs: list[Cost]) -> Cost:

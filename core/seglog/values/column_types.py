@@ -16,13 +16,12 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from seglog.escaping import json_value
 from seglog.model import Header
 from seglog.values import schemas as kinds
 from seglog.values.forms import BY_SCHEMA, BySchema, Forms, references_of
 from seglog.values.frames import MessageName, Side, frame_of, message_named
 from seglog.values.schemas import KnownSchemas, Naming, NotDecodedError, Read, Schema, SchemaId, Text
-from seglog.values.shapes import TEXT, Described, Items, Named, Row, Shape, merged
+from seglog.values.shapes import Described, Shape, merged
 
 _logger = logging.getLogger(__name__)
 
@@ -99,7 +98,8 @@ class ColumnType:
 
     def reader(self) -> BySchema:
         """Returns what decodes a value at a time, to JSON of the column's fields: with what JSON lacks (NaN) as Python
-        writes it, bytes as a character for each, and numbers, dates and times that are no plain numbers as text.
+        writes it, bytes as a character for each, dates and times as the numbers that Arrow has for them, and numbers
+        that are no plain ones as text.
         """
         form = self._forms.of(self.side)
         subject = f"{self.topic}-{self.side}"
@@ -113,7 +113,7 @@ class ColumnType:
         if schema.type == kinds.AVRO:
             from seglog.values import avro
 
-            texts = avro.reader_of(schema, references, lambda value: json.dumps(_of_avro(value, self.shape))).texts
+            texts = avro.reader_of(schema, references, self.shape).texts
             return lambda payloads, _naming: texts(payloads)
         from seglog.values import protobuf
         from seglog.values.protobuf_columns import plain
@@ -204,18 +204,3 @@ def _described(schema: Schema, references: Mapping[str, Schema], path: Path) -> 
 
 def _named(schema: Schema) -> tuple[str, str, str]:
     return schema.type, schema.text, schema.message
-
-
-def _of_avro(value: Any, shape: Shape) -> Any:
-    """Returns a value of fastavro as one for a column of a shape, in JSON's types."""
-    if value is None:
-        return None
-    if shape == TEXT:
-        return value if isinstance(value, str) else json_value(value)
-    if isinstance(shape, Row):
-        return {name: _of_avro(value.get(name), child) for name, child in shape.fields}
-    if isinstance(shape, Items):
-        return [_of_avro(one, shape.item) for one in value]
-    if isinstance(shape, Named):
-        return {name: _of_avro(one, shape.value) for name, one in value.items()}
-    return value

@@ -32,7 +32,17 @@ from seglog.values.frames import (
     plain_frames,
 )
 from seglog.values.internal_topics import DECODERS
-from seglog.values.schemas import Naming, NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text, closure
+from seglog.values.schemas import (
+    Naming,
+    NotDecodedError,
+    Read,
+    RemarkedText,
+    Schema,
+    SchemaId,
+    SchemaSource,
+    Text,
+    closure,
+)
 
 AUTO, KAFKA = "auto", "kafka"
 # The forms that need schemas, and the type that each wants.
@@ -53,24 +63,34 @@ class Column:
     """The keys or values of some records in their form, by the record's place.
 
     `texts` are JSON. Where one is None, `errors` has the reason, or the bytes in `data`, which may be null, are shown
-    as they are. `schemas` are those by which they were written, if known.
+    as they are. Where there are both, the value is decoded in part (its place is in `partial`), or bytes that do not
+    decode are shown as text. `schemas` are those by which they were written, if known.
     """
 
     data: list[bytes | None]
     texts: list[str | None]
     schemas: list[SchemaId | None]
     errors: dict[int, str]
+    partial: set[int]
 
     @classmethod
     def of(cls, data: list[bytes | None]) -> Column:
         """Returns a column in which everything is shown as it is."""
-        return cls(data, [None] * len(data), [None] * len(data), {})
+        return cls(data, [None] * len(data), [None] * len(data), {}, set())
+
+    def shows_bytes(self, place: int) -> bool:
+        """True for bytes that do not decode, and are shown as text."""
+        return self.texts[place] is not None and place in self.errors and place not in self.partial
 
     def put(self, places: Sequence[int], texts: Sequence[Text], schema: SchemaId | None = None) -> None:
         """Sets what some keys or values are, or why they do not decode."""
         for place, text in zip(places, texts, strict=True):
             if isinstance(text, str):
                 self.texts[place] = text
+            elif isinstance(text, RemarkedText):
+                self.texts[place], self.errors[place] = text.text, text.why
+                if text.is_decoded:
+                    self.partial.add(place)
             else:
                 self.errors[place] = str(text)
             self.schemas[place] = schema
@@ -153,19 +173,44 @@ class Forms:
 
 @dataclass
 class Tally:
-    """How many keys and values were decoded by each schema, and how many were not, by side and reason."""
+    """How many keys and values were decoded by each schema, how many of these in part, and how many were not, by side
+    and reason.
+    """
 
     decoded: Counter[tuple[Side, str]] = field(default_factory=Counter)
     failed: Counter[tuple[Side, str]] = field(default_factory=Counter)
+    partial: Counter[tuple[Side, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, decoded: Mapping[tuple[Side, str], int], failed: Mapping[tuple[Side, str], int]) -> None:
-        """Adds counts; threads may call it."""
+    def add(self, decoded: Mapping[tuple[Side, str], int]) -> None:
+        """Adds counts of what decodes; threads may call it."""
         with self._lock:
             self.decoded.update(decoded)
-            for place, count in failed.items():
-                known = place in self.failed or len(self.failed) < _REASONS_KEPT
-                self.failed[place if known else (place[0], _OTHER_REASONS)] += count
+
+    def add_column(self, side: Side, column: Column, label: Callable[[SchemaId | None], str] | None) -> None:
+        """Adds the keys or values of a column; `label` names a schema, None: they need none. Threads may call it."""
+        counts = {True: Counter[tuple[Side, str]](), False: Counter[tuple[Side, str]]()}
+        for place, reason in sorted(column.errors.items()):
+            counts[place in column.partial][side, reason] += 1
+        decoded = {} if label is None else _of_schemas(side, column, label)
+        with self._lock:
+            self.decoded.update(decoded)
+            for is_partial, total in ((True, self.partial), (False, self.failed)):
+                for reasoned, count in counts[is_partial].items():
+                    known = reasoned in total or len(total) < _REASONS_KEPT
+                    total[reasoned if known else (side, _OTHER_REASONS)] += count
+
+
+def _of_schemas(side: Side, column: Column, label: Callable[[SchemaId | None], str]) -> Counter[tuple[Side, str]]:
+    """Returns how many keys or values each schema decoded; one may have an id and a GUID."""
+    pairs = zip(column.texts, column.schemas, strict=True)
+    numbers = Counter([number for text, number in pairs if text is not None])
+    numbers.subtract(column.schemas[place] for place in column.errors if column.shows_bytes(place))
+    decoded = Counter[tuple[Side, str]]()
+    for number, count in numbers.items():
+        if count:
+            decoded[side, label(number)] += count
+    return decoded
 
 
 @dataclass
@@ -210,7 +255,8 @@ class TopicDecoder:
         for side in self.sides:
             column = Column.of(records.parts(side))
             self._decode(side, column, [place for place in places if column.data[place] is not None], records)
-            self._count(side, column)
+            by_schema = self._schemas.get(side)
+            self._tally.add_column(side, column, None if by_schema is None else by_schema.label)
             columns[side] = column
         return columns
 
@@ -232,15 +278,6 @@ class TopicDecoder:
             text = self._internal(*rows[place])[SIDES.index(side)]
             if text is not None:
                 column.put((place,), (_of_text(text),))
-
-    def _count(self, side: Side, column: Column) -> None:
-        failed = Counter([(side, reason) for _, reason in sorted(column.errors.items())])
-        by_schema, decoded = self._schemas.get(side), Counter[tuple[Side, str]]()
-        if by_schema is not None:
-            pairs = zip(column.texts, column.schemas, strict=True)
-            for number, count in Counter([number for text, number in pairs if text is not None]).items():
-                decoded[side, by_schema.label(number)] += count  # a schema may have an id and a GUID
-        self._tally.add(decoded, failed)
 
 
 def are_control(records: Records) -> np.ndarray:
@@ -265,6 +302,14 @@ def text_or_reason(decode: Callable[[bytes], str], data: bytes) -> Text:
         return decode(data)
     except NotDecodedError as error:
         return error
+
+
+def text_of_bytes(data: bytes, reason: NotDecodedError) -> Text:
+    """Returns bytes that do not decode as text, with the reason, or only this if they are no text."""
+    try:
+        return RemarkedText(json_value(data.decode()), str(reason), is_decoded=False)
+    except UnicodeDecodeError:
+        return reason
 
 
 def _of_text(text: str) -> str:
@@ -295,6 +340,7 @@ class BySchema:
         self._make = _reader_of if made is None else made
         self._side, self._subject, self._wanted, self._source, self._given = side, subject, wanted, source, given
         self._only_given = source is None and given is not None
+        self._as_text = wanted is None and made is None  # of a registry's topics, some may never have had a schema
         self._read: dict[SchemaId | None, Read | NotDecodedError] = {}
         self._labels: dict[SchemaId | None, str] = {}
         self._unframed: SchemaId | None = None  # the id of the schema of values without a frame
@@ -337,12 +383,25 @@ class BySchema:
                 frames[place] = frame
         texts = dict(zip(bare, self._texts(None, list(bare.values()), FIRST) if bare else (), strict=True))
         for place, text in texts.items():
-            if isinstance(text, str) or place not in frames:
-                column.put((place,), (text,), self._unframed if isinstance(text, str) else None)
-                frames.pop(place, None)
+            if place not in frames:
+                shown = (
+                    text_of_bytes(bare[place], text) if self._as_text and isinstance(text, NotDecodedError) else text
+                )
+                column.put((place,), (shown,), None if shown is not text else self._id_of_unframed(text))
+            elif isinstance(text, str):
+                column.put((place,), (text,), self._unframed)
+                frames.pop(place)
         for place, frame in frames.items():
             number = None if self._only_given else frame.id
-            column.put((place,), self._texts(number, (frame.payload,), frame.naming), frame.id)
+            text = self._texts(number, (frame.payload,), frame.naming)[0]
+            of_all = texts.get(place)
+            if isinstance(text, NotDecodedError) and isinstance(of_all, RemarkedText):
+                column.put((place,), (of_all,), self._unframed)
+            else:
+                column.put((place,), (text,), frame.id)
+
+    def _id_of_unframed(self, text: Text) -> SchemaId | None:
+        return None if isinstance(text, NotDecodedError) else self._unframed
 
     def _texts(self, number: SchemaId | None, payloads: Sequence[bytes], naming: Naming) -> Sequence[Text]:
         """Reads payloads by the schema with this id; None: by that of values without a frame."""

@@ -32,7 +32,42 @@ class NotDecodedError(ValueError):
         super().__init__(reason if len(reason) <= _MOST_REASON else f"{reason[: _MOST_REASON - 1]}…")
 
 
-Text = str | NotDecodedError  # of a value in JSON, or why it has none
+@dataclass(frozen=True, slots=True)
+class RemarkedText:
+    """A text that does not show all of its value, or shows it otherwise, and why; a sentence without a full stop.
+
+    `is_decoded` is False for bytes that are shown as text because nothing decodes them.
+    """
+
+    text: str
+    why: str
+    is_decoded: bool = True
+
+
+Text = str | RemarkedText | NotDecodedError  # of a value in JSON, or why it has none
+
+
+class Remarks:
+    """What is said of the parts of one value: the first sentence, and how many there are."""
+
+    __slots__ = ("count", "first")
+
+    def __init__(self) -> None:
+        self.first, self.count = "", 0
+
+    def add(self, sentence: str) -> None:
+        """Adds a sentence without a full stop."""
+        self.first, self.count = self.first or sentence, self.count + 1
+
+    def on(self, text: str) -> str | RemarkedText:
+        """Returns a text with what is said of it."""
+        return RemarkedText(text, self.why) if self.count else text
+
+    @property
+    def why(self) -> str:
+        """What is said, in one sentence without a full stop."""
+        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        return f"{self.first[:_MOST_REASON]}{more}"
 
 
 class Naming(NamedTuple):
@@ -52,7 +87,7 @@ class Reader:
     A value is `named` in the reason; one of more than `most_bytes` is not given to the library.
     """
 
-    read: Callable[[bytes], str]
+    read: Callable[[bytes], str | RemarkedText]
     named: str
     most_bytes: int | None
     reason_of: Callable[[Exception], str]

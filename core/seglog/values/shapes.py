@@ -69,13 +69,20 @@ MOST_FIELDS = 2000  # of a column with all that is within
 MOST_NUMBERS = 1 << 22  # of lists, in slots at once: 12 bytes each
 _TELLING = 1000  # values, after which the next ones are expected to have as many items
 KINDS = (
-    *("text", "boolean", "int", "long", "float", "double", "bytes", "string", "decimal", "unsigned", "date"),
+    *("text", "boolean", "int", "long", "float", "double", "bytes", "string", "uuid", "duration", "big-decimal"),
+    *("decimal", "unsigned", "date"),
     *("time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos"),
     *("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos"),
 )
 _NAME = re.compile(r"\w{1,300}")
-# What becomes what without losing a digit.
-_WIDER = {("int", "long"): "long", ("float", "double"): "double", ("int", "double"): "double"}
+# What becomes what without losing a digit. Avro's own int as float would lose some: a double has all of both.
+_WIDER = {
+    ("int", "long"): "long",
+    ("float", "double"): "double",
+    ("int", "double"): "double",
+    ("int", "float"): "double",
+}
+_TEXTS = frozenset({"text", "string", "uuid", "duration", "big-decimal"})  # kinds that are texts
 
 
 def are_columns(names: Sequence[str]) -> bool:
@@ -111,7 +118,7 @@ def merged(first: Shape, second: Shape, say: Callable[[str], None], path: str) -
         return Named(merged(first.value, second.value, say, f"{path}[]"))
     if isinstance(first, Leaf) and isinstance(second, Leaf):
         low, high = sorted((first.kind, second.kind), key=KINDS.index)
-        if {low, high} == {"text", "string"}:
+        if {low, high} <= _TEXTS:
             return TEXT
         if (low, high) in _WIDER:
             say(f"{path} is {_WIDER[low, high]}, as schemas have it as {first} and as {second}")

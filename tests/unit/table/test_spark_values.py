@@ -102,6 +102,18 @@ def test_columns_have_the_types_that_spark_has(logs: Path) -> None:
     ]
 
 
+def test_milliseconds_beyond_sparks_microseconds_are_null_and_said(tmp_path: Path) -> None:
+    kind = {"type": "long", "logicalType": "timestamp-millis"}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": kind}, {"name": "n", "type": "int"}]}
+    write_log(tmp_path / "_schemas-0", [registered("t-value", 1, 1, schema)])
+    payloads = [b"\x0a\2", b"\xfe" + b"\xff" * 8 + b"\1\4"]
+    write_log(tmp_path / "t-0", [seglog.Record(framed(1, one)) for one in payloads])
+    _, (good, beyond) = rows(tmp_path / "t-0", valueAs="registry")
+    assert good["value"]["at"].microsecond == 5000 and good["valueError"] is None
+    assert beyond["value"] == {"at": None, "n": 2}
+    assert beyond["valueError"] == "at: +292278994-08-17T07:12:55.807Z does not fit timestamp-micros"
+
+
 def test_columns_are_chosen_by_name(logs: Path) -> None:
     schema, _ = rows(logs / "t-0", valueAs="registry", columns="offset,value_error,value")
     assert schema.names == ["offset", "value_error", "value"]

@@ -6,6 +6,8 @@ as only numbers come before it.
 
     JSON: "value":{…},"value_schema":ID       or  "value_b64":"…","value_schema":ID,"value_error":"…"
     text:  value={…} value_schema=ID           or  value_b64="…" value_schema=ID value_error="…"
+
+What is decoded in part has both a value and its bytes; bytes without a schema that are text have a value and an error.
 """
 
 from __future__ import annotations
@@ -89,24 +91,27 @@ def _words(side: Side, column: Column, form: str, as_json: bool, as_base64: bool
     named = f"{separator}{side}{equals}"
     as_bytes, of_schema, of_error = (f"{separator}{side}_{what}{equals}" for what in ("b64", "schema", "error"))
     decoded = as_bytes if form == "base64" else named
-    places = range(len(column.data))
+    places, errors = range(len(column.data)), column.errors
     for place, data, text, schema in zip(places, column.data, column.texts, column.schemas, strict=True):
-        if text is not None and schema.__class__ is int:  # nearly all, at best
+        if text is not None and schema.__class__ is int and not errors:  # nearly all, at best
             yield f"{decoded}{text}{of_schema}{schema}"
             continue
-        if text is not None:
+        if text is not None and place not in errors:
             words = f"{decoded}{text}"
+        elif text is not None and (place in column.partial or not as_base64):
+            words = f"{decoded}{text}"
+            words += f'{as_bytes}"{_base64(data)}"' if data is not None and place in column.partial else ""
         elif data is None:
             words = f"{named}null"
-        elif place in column.errors:
+        elif place in errors:
             words = f'{as_bytes}"{_base64(data)}"'
         else:
             plain = None if as_base64 else _text_of(data)
             words = f'{as_bytes}"{_base64(data)}"' if plain is None else f"{named}{plain}"
         if schema is not None:
             words += f'{of_schema}"{schema}"' if isinstance(schema, UUID) else f"{of_schema}{schema}"
-        if column.errors and place in column.errors:
-            words += f"{of_error}{json_value(column.errors[place])}"
+        if place in errors:
+            words += f"{of_error}{json_value(errors[place])}"
         yield words
 
 
