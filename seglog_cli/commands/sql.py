@@ -90,7 +90,8 @@ def run(
     text, values = _text_of(query), shown_as.values(session, paths)
     tables = _opened(session, paths, tiers, isolation, on_corrupt, values)
     limit = MEMORY_BYTES if memory is None else memory
-    with answered(text, tables, threads=session.begin_threads(), memory_bytes=limit) as answer:
+    work = {"threads": session.begin_threads(), "memory_bytes": limit}
+    with answered(text, tables, **work, to_store=form == "parquet") as answer:
         _show(session, answer, form, output, replace)
     tell_values(session, values)
     return tiers.code(tell_left_out(session, tables.source))

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 import duckdb
 
 from seglog.errors import ConfigError, RefusedError
+from seglog.operations.answer_types import TO_SHOW, TO_STORE, projection
 from seglog.operations.log_tables import LogTables
 from seglog.table.answers import Answer
 
@@ -34,26 +35,39 @@ _FIXED = {
 
 
 @contextmanager
-def answered(query: str, tables: LogTables, *, threads: int, memory_bytes: int = MEMORY_BYTES) -> Iterator[Answer]:
-    """Yields the answer to a query, which reads the logs while its rows are taken.
+def answered(
+    query: str, tables: LogTables, *, threads: int, memory_bytes: int = MEMORY_BYTES, to_store: bool = False
+) -> Iterator[Answer]:
+    """Yields the answer to a query, which reads the logs while its rows are taken; `to_store`: in types of Parquet.
 
     DuckDB holds at most about `memory_bytes` of rows and spills the others. Raises ConfigError for a query that DuckDB
     does not accept, RefusedError if the memory does not suffice, and what reading the logs raises.
     """
     with tempfile.TemporaryDirectory(prefix="seglog-sql-") as spill, _explained(query, tables):
-        limits = {"temp_directory": spill, "memory_limit": f"{memory_bytes}B", "threads": threads}
+        limits = {
+            "arrow_lossless_conversion": not to_store,
+            "temp_directory": spill,
+            "memory_limit": f"{memory_bytes}B",
+            "threads": threads,
+        }
         with closing(duckdb.connect(":memory:", config={**_FIXED, **limits})) as connection:
             connection.execute("set TimeZone = 'UTC'; set lock_configuration = true")
-            _require_reading(connection, query)
-            yield Answer(_executed(connection, query, tables).to_arrow_reader(_ROWS_AT_ONCE))
+            is_plan = _statement(connection, query) == "EXPLAIN"
+            relation = _executed(connection, query, tables)
+            other = projection(relation.columns, relation.types, TO_STORE if to_store else TO_SHOW)
+            shown = relation if other is None else relation.project(other)
+            yield Answer(shown.to_arrow_reader(_ROWS_AT_ONCE), is_plan=is_plan)
 
 
-def _require_reading(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    """Returns what the query is, of _READING. Raises ConfigError for anything else."""
     statements = connection.extract_statements(query)
     if len(statements) != 1:
         raise ConfigError(f"give one query, not {len(statements) or 'an empty text'}")
-    if statements[0].type.name not in _READING:
-        raise ConfigError(f"{statements[0].type.name} is not a query: logs are only read here")
+    kind = str(statements[0].type.name)
+    if kind not in _READING:
+        raise ConfigError(f"{kind} is not a query: logs are only read here")
+    return kind
 
 
 def _executed(connection: duckdb.DuckDBPyConnection, query: str, tables: LogTables) -> duckdb.DuckDBPyConnection:
