@@ -6,5 +6,7 @@
 4. `glue` writes the tables of kernels and parameters that `glue.c` checks calls against.
 5. `building` links both with Zig's compiler, unless the library is up to date.
 
-Run it with `python -m native`; `hook` runs it when a wheel is built. None of it is needed or installed at run time.
+Run it with `python -m native`; `hook` runs it when a wheel is built, unless `delivery.library_cache` has kept the
+library. `delivery.release` makes all files of a release; `install` is README's first command. None of it is needed or
+installed at run time.
 """

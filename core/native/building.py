@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,15 +48,20 @@ def library_for(target: str) -> Path:
 
 def stamp(target: str) -> str:
     """Returns the stamp: a digest of everything that determines the library's bytes."""
+    return _STAMP_MARK + digest_of(target, [f"{tool}={_version(tool)}" for tool in TOOLS])
+
+
+def digest_of(target: str, tools: Iterable[str]) -> str:
+    """Returns 32 hexadecimal digits over the kernels' sources, the builder's, the target and the tools as stated."""
     digest = hashlib.blake2b(sources_digest().encode(), digest_size=16)
     for path in sorted([*_HERE.glob("*.py"), *_HERE.glob("*.c")]):
-        if path.name in ("__main__.py", "hook.py"):
+        if path.name in ("__main__.py", "hook.py", "install.py"):
             continue  # they do not affect the library
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    for tool in TOOLS:
-        digest.update(f"{tool}={_version(tool)}\0".encode())
+    for tool in tools:
+        digest.update(f"{tool}\0".encode())
     digest.update(target.encode())
-    return _STAMP_MARK + digest.hexdigest()
+    return digest.hexdigest()
 
 
 def is_current(library: Path, target: str) -> bool:
@@ -76,7 +81,7 @@ def borrow(library: Path, target: str) -> bool:
     for line in listed.stdout.splitlines():
         other = Path(line.removeprefix("worktree ")) / library.relative_to(root)
         if line.startswith("worktree ") and is_current(other, target):
-            _put(other, library)
+            put(other.read_bytes(), library)
             return True
     return False
 
@@ -87,7 +92,7 @@ def build(wanted: Sequence[tuple[str, Path]], say: Callable[[str], None]) -> Non
     if missing:
         raise BuildError(
             f"building the compiled kernels needs {', '.join(missing)}, which is not installed: pip installs the"
-            " packages that pyproject.toml names under build-system, or set SEGLOG_BUILD_TARGET=none to go without"
+            " packages that pyproject.toml names as `tools`, or set SEGLOG_BUILD_TARGET=none to go without"
             " compiled kernels"
         )
     say("lowering and compiling kernels, which takes a minute")
@@ -104,7 +109,7 @@ def build(wanted: Sequence[tuple[str, Path]], say: Callable[[str], None]) -> Non
 
             (folder / "kernels.h").write_text(glue.tables(kernels, results, sources_digest(), stamp(name)))
             _link(folder, named(name))
-            _put(folder / LIBRARY, path)
+            put((folder / LIBRARY).read_bytes(), path)
             say(f"built {path}")
 
 
@@ -146,11 +151,12 @@ def _link(folder: Path, target: Target) -> None:
         raise BuildError(f"linking for {target.name} failed ({done.returncode}):\n{done.stdout}{done.stderr}")
 
 
-def _put(library: Path, path: Path) -> None:
+def put(library: bytes, path: Path) -> None:
+    """Writes a library, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(library.read_bytes())
+        beside.write_bytes(library)
         beside.chmod(0o755)
         beside.replace(path)
     finally:
