@@ -17,6 +17,7 @@ from seglog_cli.tables import Layout, number_cell
 if TYPE_CHECKING:
     from seglog.rescue.rebuild.plan import PlannedTopic, RebuildPlan
 
+_SNAPSHOTS = 2  # one snapshot, in the two places where a controller may look for it
 _HEADING = ("PARTITION", "REPLICAS", "LEADER", "EPOCH", "LOG-END-OFFSET", "FROM")
 
 
@@ -67,10 +68,14 @@ def run(
     The command reads topic ids, partitions, leader epochs and producer ids from the brokers' directories. It also reads
     the metadata that is left: logs and snapshots of controllers, and from damaged ones all records before the damage.
 
-    It writes DIR/bootstrap.checkpoint, with which a controller's empty metadata log begins. That file holds the topics
-    under their old ids, the partitions with their replicas, configuration, features, quotas, ACLs and users as far as
-    they are known, and a producer id above all that were used. DIR/node-ID holds meta.properties and partition.metadata
+    It writes the snapshot with which a controller's empty metadata log begins: the topics under their old ids, the
+    partitions with their replicas, configuration, features, quotas, ACLs and users as far as they are known, and a
+    producer id above all that were used. The snapshot lies in DIR twice: Kafka up to 4.3 reads bootstrap.checkpoint,
+    Kafka from 4.4 on reads the one in __cluster_metadata-0. DIR/node-ID holds meta.properties and partition.metadata
     for the directories that lack them. The output says what was not known, and what to do next.
+
+    If the quorum is dynamic (no controller.quorum.voters in server.properties), the snapshot names its voters: those of
+    a controller's directory that was newly formatted, else those that the old metadata names last.
 
     The leader of a partition is the replica with the newest leader epoch, and among those the longest log; where the
     metadata says which replicas were in sync, one of these. If a topic's configuration is not known, retention.ms=-1
@@ -144,7 +149,7 @@ def show_written(console: Console, plan: RebuildPlan, output: Path, made: list[P
         console.json({"type": "summary", "exit_code": int(code), "written": len(made), **counts, "next": steps})
         return
     if not made:
-        console.line(f"{output} would get {count_text(1 + len(plan.files), 'file')}")
+        console.line(f"{output} would get {count_text(_SNAPSHOTS + len(plan.files), 'file')}")
         return
     for path in made:
         console.line(str(path))
@@ -161,6 +166,8 @@ def _show_text(console: Console, plan: RebuildPlan) -> None:
     if plan.source is not None:
         console.line(f"metadata: {plan.source} up to offset {plan.end_offset - 1}")
     console.line(f"features: {', '.join(f'{name} {level}' for name, level in plan.features.items())}")
+    if plan.voters:
+        console.line(f"voters: {', '.join(map(str, plan.voters))}, from {plan.voters_source}")
     console.line(f"producer ids: from {plan.next_producer_id} on")
     console.line(f"other records, unchanged: {len(plan.records)}")
     console.line()
@@ -194,6 +201,8 @@ def _show_json(console: Console, plan: RebuildPlan) -> None:
             "metadata": None if plan.source is None else str(plan.source),
             "metadata_end_offset": plan.end_offset,
             "features": dict(plan.features),
+            "voters": [str(voter) for voter in plan.voters],
+            "voters_from": None if plan.voters_source is None else str(plan.voters_source),
             "next_producer_id": plan.next_producer_id,
             "other_records": len(plan.records),
         }
@@ -229,20 +238,25 @@ def _topic_row(topic: PlannedTopic) -> dict[str, Any]:
 
 
 def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
-    from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
-    from seglog.operations.rebuild import copies
+    from seglog.operations.rebuild import copies, snapshot_places
 
-    made = output / BOOTSTRAP_CHECKPOINT
     old = f": {', '.join(map(str, plan.old_metadata))}" if plan.old_metadata else ""
+    made = " ".join(str(path) for path in snapshot_places(output))
     steps = ["stop all brokers and controllers of this cluster, and keep copies of their directories"]
     steps += [f"cp {source} {place}" for source, place in copies(plan, output)]
+    steps.append(
+        "on each controller and on each broker, move __cluster_metadata-0 out of metadata.log.dir (or log.dirs); a copy"
+        f" that stays on a broker loses its partitions{old}"
+    )
+    if not plan.quorum_is_known:
+        steps.append(
+            "only without controller.quorum.voters: no directory names the quorum's voters; give the first controller a"
+            " new, empty metadata.log.dir, run kafka-storage format --standalone --ignore-formatted"
+            f" -t {plan.cluster_id} -c FILE, and run seglog rebuild once more with that directory, too"
+        )
     return [
         *steps,
-        "on each controller and on each broker, move __cluster_metadata-0 out of metadata.log.dir (or log.dirs); a copy"
-        f" that stays on a broker loses its partitions{old}",
-        "only without controller.quorum.voters: give the first controller a new, empty metadata.log.dir, and run"
-        f" kafka-storage format --standalone --ignore-formatted -t {plan.cluster_id} -c FILE",
-        f"on each controller, cp {made} to the metadata.log.dir, in place of the {BOOTSTRAP_CHECKPOINT} there",
+        f"on each controller, cp -R {made} METADATA_LOG_DIR/, over files of these names",
         "give these files to the user that Kafka runs as",
         "start the controllers, then all brokers; a partition is offline until its leader has started",
     ]

@@ -18,7 +18,7 @@ def test_a_dry_run_shows_the_cluster_and_writes_nothing(tmp_path: Path) -> None:
     assert f"cluster {CLUSTER}\nbroker 1: {one}\n" in done.stdout
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("orders-1 ")]
     assert row == ["orders-1", "1", "1", "5", "1", "directories"]
-    assert f"{tmp_path / 'out'} would get 1 file\n" in done.stdout
+    assert f"{tmp_path / 'out'} would get 2 files\n" in done.stdout
     assert "warning: the configuration of orders is not known" in done.stderr
     assert everything(tmp_path) == before
 
@@ -32,7 +32,9 @@ def test_what_is_written_is_a_snapshot_that_metadata_shows_and_sources_stay(tmp_
     assert (everything(one), everything(two)) == before
     written = [Path(row["file"]) for row in rows if row["type"] == "written"]
     metadata = tmp_path / "out" / "node-2" / (two / "orders-0" / "partition.metadata").relative_to("/")
-    assert written == [tmp_path / "out" / "bootstrap.checkpoint", metadata]
+    snapshots = [Path("bootstrap.checkpoint"), Path("__cluster_metadata-0", f"{0:020}-{0:010}.checkpoint")]
+    assert written == [*(tmp_path / "out" / place for place in snapshots), metadata]
+    assert written[0].read_bytes() == written[1].read_bytes()
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in written)
     assert metadata.read_bytes() == (one / "orders-0" / "partition.metadata").read_bytes()
     assert any(step == f"cp {metadata} {two / 'orders-0' / 'partition.metadata'}" for step in rows[-1]["next"])

@@ -17,6 +17,7 @@ from tests.support.consumers import Place, Row, librdkafka_rows
 from tests.support.dead_clusters import produce, producer
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.cluster import Cluster
+from tests.support.rebuilt import copy_snapshots
 from tests.support.serving import Serving
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("dead_clusters_page")]
@@ -127,7 +128,7 @@ def test_brokers_that_died_one_after_the_other_start_again_with_every_acknowledg
     for path in with_metadata:
         assert str(path / "__cluster_metadata-0") in step
         (path / "__cluster_metadata-0").rename(tmp_path / f"{path.name}-old-metadata")
-    shutil.copyfile(tmp_path / "made" / "bootstrap.checkpoint", lost.controller / "bootstrap.checkpoint")
+    copy_snapshots(tmp_path / "made", lost.controller)
     with Cluster(lost.controller, lost.directories, settings=SETTINGS) as cluster:
         assert read(cluster.bootstrap, PLACES) == lost.rows
         assert committed(cluster.bootstrap) == OFFSET

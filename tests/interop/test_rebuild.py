@@ -15,6 +15,7 @@ from tests.support.dead_clusters import GROUPS, begun, finish, make_topics, prod
 from tests.support.kafka.broker import NODE_ID, Broker
 from tests.support.kafka.tools import GROUPS as DESCRIBED_BY
 from tests.support.kafka.tools import tool
+from tests.support.rebuilt import copy_snapshots
 
 pytestmark = pytest.mark.kafka
 
@@ -54,7 +55,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
 def taken_over(directory: Path, made: Path) -> None:
     """What the output of `rebuild` says to do."""
     shutil.rmtree(directory / "__cluster_metadata-0", ignore_errors=True)
-    shutil.copyfile(made / "bootstrap.checkpoint", directory / "bootstrap.checkpoint")
+    copy_snapshots(made, directory)
 
 
 def require_all(broker: Broker, rows: dict[str, dict[Place, list[Row]]]) -> None:

@@ -9,9 +9,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, CLUSTER_METADATA_TOPIC
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.rescue.doctor.cases import ASIDE
 from tests.support.command_line import run
+from tests.support.rebuilt import copy_snapshots
 
 
 def run_named(command: str, aside: Path) -> list[int]:
@@ -25,11 +26,11 @@ def run_named(command: str, aside: Path) -> list[int]:
 
 
 def follow_rebuild(directories: Sequence[Path], aside: Path) -> None:
-    """Does what `seglog rebuild` says after it has made a bootstrap.checkpoint beside the first directory."""
-    made = directories[0].with_name(f"{directories[0].name}.rebuilt") / BOOTSTRAP_CHECKPOINT
+    """Does what `seglog rebuild` says after it has made its snapshot beside the first directory."""
+    made = directories[0].with_name(f"{directories[0].name}.rebuilt")
     for number, directory in enumerate(directories):
         if (metadata := directory / f"{CLUSTER_METADATA_TOPIC}-0").exists():
             shutil.move(metadata, aside / f"metadata-{number}")
     owner = directories[0].stat()
-    shutil.copy(made, directories[0] / BOOTSTRAP_CHECKPOINT)
-    os.chown(directories[0] / BOOTSTRAP_CHECKPOINT, owner.st_uid, owner.st_gid)
+    for path in copy_snapshots(made, directories[0]):
+        os.chown(path, owner.st_uid, owner.st_gid)

@@ -110,9 +110,10 @@ def plan_rebuild(
 
 @public
 def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArguments]) -> list[Path]:
-    """Creates the directory `output` with the plan's `bootstrap.checkpoint`, and returns the files it wrote.
+    """Creates the directory `output` with the plan's snapshot, and returns the files it wrote.
 
-    The metadata log of a new controller begins with that checkpoint. `output` also gets the small files that the log
+    The metadata log of a new controller begins with that snapshot: `bootstrap.checkpoint` for Kafka up to 4.3, the one
+    in `__cluster_metadata-0` from 4.4 on. `output` also gets the small files that the log
     directories lack; the log directories themselves stay unchanged. Raises RefusedError if `output` holds something.
     The example of `plan_rebuild` shows it.
     """

@@ -20,9 +20,11 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
+from seglog.format.control import ControlRecordError, Voter, parse_control_record
 from seglog.format.coordinator import decode_metadata_record
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.wire import FRAME_VERSION, FramedRecord, UnknownRecordTypeError, WireError
+from seglog.model import ControlType
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
@@ -59,6 +61,8 @@ class MetadataReplay:
 
     With `trusting` a snapshot is read as a starting broker reads it: a torn end ends it quietly. Of a snapshot that
     `read_snapshot` reads, as of `bootstrap.checkpoint`, checksums are not compared. `unnoticed` says where.
+
+    `voters` are those of a dynamic quorum by the last record that names them (KIP-853), empty for a static one.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class MetadataReplay:
         self.open_transaction: int | None = None
         self.problems: list[str] = []
         self.of_newer: list[str] = []
+        self.voters: tuple[Voter, ...] = ()
 
     def read(self, fs: FileSystem, directory: Path) -> None:
         """Replays the metadata log in `directory`. Creates and locks nothing; damage and OSError become problems."""
@@ -172,12 +177,28 @@ class MetadataReplay:
         if good:
             last = int(batches["last_offset"][-1]) + 1
             self.end_offset = max(self.end_offset, last if self._end is None else min(last, self._end))
-        data_batches = batches[(batches["attributes"] & layout.CONTROL_MASK) == 0]
+        is_control = (batches["attributes"] & layout.CONTROL_MASK) != 0
+        if is_control.any():
+            self._take_voters(chunk, batches[is_control], start)
+        data_batches = batches[~is_control]
         for records in chunk.records(data_batches):
             if records.status.any() and not records.rows_before:
                 position = int(records.batches["position"][np.argmax(records.status != 0)])
                 self._problem(chunk.path, position, "the records of the batch cannot be decoded")
             yield from self._requested(records, chunk.path, start)
+
+    def _take_voters(self, chunk: Chunk, batches: np.ndarray, start: int) -> None:
+        for records in chunk.records(batches):
+            for i, offset in enumerate(records.rows["offset"].tolist()):
+                if offset < start or (self._end is not None and offset >= self._end):
+                    continue
+                try:
+                    record = parse_control_record(records.key(i), records.value(i))
+                except ControlRecordError as error:
+                    self.problems.append(f"{chunk.path}: offset {offset}: {error}")
+                    continue
+                if record.type is ControlType.KRAFT_VOTERS:
+                    self.voters = tuple(Voter.of(voter) for voter in record.data["voters"])
 
     def _requested(self, records: Records, path: Path, start: int) -> Iterator[MetadataRecord]:
         """Yields the records of the requested types from offset `start`; types below 128 take one byte."""

@@ -46,6 +46,42 @@ _MESSAGES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A voter of a dynamic quorum (KIP-853): its node, its metadata directory's id in Kafka's text form, the addresses
+    (listener, host, port) of its controller listeners, and the levels of kraft.version that it can run."""
+
+    node: int
+    directory_id: str
+    endpoints: tuple[tuple[str, str, int], ...]
+    least_version: int
+    last_version: int
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Voter:
+        """One element of a VotersRecord."""
+        endpoints = tuple((str(one["name"]), str(one["host"]), int(one["port"])) for one in data["endpoints"])
+        feature = data["kRaftVersionFeature"]
+        least, last = int(feature["minSupportedVersion"]), int(feature["maxSupportedVersion"])
+        return cls(int(data["voterId"]), str(data["voterDirectoryId"]), endpoints, least, last)
+
+    def fields(self) -> dict[str, object]:
+        """The element of a VotersRecord."""
+        endpoints = [{"name": name, "host": host, "port": port} for name, host, port in self.endpoints]
+        feature = {"minSupportedVersion": self.least_version, "maxSupportedVersion": self.last_version}
+        return {
+            "voterId": self.node,
+            "voterDirectoryId": self.directory_id,
+            "endpoints": endpoints,
+            "kRaftVersionFeature": feature,
+        }
+
+    def __str__(self) -> str:
+        """As `kafka-storage format --initial-controllers` takes it: ID@HOST:PORT:DIRECTORY-ID."""
+        host, port = self.endpoints[0][1:] if self.endpoints else ("?", 0)
+        return f"{self.node}@{f'[{host}]' if ':' in host else host}:{port}:{self.directory_id}"
+
+
 class ControlRecordError(ValueError):
     """A control record whose key or value Kafka refuses (InvalidRecordException)."""
 

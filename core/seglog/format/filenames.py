@@ -37,6 +37,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+FIRST_SNAPSHOT = f"{0:020}-{0:010}.checkpoint"  # in the metadata log: where `kafka-storage format` puts voters
 _WITHOUT_OFFSET = frozenset(
     {
         RECOVERY_POINT_CHECKPOINT,

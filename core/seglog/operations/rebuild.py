@@ -2,8 +2,8 @@
 
 1. Read every directory, and all metadata that is still readable (`rebuild.directories`, `known`).
 2. Plan the cluster (`rebuild.planner`); report all obstacles at once.
-3. Write `bootstrap.checkpoint` to a new directory, with the small files that some log directory lacks, each under
-   `node-ID/` and its own path. The log directories themselves are only read.
+3. Write the bootstrap snapshot to a new directory, in both places where a controller may look for it, with the small
+   files that some log directory lacks, each under `node-ID/` and its own path. The log directories are only read.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
-from seglog.format.metadata_snapshot import metadata_snapshot
 from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import new_directory, require_free
 from seglog.rescue.rebuild.directories import read_directory
-from seglog.rescue.rebuild.known import KnownMetadata, formatted_with, furthest, read_known
+from seglog.rescue.rebuild.known import KnownMetadata, formatted_with, furthest, newest_voters, read_known
 from seglog.rescue.rebuild.plan import RebuildPlan, RebuiltFile
 from seglog.rescue.rebuild.planner import Choices, RebuildPlanner
 from seglog.rescue.rebuild.shown_features import shown_features
@@ -63,10 +63,11 @@ def plan_rebuild(
     directories = [read_directory(fs, path, progress) for path in dict.fromkeys(paths)]
     nodes = {links.resolve(path): node for path, node in request.nodes.items()}
     choices = Choices(nodes, request.cluster_id, request.features, request.allow_missing, request.without)
-    known = furthest(_known_metadata(fs, paths, request.metadata))
+    images = _known_metadata(fs, paths, request.metadata)
     formatted = formatted_with(fs, paths)
     shown = partial(shown_features, fs, [one.path for one in directories])
-    return RebuildPlanner(directories, known, formatted, choices, new_id, clock.now_ms(), shown).plan()
+    quorum, now_ms = newest_voters(images), clock.now_ms()
+    return RebuildPlanner(directories, furthest(images), formatted, choices, new_id, now_ms, shown, quorum).plan()
 
 
 def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path) -> list[Path]:
@@ -76,9 +77,8 @@ def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path)
     _require_outside(plan, output)
     made: list[Path] = []
     with new_directory(fs, output) as place:
-        snapshot = metadata_snapshot(list(plan.values()), clock.now_ms())
         files = [(_relative(one), one.contents) for one in plan.files]
-        for relative, contents in [(Path(BOOTSTRAP_CHECKPOINT), snapshot), *files]:
+        for relative, contents in [*plan.snapshots(clock.now_ms()).items(), *files]:
             path = place / relative
             fs.make_directory(path.parent, parents=True)
             with fs.open(path, "create_new") as file:
@@ -95,6 +95,11 @@ def require_output(fs: FileSystem, plan: RebuildPlan, output: Path) -> None:
     output = links.resolve(output)
     _require_outside(plan, output)
     require_free(fs, output)
+
+
+def snapshot_places(output: Path) -> list[Path]:
+    """Returns what a controller gets of `output`, a file and a directory, in its `metadata.log.dir`."""
+    return [links.resolve(output) / name for name in (BOOTSTRAP_CHECKPOINT, METADATA_PARTITION)]
 
 
 def copies(plan: RebuildPlan, output: Path) -> Iterator[tuple[Path, Path]]:

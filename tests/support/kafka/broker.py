@@ -73,6 +73,13 @@ def without_expiry(properties: Mapping[str, str]) -> dict[str, str]:
     return {**rest, **properties}
 
 
+def with_dynamic_quorum(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties of a controller whose quorum's voters stand in the metadata (KIP-853)."""
+    address = properties["controller.quorum.voters"].partition("@")[2]
+    rest = {name: value for name, value in properties.items() if name != "controller.quorum.voters"}
+    return {**rest, "controller.quorum.bootstrap.servers": address}
+
+
 class Broker:
     """Starts when made; a context manager stops it. RuntimeError with its own log when it ends, TimeoutError when it
     takes too long.
@@ -173,17 +180,24 @@ class Broker:
         return [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", *self._compiler, "-Djava.awt.headless=true",
                 f"-Dseglogkafka.echo={self._echo}", "-cp", self._class_path, *arguments]  # fmt: skip
 
-    def _format(self) -> None:
+    def _format(self, *options: str) -> None:
         if (self.log_directory / "meta.properties").exists():
             return
         self.log_directory.mkdir(parents=True, exist_ok=True)
-        command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties)
+        self.storage_tool("format", "-t", CLUSTER_ID, "-c", str(self._properties), *options)
+
+    def storage_tool(self, *arguments: str) -> None:
+        """Runs kafka-storage. RuntimeError with what it said if it fails."""
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=START_LIMIT_SECONDS, check=False, **self._as_user()
+            self._java("kafka.tools.StorageTool", *arguments),
+            capture_output=True,
+            text=True,
+            timeout=START_LIMIT_SECONDS,
+            check=False,
+            **self._as_user(),
         )
         if done.returncode != 0:
-            said = done.stdout + done.stderr
-            raise RuntimeError(f"StorageTool could not format {self.log_directory}:\n{said}")
+            raise RuntimeError(f"kafka-storage {' '.join(arguments)}:\n{done.stdout + done.stderr}")
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log_file.open("ab") as log:

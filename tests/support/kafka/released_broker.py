@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +22,7 @@ from tests.support.kafka.broker import (
     START_LIMIT_SECONDS,
     Broker,
     free_ports,
+    with_dynamic_quorum,
     without_expiry,
 )
 from tests.support.kafka.jvm import SOURCES, compiled, find_java, kafka_jars, maven_jars
@@ -103,7 +104,10 @@ class ZooKeeper:
 
 
 class ReleasedBroker(Broker):
-    """A broker of `release` ("2.8.2"). Starts when made, as `Broker` does, and takes the same settings."""
+    """A broker of `release` ("2.8.2"). Starts when made, as `Broker` does, and takes the same settings.
+
+    With `dynamic` the voters of its quorum stand in its metadata. `prepare` gets the broker before it starts.
+    """
 
     def __init__(
         self,
@@ -113,6 +117,8 @@ class ReleasedBroker(Broker):
         *,
         zookeeper: ZooKeeper | None = None,
         settings: Mapping[str, str] | None = None,
+        dynamic: bool = False,
+        prepare: Callable[[ReleasedBroker], None] = lambda _broker: None,
     ) -> None:
         self.release, self.version = release, KafkaVersion.parse(release)
         self.log_directory, self._zookeeper = log_directory, zookeeper
@@ -134,13 +140,21 @@ class ReleasedBroker(Broker):
             log4j.write_text(LOG4J)
             self._compiler = [*QUICK_COMPILER, f"-Dlog4j.configuration=file:{log4j}"]
         properties = without_expiry({**properties, **(settings or {})})
+        if dynamic:
+            properties = with_dynamic_quorum(properties)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         log_directory.mkdir(parents=True, exist_ok=True)
         if zookeeper is None:
-            self._format()
+            self._format(*(["--standalone"] if dynamic else []))
         else:
             zookeeper.wait_until_free()
+        prepare(self)
         self.process = self._start()
+
+    @property
+    def properties_file(self) -> Path:
+        """Its server.properties."""
+        return self._properties
 
     def kill(self) -> None:
         super().kill()

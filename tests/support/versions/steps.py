@@ -10,6 +10,7 @@ import pytest
 import seglog
 from tests.support.command_line import json_lines, run
 from tests.support.kafka.broker import CLUSTER_ID, NODE_ID
+from tests.support.rebuilt import copy_snapshots
 from tests.support.versions import clients
 from tests.support.versions.clients import newest, read
 from tests.support.versions.life import (
@@ -236,7 +237,7 @@ def rebuild_in_place(life: Life, directory: Path) -> Path:
     assert done.exit_code == 0, done.output
     for made in filter(Path.is_file, (output / f"node-{NODE_ID}").rglob("*")):
         shutil.copy(made, Path("/") / made.relative_to(output / f"node-{NODE_ID}"))
-    shutil.copy(output / "bootstrap.checkpoint", directory)
+    copy_snapshots(output, directory)
     return directory / "__cluster_metadata-0"
 
 

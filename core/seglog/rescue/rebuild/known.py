@@ -19,7 +19,8 @@ from typing import Any
 from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.errors import NotALogError
-from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
+from seglog.format.control import Voter
+from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FIRST_SNAPSHOT
 from seglog.format.wire import FramedRecord
 from seglog.storage.filesystem import FileSystem
 
@@ -75,7 +76,7 @@ class KnownMetadata:
     """The contents of a metadata log or snapshot: `topics`, and the `records` of all other kinds by key.
 
     `brokers` maps the registered ones to the ids of their log directories. `end_offset` is the offset after the last
-    record read; `problems` are sentences about what could not be read.
+    record read; `problems` are sentences about what could not be read. `voters` are those of a dynamic quorum.
     """
 
     source: Path
@@ -84,6 +85,7 @@ class KnownMetadata:
     records: dict[_Key, FramedRecord] = field(default_factory=dict)
     end_offset: int = 0
     problems: list[str] = field(default_factory=list)
+    voters: tuple[Voter, ...] = ()
 
     def configuration(self, topic: str) -> dict[str, str]:
         """Returns a topic's own configuration values by Kafka's keys."""
@@ -91,6 +93,12 @@ class KnownMetadata:
             record.data for key, record in self.records.items() if key[:3] == ("CONFIG_RECORD", TOPIC_RESOURCE, topic)
         )
         return {str(data["name"]): str(data["value"]) for data in values}
+
+    @property
+    def feature_levels(self) -> dict[str, int]:
+        """The levels of features by name."""
+        features = (record.data for key, record in self.records.items() if key[0] == "FEATURE_LEVEL_RECORD")
+        return {str(data["name"]): int(data["featureLevel"]) for data in features}
 
     @property
     def next_producer_id(self) -> int:
@@ -120,6 +128,7 @@ def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
         replay.read(fs, inside)
     changes.known.end_offset = replay.end_offset
     changes.known.problems += replay.problems
+    changes.known.voters = replay.voters
     return changes.known
 
 
@@ -129,15 +138,22 @@ def furthest(images: Sequence[KnownMetadata]) -> KnownMetadata | None:
 
 
 def formatted_with(fs: FileSystem, directories: Sequence[Path]) -> KnownMetadata | None:
-    """Reads the first `bootstrap.checkpoint` with a metadata.version: the cluster's first features, and its users."""
+    """Reads the first bootstrap snapshot with a metadata.version: the cluster's first features, and its users."""
     for directory in directories:
-        path = directory / BOOTSTRAP_CHECKPOINT
-        status = fs.status(path)
-        if status is not None and not status.is_directory:
-            image = read_known(fs, path)
-            if image is not None and ("FEATURE_LEVEL_RECORD", "metadata.version") in image.records:
-                return image
+        for path in (directory / BOOTSTRAP_CHECKPOINT, directory / METADATA_PARTITION / FIRST_SNAPSHOT):
+            status = fs.status(path)
+            if status is not None and not status.is_directory:
+                image = read_known(fs, path)
+                if image is not None and ("FEATURE_LEVEL_RECORD", "metadata.version") in image.records:
+                    return image
     return None
+
+
+def newest_voters(images: Sequence[KnownMetadata]) -> KnownMetadata | None:
+    """Returns the image whose voters count: of a directory that was formatted for the new quorum and has not been used
+    yet, else of the one readable furthest; None without any."""
+    with_voters = [image for image in images if image.voters]
+    return max(with_voters, key=lambda image: (image.end_offset == 0, image.end_offset), default=None)
 
 
 class _Changes:

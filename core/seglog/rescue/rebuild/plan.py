@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.format.metadata_snapshot import encode_metadata_record
+from seglog.configuration.cluster_metadata import METADATA_PARTITION
+from seglog.format.control import Voter
+from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FIRST_SNAPSHOT
+from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.format.wire import FramedRecord
 from seglog.rescue.rebuild.known import TOPIC_RESOURCE
 
@@ -77,7 +80,7 @@ class RebuildPlan:
     `old_metadata` are the metadata logs in them, a broker's copies too, which must not be there when a broker starts.
     `files` are to be copied into the log directories. `source` is the metadata that was read, up to `end_offset`;
     `problems` are sentences about unreadable parts. `left_out` lists directories not taken, with reasons; `notes` are
-    sentences for the operator.
+    sentences for the operator. `voters` are those of a dynamic quorum, as `voters_source` names them.
     """
 
     cluster_id: str
@@ -95,11 +98,28 @@ class RebuildPlan:
     problems: tuple[str, ...]
     left_out: tuple[tuple[Path, str], ...]
     notes: tuple[str, ...]
+    voters: tuple[Voter, ...] = ()
+    voters_source: Path | None = None
 
     @property
     def partitions(self) -> int:
         """The number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self.topics)
+
+    @property
+    def quorum_is_known(self) -> bool:
+        """Whether its voters are known, or that it has none of its own: a static quorum's metadata names none."""
+        is_log = self.source is not None and self.source.name != BOOTSTRAP_CHECKPOINT
+        return bool(self.voters) or (is_log and not self.problems)
+
+    def snapshots(self, now_ms: int) -> dict[Path, bytes]:
+        """Returns the bootstrap snapshot by its places below a controller's `metadata.log.dir`: up to 4.3 a controller
+        reads the first, from 4.4 on the second, and either passes over the other's records."""
+        records = list(self.values())
+        return {
+            Path(BOOTSTRAP_CHECKPOINT): metadata_snapshot(records, now_ms),
+            Path(METADATA_PARTITION, FIRST_SNAPSHOT): metadata_snapshot(records, now_ms, self.voters),
+        }
 
     def values(self) -> Iterator[bytes]:
         """Yields the records of the bootstrap snapshot: features, topics, all other known records, producer ids."""

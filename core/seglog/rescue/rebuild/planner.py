@@ -34,6 +34,7 @@ from seglog.rescue.rebuild.completeness import Missing, missing_directories
 from seglog.rescue.rebuild.directories import FoundDirectory, FoundReplica
 from seglog.rescue.rebuild.known import TOPIC_RESOURCE, KnownMetadata, KnownPartition, KnownTopic
 from seglog.rescue.rebuild.plan import UNASSIGNED_DIRECTORY, PlannedPartition, PlannedTopic, RebuildPlan, RebuiltFile
+from seglog.rescue.rebuild.voters import moved_voters
 
 METADATA_VERSION = "metadata.version"
 
@@ -74,7 +75,7 @@ class _Replica:
 
 class RebuildPlanner:
     """Makes one plan. `new_id` generates ids that are lost; `now_ms` dates the files; `shown` are the feature levels
-    that the directories need, asked only if no metadata has them."""
+    that the directories need, asked only if no metadata has them. `quorum` is the metadata whose voters count."""
 
     def __init__(
         self,
@@ -85,8 +86,9 @@ class RebuildPlanner:
         new_id: Callable[[], UUID],
         now_ms: int,
         shown: Callable[[], Mapping[str, int]] = dict,
+        quorum: KnownMetadata | None = None,
     ) -> None:
-        self._shown = shown
+        self._shown, self._quorum = shown, quorum
         self._directories, self._choices, self._new_id, self._now_ms = list(directories), choices, new_id, now_ms
         self._known, self._formatted = known, formatted
         self._whole = known is not None and not known.problems and bool(known.topics)
@@ -110,6 +112,8 @@ class RebuildPlanner:
         if not topics:
             raise RefusedError(f"{self._directories[0].path}: neither a partition nor a topic is known there")
         self._advise(topics)
+        if self._quorum is not None:
+            self._notes += moved_voters(self._quorum, self._directory_ids())
         return RebuildPlan(
             cluster_id,
             is_new,
@@ -126,6 +130,7 @@ class RebuildPlanner:
             () if known is None else tuple(known.problems),
             tuple(pair for directory in self._directories for pair in directory.left_out),
             tuple(self._notes),
+            *((), None) if self._quorum is None else (self._quorum.voters, self._quorum.source),
         )
 
     def _stop_if_refused(self) -> None:
@@ -422,7 +427,7 @@ class RebuildPlanner:
 
     def _features(self) -> dict[str, int]:
         for source in (self._known, self._formatted):
-            levels = {} if source is None else _levels(source)
+            levels = {} if source is None else source.feature_levels
             if METADATA_VERSION in levels:
                 return _version_first({**levels, **self._choices.features})
         needs, chosen = dict(self._shown()), self._choices.features
@@ -485,11 +490,6 @@ def _leader(number: int, replicas: Sequence[_Replica], entry: KnownPartition | N
     equals = sorted((replica for replica in replicas if replica.rank == highest), key=lambda replica: replica.node)
     before = [replica for replica in equals if entry is not None and replica.node == entry.leader]
     return (before or equals)[0 if before else number % len(equals)]
-
-
-def _levels(source: KnownMetadata) -> dict[str, int]:
-    features = (record.data for key, record in source.records.items() if key[0] == "FEATURE_LEVEL_RECORD")
-    return {str(data["name"]): int(data["featureLevel"]) for data in features}
 
 
 def _version_first(levels: dict[str, int]) -> dict[str, int]:

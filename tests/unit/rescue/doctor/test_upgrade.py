@@ -16,6 +16,7 @@ from tests.support import log_files as logs
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import KAFKA, fixture_copy
 from tests.support.metadata_records import metadata_record, topic_id, write_metadata_log
+from tests.support.rebuilt import copy_snapshots
 
 OF_ZOOKEEPER = "version=0\nbroker.id=1\ncluster.id=-8ajGzmKQSq70L5uem75mA\n"
 OF_KRAFT = "version=1\nnode.id=1\ncluster.id=-8ajGzmKQSq70L5uem75mA\n"
@@ -136,7 +137,7 @@ def test_a_rebuilt_directory_is_known_by_its_bootstrap_checkpoint(tmp_path: Path
     shutil.rmtree(path / "__cluster_metadata-0")
     (path / "bootstrap.checkpoint").unlink()
     assert "METADATA_MISSING" in said(path)
-    shutil.copy(tmp_path / "rebuilt" / "bootstrap.checkpoint", path)
+    copy_snapshots(tmp_path / "rebuilt", path)
     assert "METADATA_MISSING" not in said(path)
 
 

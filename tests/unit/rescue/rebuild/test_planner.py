@@ -12,7 +12,9 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
-from seglog.format.metadata_snapshot import encode_metadata_record
+from seglog.format.control import Voter
+from seglog.format.filenames import FIRST_SNAPSHOT
+from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.model import Record
@@ -264,3 +266,52 @@ def test_directories_that_a_broker_set_aside_and_foreign_ones_are_left_out_and_n
         "lost+found": "not a partition",
     }
     assert [topic.name for topic in found.topics] == ["orders"]
+
+
+def voter(node: int, number: int = 0) -> Voter:
+    return Voter(node, format_uuid(directory_id(node, number)), (("CONTROLLER", f"c{node}.example", 9093),), 0, 1)
+
+
+def controller_directory(path: Path, node: int, voters: tuple[Voter, ...], number: int = 0) -> Path:
+    """As `kafka-storage format --standalone` leaves it: meta.properties, and a snapshot at 0 with the voters."""
+    directory = broker_directory(path, node, {}, number=number)
+    inside = directory / "__cluster_metadata-0"
+    inside.mkdir()
+    level = encode_metadata_record("FEATURE_LEVEL_RECORD", {"name": "metadata.version", "featureLevel": 33})
+    (inside / FIRST_SNAPSHOT).write_bytes(metadata_snapshot([level], 1000, voters))
+    return directory
+
+
+def test_a_dynamic_quorum_goes_on_with_the_voters_that_its_metadata_names_last(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    three = controller_directory(tmp_path / "3", 3, (voter(3), voter(4)))
+    write_metadata_log(three, topic_records("orders", [[1]]))
+    result = plan(one, three)
+    assert (result.voters, result.quorum_is_known) == ((voter(3), voter(4)), True)
+    assert result.voters_source == three / "__cluster_metadata-0"
+    assert plan(one).quorum_is_known is False
+
+
+def test_voters_of_a_newly_formatted_controller_come_before_those_of_the_old_metadata(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    three = controller_directory(tmp_path / "3", 3, (voter(3), voter(4)))
+    write_metadata_log(three, topic_records("orders", [[1]]))
+    new = controller_directory(tmp_path / "new", 3, (voter(3, 1),), 1)
+    result = plan(one, three, new)
+    assert (result.voters, result.notes) == ((voter(3, 1),), ())
+    snapshots = result.snapshots(1000)
+    (place,) = [place for place in snapshots if place.name == FIRST_SNAPSHOT]
+    assert snapshots[place] != snapshots[Path("bootstrap.checkpoint")]
+
+
+def test_voters_whose_directories_are_others_now_leave_no_majority_and_are_refused(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    three = controller_directory(tmp_path / "3", 3, (voter(3, 7),))
+    write_metadata_log(three, topic_records("orders", [[1]]))
+    with pytest.raises(RefusedError, match=r"controller 3 votes with the directory .* no controller would be elected"):
+        plan(one, three)
+    shutil.rmtree(three)
+    three = controller_directory(tmp_path / "3", 3, (voter(3, 7), voter(4), voter(5)))
+    write_metadata_log(three, topic_records("orders", [[1]]))
+    (note,) = [note for note in plan(one, three).notes if note.startswith("controller 3")]
+    assert f"directory.id={format_uuid(directory_id(3))}" in note
