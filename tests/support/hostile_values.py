@@ -344,8 +344,8 @@ def _in_order(value: Any) -> Any:
 class BySlowWay(TypedColumn):
     """A column that no kernel decodes."""
 
-    def _program(self, number: Any) -> None:
-        return None
+    def _programs_of(self, number: Any) -> list[Any]:
+        return []
 
 
 def typed_values(count: int, draw: random.Random, counts: Counter[str]) -> None:

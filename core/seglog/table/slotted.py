@@ -24,6 +24,7 @@ from seglog.values.shapes import (
     ListSlot,
     MapSlot,
     Named,
+    PairSlot,
     Row,
     RowSlot,
     Shape,
@@ -33,6 +34,8 @@ from seglog.values.shapes import (
 )
 
 _MOST_DECIMAL_BYTES = 16
+_A_SECOND = 10**9  # in nanoseconds
+_MOST_SECONDS = 9_223_372_036  # that with any nanoseconds are in 64 bits
 _HEXADECIMAL = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _UTC = "UTC"
 _TYPES: dict[str, pa.DataType] = {
@@ -191,6 +194,8 @@ def can_become(slotted: Slotted, shape: Shape) -> bool:
         return isinstance(shape, Items) and can_become(slotted.item, shape.item)
     if isinstance(slotted, MapSlot):
         return isinstance(shape, Named) and can_become(slotted.value, shape.value)
+    if isinstance(slotted, PairSlot):
+        return slotted.leaf == shape
     return slotted.leaf == shape or (isinstance(shape, Leaf) and (slotted.leaf.kind, shape.kind) in _CASTS)
 
 
@@ -198,6 +203,8 @@ def _of_slots(slotted: Slotted, slots: Slots, table: SlotTable, shape: Shape, ab
     if isinstance(slotted, LeafSlot):
         made = _leaf(slotted, slots.arena, table)
         return made if slotted.leaf == shape else _cast(made, type_of(shape))
+    if isinstance(slotted, PairSlot):
+        return _pairs(slotted, table)
     if isinstance(slotted, ListSlot | MapSlot):
         return _repeated(slotted, slots, table, shape)
     assert isinstance(shape, Row)
@@ -315,6 +322,27 @@ def _is_text(data: pa.BinaryScalar) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _pairs(slotted: PairSlot, table: SlotTable) -> pa.Array:
+    """Returns moments, or numbers of seconds, that have nanoseconds. Those that 64 bits of these may not hold, or that
+    are none, are left to the library.
+    """
+    seconds, nanos = table.numbers[slotted.seconds], table.numbers[slotted.nanos]
+    without = table.lengths[slotted.seconds] < 0
+    is_moment = slotted.leaf.kind != "decimal"
+    wrong = (np.abs(nanos) >= _A_SECOND) | (seconds >= _MOST_SECONDS) | (seconds <= -_MOST_SECONDS)
+    wrong |= nanos < 0 if is_moment else ((seconds < 0) & (nanos > 0)) | ((seconds > 0) & (nanos < 0))
+    wrong &= ~without
+    if wrong.any():
+        raise UnreadableError(np.flatnonzero(wrong))
+    numbers = np.where(without, 0, seconds) * _A_SECOND + np.where(without, 0, nanos)
+    mask = without if without.any() else None
+    if is_moment:
+        return pa.array(numbers, mask=mask).view(type_of(slotted.leaf))
+    halves = np.stack((numbers, numbers >> 63), axis=1)
+    validity = None if mask is None else pa.array(~mask).buffers()[1]
+    return pa.Array.from_buffers(type_of(slotted.leaf), len(numbers), [validity, pa.py_buffer(halves)])
 
 
 def _uuids(numbers: np.ndarray, without: np.ndarray, arena: np.ndarray) -> pa.Array:

@@ -21,7 +21,7 @@ from seglog.table.slotted import UnreadableError, array_of_slots, array_of_value
 from seglog.values import schemas as kinds
 from seglog.values.column_types import ColumnType, Written
 from seglog.values.forms import Column, Tally, are_control, naming_headers
-from seglog.values.frames import PATH_BEFORE, PLAIN_FRAME_BYTES, named_in_headers, other_frames
+from seglog.values.frames import PATH_BEFORE, PLAIN_FRAME_BYTES, named_in_headers, other_frames, path_bytes
 from seglog.values.schemas import Remarks, SchemaId
 from seglog.values.shapes import Program
 
@@ -63,7 +63,7 @@ class TypedColumn:
     def __init__(self, column: ColumnType, tally: Tally) -> None:
         self.column, self._tally, self.type = column, tally, type_of(column.shape)
         self._reader = column.reader()
-        self._programs: dict[SchemaId | None, tuple[Written, Program] | None] = {}
+        self._programs: dict[SchemaId | None, list[tuple[Written, Program]]] = {}
 
     def of(self, part: Part) -> Shown:
         """Returns the columns of a part."""
@@ -84,8 +84,7 @@ class TypedColumn:
         records, side = part.records, self.column.side
         unframed = self.column.unframed
         if unframed is not None:
-            decoder = self._program(None)
-            if decoder is not None:
+            for decoder in self._programs_of(None):
                 yield _Chosen(np.flatnonzero(left), unframed.schema.id, *decoder)
             return
         rows = records.rows
@@ -97,34 +96,48 @@ class TypedColumn:
             ids[rows["header_count"] > 0] = value_slots.NULL_VALUE
         numbers = np.unique(ids).tolist()
         for number in numbers:
-            decoder = self._program(number) if number > 0 else None
-            if decoder is not None:
-                yield from self._first_messages(part, np.flatnonzero(ids == number), number, decoder, PLAIN_FRAME_BYTES)
+            if number > 0:
+                yield from self._messages(part, np.flatnonzero(ids == number), number, PLAIN_FRAME_BYTES)
         if value_slots.NO_PLAIN_FRAME not in numbers:
             return
         others = np.flatnonzero(ids == value_slots.NO_PLAIN_FRAME)
         for frame, places in other_frames(records.arena, positions, sizes, others, side):
-            decoder = self._program(frame.id)
-            if decoder is not None and (frame.naming is PATH_BEFORE or decoder[0].schema.type != kinds.PROTOBUF):
-                yield from self._first_messages(part, places, frame.id, decoder, frame.start)
+            yield from self._messages(part, places, frame.id, frame.start, has_path=frame.naming is PATH_BEFORE)
 
-    def _first_messages(
-        self, part: Part, chosen: np.ndarray, number: SchemaId, decoder: tuple[Written, Program], skipped: int
+    def _messages(
+        self, part: Part, chosen: np.ndarray, number: SchemaId, skipped: int, *, has_path: bool = True
     ) -> Iterator[_Chosen]:
-        """Yields rows with a frame of `skipped` bytes; of Protobuf those of the first message: its path is a byte 0."""
-        records, side = part.records, self.column.side
-        if decoder[0].schema.type == kinds.PROTOBUF:
-            chosen = chosen[records.rows[f"{side}_size"][chosen] > skipped]
-            chosen = chosen[records.arena[records.rows[f"{side}_position"][chosen] + skipped] == 0]
-            skipped += 1
-        yield _Chosen(chosen, number, *decoder, skipped)
+        """Yields rows with a frame of `skipped` bytes; of Protobuf those of each message, the path of which follows."""
+        for written, program in self._programs_of(number):
+            if written.schema.type != kinds.PROTOBUF:
+                yield _Chosen(chosen, number, written, program, skipped)
+            elif has_path and isinstance(written.path, tuple):
+                path = path_bytes(written.path)
+                yield _Chosen(
+                    self._beginning(part, chosen, skipped, path), number, written, program, skipped + len(path)
+                )
 
-    def _program(self, number: SchemaId | None) -> tuple[Written, Program] | None:
+    def _beginning(self, part: Part, chosen: np.ndarray, skipped: int, path: bytes) -> np.ndarray:
+        """Returns the rows that have a path after their first bytes."""
+        rows, side = part.records.rows, self.column.side
+        chosen = chosen[rows[f"{side}_size"][chosen] >= skipped + len(path)]
+        at = rows[f"{side}_position"][chosen].astype(np.int64) + skipped
+        for i, byte in enumerate(path):
+            same = part.records.arena[at + i] == byte
+            chosen, at = chosen[same], at[same]
+        return chosen
+
+    def _programs_of(self, number: SchemaId | None) -> list[tuple[Written, Program]]:
+        """Returns the schemas that an id means, or those of values without a frame, that kernels decode."""
         if number not in self._programs:
-            written = self.column.unframed if number is None else self.column.of_id(number)
-            program = None if written is None else written.described.program
-            fits = program is not None and can_become(program.root, self.column.shape)
-            self._programs[number] = (written, program) if written and program and fits else None
+            unframed = self.column.unframed
+            written = self.column.of_id(number) if number is not None else [unframed] if unframed else []
+            programs = ((one, one.described.program) for one in written)
+            self._programs[number] = [
+                (one, program)
+                for one, program in programs
+                if program is not None and can_become(program.root, self.column.shape)
+            ]
         return self._programs[number]
 
     def _decoded(

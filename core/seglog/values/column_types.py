@@ -20,7 +20,7 @@ from seglog.model import Header
 from seglog.values import schemas as kinds
 from seglog.values.forms import BY_SCHEMA, BySchema, Forms, references_of
 from seglog.values.frames import MessageName, Side, frame_of, message_named
-from seglog.values.schemas import KnownSchemas, Naming, NotDecodedError, Read, Schema, SchemaId, Text
+from seglog.values.schemas import KnownSchemas, Naming, NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text
 from seglog.values.shapes import Described, Shape, merged
 
 _logger = logging.getLogger(__name__)
@@ -86,14 +86,14 @@ class ColumnType:
         given = self._forms.given if self._forms.source is None else None
         return next((one for one in self.written if one.schema == given), None)
 
-    def of_id(self, number: SchemaId) -> Written | None:
-        """Returns the schema that frames with an id or GUID mean; of Protobuf the schema's first message."""
-        firsts = [one for one in self.written if one.path in ((), FIRST_MESSAGE)]
-        named = next((one for one in firsts if one.schema.id == number), None)
-        if named is None and isinstance(number, UUID) and self._forms.source is not None:
+    def of_id(self, number: SchemaId) -> list[Written]:
+        """Returns the schema that frames with an id or GUID mean; of Protobuf one for each message that has a path."""
+        with_paths = [one for one in self.written if isinstance(one.path, tuple)]
+        named = [one for one in with_paths if one.schema.id == number]
+        if not named and isinstance(number, UUID) and self._forms.source is not None:
             with contextlib.suppress(NotDecodedError):
                 meant = self._forms.source.by_id(number)
-                named = next((one for one in firsts if one.schema == meant), None)
+                named = [one for one in with_paths if one.schema == meant]
         return named
 
     def reader(self) -> BySchema:
@@ -116,9 +116,13 @@ class ColumnType:
             texts = avro.reader_of(schema, references, self.shape).texts
             return lambda payloads, _naming: texts(payloads)
         from seglog.values import protobuf
-        from seglog.values.protobuf_columns import plain
+        from seglog.values.protobuf_columns import column_values
 
-        of_messages = protobuf.reader_of(schema, references, lambda message: json.dumps(plain(message, self.shape)))
+        of_messages = protobuf.reader_of(
+            schema,
+            references,
+            lambda message, showing, remarks: json.dumps(column_values(message, self.shape, showing, remarks)),
+        )
         paths = {one.path for one in known}
 
         def text(payload: bytes, naming: Naming) -> Text:
@@ -166,12 +170,22 @@ def column_type(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
 
 
 def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample]) -> Iterable[tuple[Schema, Path]]:
+    """Yields schemas and messages that values may have: of the versions of the topic's subject those messages that the
+    samples have, and the first one if there are no samples.
+    """
     if forms.given is not None:
         yield forms.given, FIRST_MESSAGE
     if forms.source is None:
         return
+    sampled = list(_sampled(forms.source, side, samples))
+    messages = dict.fromkeys(path for schema, path in sampled if schema.type == kinds.PROTOBUF) or (FIRST_MESSAGE,)
     for schema in forms.source.versions(f"{topic}-{side}"):
-        yield schema, FIRST_MESSAGE
+        for path in messages if schema.type == kinds.PROTOBUF else (FIRST_MESSAGE,):
+            yield schema, path
+    yield from sampled
+
+
+def _sampled(source: SchemaSource, side: Side, samples: Iterable[Sample]) -> Iterable[tuple[Schema, Path]]:
     known: dict[SchemaId, Schema | None] = {}
     for data, headers in samples:
         try:
@@ -180,7 +194,7 @@ def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
                 continue
             if frame.id not in known and len(known) < _MOST_SEEN:
                 known[frame.id] = None
-                known[frame.id] = forms.source.by_id(frame.id)
+                known[frame.id] = source.by_id(frame.id)
             seen = known.get(frame.id)
             if seen is not None:
                 is_message = seen.type == kinds.PROTOBUF

@@ -182,6 +182,20 @@ def message_named(payload: bytes, naming: Naming) -> tuple[MessageName, int]:
     return (_path(naming.what)[0] if naming.how == "path" else (0,)), 0
 
 
+def path_bytes(path: tuple[int, ...]) -> bytes:
+    """Returns a path as it is written before a payload."""
+    if path == (0,):
+        return b"\0"
+    out = bytearray()
+    for number in (len(path), *path):
+        rest = number << 1
+        while rest > 0x7F:
+            out.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        out.append(rest)
+    return bytes(out)
+
+
 def _path(data: bytes) -> tuple[tuple[int, ...], int]:
     count, at = _zigzag(data, 0)
     if not 0 <= count <= MOST_PATH:

@@ -1,7 +1,8 @@
-"""Decodes Protobuf with Google's library (extra `schemas`) to JSON: the one module that knows it.
+"""Decodes Protobuf with Google's library (extra `schemas`): schemas become pools of descriptors, values messages.
 
-Protobuf takes bytes of another type without a word: what it does not know becomes unknown fields. A value that leaves
-such fields is decoded, but JSON would hide them, so it counts as not decoded.
+What messages become is in `protobuf_forms`. Protobuf takes bytes of another type without a word: what it does not know
+becomes unknown fields, which JSON would hide. So a value that has such fields is decoded with a remark, and one that
+has no others, and may be text, is not decoded.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from seglog.values.fast_json import json_writer
 from seglog.values.frames import MessageName, message_named
+from seglog.values.protobuf_forms import ANY, MESSAGES, Showing, discard_unknown, fields_of
 from seglog.values.protoc import compiled
 from seglog.values.schemas import (
     MOST_NODES,
@@ -25,6 +28,8 @@ from seglog.values.schemas import (
     NotDecodedError,
     Read,
     Reader,
+    RemarkedText,
+    Remarks,
     Schema,
     Text,
     first_line,
@@ -33,9 +38,30 @@ from seglog.values.schemas import (
 _write = json_writer(None)
 _MAIN = "seglog_main.proto"
 _PROVIDED = "google/protobuf/"
+_MODULES = (  # of Google's library, whose files a schema may import, and whose types an Any may have
+    *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type"),
+    "wrappers",
+)
+
+# What makes a text of a message: by functions that show parts of it (with absent fields), with remarks.
+Shown = Callable[[Any, "Showing", Remarks], str]
 
 
-def reader_of(schema: Schema, references: Mapping[str, Schema], shown: Callable[[Any], str] | None = None) -> Read:
+class Messages(NamedTuple):
+    """The messages of a schema: `named` gives those that a name may mean, the likelier first, and raises
+    NotDecodedError for one that is not there.
+    """
+
+    pool: Any
+    main: Any  # the file of the schema
+    named: Callable[[MessageName], list[Descriptor]]
+
+    def showing(self, *, shows_absent: bool) -> Showing:
+        """Returns what shows its messages."""
+        return Showing(self.pool, lambda name: _provide(self.pool, name), shows_absent=shows_absent)
+
+
+def reader_of(schema: Schema, references: Mapping[str, Schema], shown: Shown | None = None) -> Read:
     """Returns the reader of a schema's values, which are JSON, or the texts that `shown` makes of messages.
 
     Raises NotDecodedError for a schema that is not decoded by.
@@ -48,22 +74,29 @@ def reader_of(schema: Schema, references: Mapping[str, Schema], shown: Callable[
             name, start = message_named(payload, naming)
             name = schema.message or name
             if name not in readers:
-                meant = messages(name)[:1] if shown else messages(name)  # a column has the fields of the first
-                readers[name] = [_reader_of_message(message, shown) for message in meant]
+                meant = messages.named(name)[: 1 if shown else None]  # a column has the fields of the first
+                readers[name] = [_reader_of_message(messages, message, shown) for message in meant]
         except NotDecodedError as error:
             return error
-        texts = (reader.text(payload[start:]) for reader in readers[name])
-        first = next(texts)
-        return first if isinstance(first, str) else next((other for other in texts if isinstance(other, str)), first)
+        first, *others = readers[name]
+        return _first_whole(first.text(payload[start:]), (other.text(payload[start:]) for other in others))
 
     return lambda payloads, naming: [text(payload, naming) for payload in payloads]
 
 
-def messages_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[MessageName], list[Descriptor]]:
-    """Returns a function that gives the messages that a name of the schema may mean, the likelier first.
+def _first_whole(first: Text, others: Iterator[Text]) -> Text:
+    """Returns the first text that shows all, or one that does not, or why there is none."""
+    if isinstance(first, str):
+        return first
+    for other in others:
+        if isinstance(other, str):
+            return other
+        first = other if isinstance(first, NotDecodedError) and isinstance(other, RemarkedText) else first
+    return first
 
-    It raises NotDecodedError for a message that is not there; so does this for a schema that is not read.
-    """
+
+def messages_of(schema: Schema, references: Mapping[str, Schema]) -> Messages:
+    """Returns the messages of a schema. Raises NotDecodedError for one that is not read."""
     pool, main = _pool_of(schema, references)
     top = list(main.message_types_by_name.values())  # in the order of the file
 
@@ -80,7 +113,7 @@ def messages_of(schema: Schema, references: Mapping[str, Schema]) -> Callable[[M
             raise NotDecodedError(f"the schema has no message {words}")
         return messages
 
-    return meant
+    return Messages(pool, main, meant)
 
 
 def _called(pool: Any, top: list[Descriptor], name: str) -> list[Descriptor]:
@@ -109,15 +142,9 @@ def _with_nested(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
 
 
 def _pool_of(schema: Schema, references: Mapping[str, Schema]) -> tuple[descriptor_pool.DescriptorPool, Any]:
-    serialized = _serialized(schema.text)
     pool = descriptor_pool.DescriptorPool()
     try:
-        if serialized is None:
-            texts = {name: one.text for name, one in references.items() if not name.startswith(_PROVIDED)}
-            serialized_set = compiled(_MAIN, {**texts, _MAIN: schema.text})
-            files = list(descriptor_pb2.FileDescriptorSet.FromString(serialized_set).file)
-        else:
-            files = [serialized]
+        files = _files(schema, references)
         for file in files:
             pool.Add(file)
         return pool, pool.FindFileByName(files[-1].name)
@@ -125,6 +152,66 @@ def _pool_of(schema: Schema, references: Mapping[str, Schema]) -> tuple[descript
         if isinstance(error, NotDecodedError):
             raise
         raise NotDecodedError(f"its descriptors are refused: {_line(error)}") from error
+
+
+def _files(schema: Schema, references: Mapping[str, Schema]) -> list[Any]:
+    """Returns the descriptors of a schema and of what it imports, each after those that it needs."""
+    main = _serialized(schema.text)
+    if main is None:
+        return _compiled(_MAIN, schema.text, references)
+    found: dict[str, Any] = {}
+
+    def add(file: Any, above: tuple[str, ...]) -> None:
+        for name in file.dependency:
+            if name in found or name in above:
+                continue
+            if name in references:
+                text = references[name].text
+                files = [_serialized(text)] if _serialized(text) else _compiled(name, text, references)
+                files[-1].name = name
+            else:
+                provided = _provided(name)  # None: the pool says what is missing
+                files = [] if provided is None else [provided]
+            for one in files:
+                add(one, (*above, name))
+        found.setdefault(file.name, file)
+
+    add(main, (main.name,))
+    return list(found.values())
+
+
+def _compiled(name: str, text: str, references: Mapping[str, Schema]) -> list[Any]:
+    texts = {path: one.text for path, one in references.items() if not path.startswith(_PROVIDED)}
+    return list(descriptor_pb2.FileDescriptorSet.FromString(compiled(name, {**texts, name: text})).file)
+
+
+def _provided(path: str) -> Any:
+    """Returns the descriptor of a file that Google's library has; None for another one."""
+    stem = path.removeprefix(_PROVIDED).removesuffix(".proto")
+    if path != f"{_PROVIDED}{stem}.proto" or stem not in _MODULES:
+        return None
+    file = descriptor_pb2.FileDescriptorProto()
+    import_module(f"google.protobuf.{stem}_pb2").DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def _provide(pool: Any, name: str) -> bool:
+    """Adds the file that has one of Google's own types to a pool that has it not. Returns False if none has it."""
+    for stem in _MODULES:
+        file = _provided(f"{_PROVIDED}{stem}.proto")
+        if name in {f"{file.package}.{message.name}" for message in file.message_type}:
+            _add_provided(pool, file)
+            return True
+    return False
+
+
+def _add_provided(pool: Any, file: Any) -> None:
+    try:
+        pool.FindFileByName(file.name)
+    except KeyError:
+        for path in file.dependency:
+            _add_provided(pool, _provided(path))
+        pool.Add(file)
 
 
 def _serialized(text: str) -> Any:
@@ -137,38 +224,39 @@ def _serialized(text: str) -> Any:
         return None
 
 
-def _reader_of_message(message: Descriptor, shown: Callable[[Any], str] | None) -> Reader:
+def _reader_of_message(messages: Messages, message: Descriptor, shown: Shown | None) -> Reader:
     kind = message_factory.GetMessageClass(message)
-    reached = list(_reached(message))
+    reached = list(_reached(messages, message))
     # A field takes two bytes at least (packed numbers one), a message within shows fields that it does not have, too.
-    of_fields = max((_cost(field) for each in reached for field in each.fields), default=1)
+    of_fields = max((_cost(field) for each in reached for field in fields_of(each)), default=1)
     absent = max(sum(_cost(field) for field in each.fields if not field.has_presence) for each in reached) // 2
+    whole, sparse = (messages.showing(shows_absent=one) for one in (True, False))
+    show_whole, show_sparse = whole.of(message), sparse.of(message)
 
-    def decode(data: bytes) -> str:
-        value = kind.FromString(data)
-        size = value.ByteSize()
+    def decode(data: bytes) -> str | RemarkedText:
+        value, remarks = kind.FromString(data), Remarks()
+        unknown = discard_unknown(value)
+        if unknown:
+            why = f"{unknown} bytes are fields that {message.full_name} has not"
+            if unknown == len(data) and _is_text(data):
+                raise NotDecodedError(why)
+            remarks.add(why)
         shows_absent = len(data) * (of_fields + absent) <= MOST_NODES
         if shown is None:
-            found = as_json(value, shows_absent)
-        elif shows_absent:
-            found = shown(value)
-        else:
+            return remarks.on(_write((show_whole if shows_absent else show_sparse)(value, remarks)))
+        if not shows_absent:
             raise NotDecodedError(f"{len(data)} bytes of {message.full_name} expand to more than {MOST_NODES} parts")
-        value.DiscardUnknownFields()
-        if value.ByteSize() != size:
-            raise NotDecodedError(f"{size - value.ByteSize()} bytes are fields that {message.full_name} has not")
-        return found
+        return remarks.on(shown(value, whole, remarks))
 
     return Reader(decode, message.full_name, MOST_NODES // of_fields, _line)
 
 
-def as_json(message: Any, shows_absent: bool) -> str:
-    """Returns a message as JSON; `shows_absent`: with the fields that are not there and have a value nevertheless."""
-    return _write(
-        json_format.MessageToDict(
-            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=shows_absent
-        )
-    )
+def _is_text(data: bytes) -> bool:
+    """True for bytes that are text without controls, which values of Protobuf hardly are."""
+    try:
+        return all(one.isprintable() or one in "\t\n\r" for one in data.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _cost(field: FieldDescriptor) -> int:
@@ -176,17 +264,29 @@ def _cost(field: FieldDescriptor) -> int:
     return 1 + (len(field.name) + max(map(len, symbols), default=0)) // NAME_BYTES
 
 
-def _reached(message: Descriptor) -> Iterator[Descriptor]:
+def _reached(messages: Messages, message: Descriptor) -> Iterator[Descriptor]:
+    """Yields a message and all that may be within; in an Any, that is every one that the schema has."""
     seen, waiting = {message.full_name}, [message]
     while waiting:
         one = waiting.pop()
         yield one
-        for field in one.fields:
-            if field.type in (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP):
-                kind = field.message_type
-                if kind.full_name not in seen:
-                    seen.add(kind.full_name)
-                    waiting.append(kind)
+        within = [field.message_type for field in fields_of(one) if field.type in MESSAGES]
+        if one.full_name == ANY:
+            files = _imported(messages.main, set())
+            within += [each for file in files for each in _with_nested(file.message_types_by_name.values())]
+        for kind in within:
+            if kind.full_name not in seen:
+                seen.add(kind.full_name)
+                waiting.append(kind)
+
+
+def _imported(file: Any, seen: set[str]) -> Iterator[Any]:
+    """Yields a file and all that it imports."""
+    seen.add(file.name)
+    yield file
+    for one in file.dependencies:
+        if one.name not in seen:
+            yield from _imported(one, seen)
 
 
 def _line(error: Exception) -> str:

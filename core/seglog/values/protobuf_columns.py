@@ -1,13 +1,12 @@
 """Protobuf messages as types of columns, and as tables of the kernel that decodes them (`kernels.protobuf_values`).
 
-There are tables for messages of numbers, texts and messages, also repeated, and maps. Others (groups, required fields,
-Google's own types, which JSON shows in a form of their own) are decoded by `seglog.values.protobuf`, a value at a time.
+There are tables for messages of numbers, texts and messages, also repeated, and maps. Of Google's own types, which JSON
+shows in a form of their own, Timestamp is a moment, Duration a number of seconds, and a wrapper what it wraps. Others
+(groups, required fields, Struct, Any …) are decoded by `seglog.values.protobuf`, a value at a time.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
@@ -18,9 +17,28 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from seglog.escaping import json_value
 from seglog.kernels import protobuf_values as kernel
 from seglog.kernels.value_slots import MOST_LEVELS, STACK
+from seglog.layout import INT64_MAX
 from seglog.values.frames import MessageName
-from seglog.values.protobuf import as_json, messages_of
-from seglog.values.schemas import Schema
+from seglog.values.protobuf import messages_of
+from seglog.values.protobuf_forms import (
+    DURATION,
+    MESSAGES,
+    OWN,
+    TIMESTAMP,
+    Pair,
+    Showing,
+    base64_text,
+    fields_of,
+    is_map,
+    is_pair,
+    is_repeated,
+    is_wrapper,
+    key_text,
+    moment_text,
+    name_of,
+    wrong_pair,
+)
+from seglog.values.schemas import Remarks, Schema
 from seglog.values.shapes import (
     MOST_FIELDS,
     TEXT,
@@ -32,6 +50,7 @@ from seglog.values.shapes import (
     MapSlot,
     Named,
     Outputs,
+    PairSlot,
     Payloads,
     Program,
     Row,
@@ -62,8 +81,8 @@ _LEAVES: dict[int, tuple[Leaf, int]] = {
     FieldDescriptor.TYPE_BYTES: (Leaf("bytes"), kernel.TEXT),
     FieldDescriptor.TYPE_ENUM: (Leaf("string"), kernel.INT32),
 }
-_MESSAGES = (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP)
-_OWN_FORM = "google.protobuf."
+# Google's own types that are columns: a moment, and seconds, which have all the digits of a duration.
+_PAIRS = {TIMESTAMP: Leaf("timestamp-nanos"), DURATION: Leaf("decimal", 28, 9)}
 
 
 def described(schema: Schema, references: Mapping[str, Schema], name: MessageName) -> Described:
@@ -71,66 +90,80 @@ def described(schema: Schema, references: Mapping[str, Schema], name: MessageNam
 
     Raises NotDecodedError for a schema that is wrong, or has no such message.
     """
-    message = messages_of(schema, references)(name)[0]
+    message = messages_of(schema, references).named(name)[0]
     shape = _Walk().of_message(message, ())
     if size_of(shape) > MOST_FIELDS:
         return Described(TEXT)
     making = _Making()
-    root = making.of_message(message, 0)
+    root = making.of_type(message, 0)
     return Described(shape, None if root is None else ProtobufProgram(root, making))
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    kind = field.message_type
-    return field.type in _MESSAGES and bool(kind.GetOptions().map_entry)
-
-
-def _is_repeated(field: FieldDescriptor) -> bool:
-    if hasattr(field, "is_repeated"):
-        return bool(field.is_repeated)
-    return bool(field.label == FieldDescriptor.LABEL_REPEATED)  # protobuf before 6.31
-
-
-def plain(message: Any, shape: Shape) -> Any:
+def column_values(message: Any, shape: Shape, showing: Showing, remarks: Remarks) -> Any:
     """Returns a decoded message for a column of a shape, in JSON's types: null where a field is not there."""
     if not isinstance(shape, Row):
-        return as_json(message, True)
-    shown: dict[str, Any] = {}
+        return _of_message(message, shape, showing, remarks)
     found: dict[str, Any] = dict.fromkeys(name for name, _ in shape.fields)
-    fields = message.DESCRIPTOR.fields_by_name
+    fields = {name_of(field): field for field in fields_of(message.DESCRIPTOR)}
     for name, child in shape.fields:
         field = fields.get(name)
-        if field is None or (field.has_presence and not message.HasField(name)):
+        if field is None or (field.has_presence and not _is_there(message, field)):
             continue
+        value = message.Extensions[field] if field.is_extension else getattr(message, field.name)
         if child == TEXT:
-            shown = shown or json.loads(as_json(message, True))
-            found[name] = shown[name] if isinstance(shown[name], str) else json_value(shown[name])
-            continue
-        value = getattr(message, name)
-        if isinstance(child, Named):
+            found[name] = _as_text(field, value, showing, remarks)
+        elif isinstance(child, Named):
             of_value = field.message_type.fields_by_name["value"]
-            found[name] = {_key(key): _single(of_value, value[key], child.value) for key in value}
+            found[name] = {key_text(key): _single(of_value, value[key], child.value, showing, remarks) for key in value}
         elif isinstance(child, Items):
-            found[name] = [_single(field, one, child.item) for one in value]
+            found[name] = [_single(field, one, child.item, showing, remarks) for one in value]
         else:
-            found[name] = _single(field, value, child)
+            found[name] = _single(field, value, child, showing, remarks)
     return found
 
 
-def _key(key: Any) -> str:
-    return key if isinstance(key, str) else str(key).lower()  # as JSON has them
+def _is_there(message: Any, field: FieldDescriptor) -> bool:
+    return bool(message.HasExtension(field) if field.is_extension else message.HasField(field.name))
 
 
-def _single(field: FieldDescriptor, value: Any, shape: Shape) -> Any:
-    if field.type in _MESSAGES:
-        text = plain(value, shape)
-        return str(json.loads(text)) if isinstance(text, str) and text.startswith('"') else text
+def _as_text(field: FieldDescriptor, value: Any, showing: Showing, remarks: Remarks) -> Any:
+    of_field = showing.of_field(field)
+    shown = value if of_field is None else of_field(value, remarks)
+    return shown if isinstance(shown, str) else json_value(shown)
+
+
+def _of_message(message: Any, shape: Shape, showing: Showing, remarks: Remarks) -> Any:
+    """Returns a message that is no row: one of Google's own types, or the text of any."""
+    kind = message.DESCRIPTOR
+    if shape == TEXT:
+        shown = showing.of(kind)(message, remarks)
+        return shown if isinstance(shown, str) else json_value(shown)
+    if is_wrapper(kind):
+        return _single(kind.fields_by_name["value"], message.value, shape, showing, remarks)
+    pair, name = Pair(message.seconds, message.nanos), kind.name
+    if kind.full_name == DURATION:
+        if not pair.is_duration:
+            remarks.add(wrong_pair(pair, name))
+            return None
+        return f"{'-' if pair.total < 0 else ''}{abs(pair.seconds)}.{abs(pair.nanos):09}"
+    if not pair.is_moment:
+        remarks.add(wrong_pair(pair, name))
+        return None
+    if not -INT64_MAX - 1 <= pair.total <= INT64_MAX:
+        remarks.add(f"{moment_text(pair)} does not fit {shape}")
+        return None
+    return pair.total
+
+
+def _single(field: FieldDescriptor, value: Any, shape: Shape, showing: Showing, remarks: Remarks) -> Any:
+    if field.type in MESSAGES:
+        return column_values(value, shape, showing, remarks)
     if field.enum_type is not None:
         symbol = field.enum_type.values_by_number.get(value)
-        value = value if symbol is None else symbol.name
+        return str(value) if symbol is None else symbol.name
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode() if shape == TEXT else value.decode("iso-8859-1")
-    return str(value) if field.enum_type is not None else value
+        return base64_text(value) if shape == TEXT else value.decode("iso-8859-1")
+    return value
 
 
 class _Walk:
@@ -144,22 +177,26 @@ class _Walk:
         self._size += 1
         name = message.full_name
         too_much = len(above) > MOST_LEVELS or self._size > 2 * MOST_FIELDS
-        if too_much or name in above or name.startswith(_OWN_FORM):
+        if is_pair(message):
+            return _PAIRS[name]
+        if is_wrapper(message):
+            return _LEAVES[message.fields_by_name["value"].type][0]
+        if too_much or name in above or name.startswith(OWN):
             return TEXT
-        names = [field.name for field in message.fields]
-        if not are_columns(names):
+        fields = fields_of(message)
+        if not are_columns([name_of(field) for field in fields]):
             return TEXT
-        return Row(tuple((field.name, self._of_field(field, (*above, name))) for field in message.fields))
+        return Row(tuple((name_of(field), self._of_field(field, (*above, name))) for field in fields))
 
     def _of_field(self, field: FieldDescriptor, above: tuple[str, ...]) -> Shape:
         self._size += 1
-        if _is_map(field):
+        if is_map(field):
             return Named(self._single(field.message_type.fields_by_name["value"], above))
         single = self._single(field, above)
-        return Items(single) if _is_repeated(field) else single
+        return Items(single) if is_repeated(field) else single
 
     def _single(self, field: FieldDescriptor, above: tuple[str, ...]) -> Shape:
-        return self.of_message(field.message_type, above) if field.type in _MESSAGES else _LEAVES[field.type][0]
+        return self.of_message(field.message_type, above) if field.type in MESSAGES else _LEAVES[field.type][0]
 
 
 # --- tables ---------------------------------------------------------------------------------------------------
@@ -177,23 +214,37 @@ class _Making:
         self.owners: list[list[int]] = [[]]
         self.absent: list[list[int]] = [[]]
 
-    def of_message(self, message: Descriptor, level: int, table: int = 0, owner: int = -1) -> RowSlot | None:
+    def of_type(
+        self, message: Descriptor, level: int, table: int = 0, owner: int = -1, slot: int = -1
+    ) -> Slotted | None:
         """Adds what decodes a message. Returns its slots, None if there are no tables for it.
 
-        `owner` is a message that always has this one.
+        `owner` is a message that always has this one; `slot` tells whether it is there (-1: always).
         """
-        names = [field.name for field in message.fields]
+        name = message.full_name
+        is_leaf = is_pair(message) or is_wrapper(message)
+        within = None if name.startswith(OWN) and not is_leaf else self._of_message(message, level, table, owner)
+        if within is None or not is_leaf:
+            return None if within is None else RowSlot(within.fields, slot)
+        leaves = [one for _, one in within.fields]
+        if is_wrapper(message):
+            return leaves[0]
+        seconds, nanos = (one.slot for one in leaves if isinstance(one, LeafSlot))
+        return PairSlot(_PAIRS[name], seconds, nanos)
+
+    def _of_message(self, message: Descriptor, level: int, table: int, owner: int) -> RowSlot | None:
+        fields = fields_of(message)
         too_much = level >= MOST_LEVELS or sum(map(len, self.owners)) > MOST_FIELDS
-        if too_much or message.full_name.startswith(_OWN_FORM) or not are_columns(names):
+        if too_much or not are_columns([name_of(field) for field in fields]):
             return None
         number, first = len(self.messages), len(self.owners[table])
         self.messages.append([])
         rows, slotted = list[list[int]](), list[tuple[str, Slotted]]()
-        for field in message.fields:
+        for field in fields:
             within = self._of_field(field, number if owner < 0 else owner, level, table, rows)
             if within is None:
                 return None
-            slotted.append((field.name, within))
+            slotted.append((name_of(field), within))
         _note_oneofs(message, rows)
         self.messages[number] = [first, len(self.owners[table]), table]
         self.fields[number] = sorted(rows)
@@ -204,16 +255,16 @@ class _Making:
     ) -> Slotted | None:
         if field.is_required or field.type == FieldDescriptor.TYPE_GROUP:
             return None
-        if _is_repeated(field):
+        if is_repeated(field):
             return self._repeated(field, owner, level, table, rows)
         # an entry that lacks its key or value has an empty one
         is_always = field.containing_type.GetOptions().map_entry
         slot = self._slot(table, owner, -1 if field.has_presence and not is_always else 0)
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             number = len(self.messages)
-            within = self.of_message(field.message_type, level + 1, table, owner if is_always else -1)
+            within = self.of_type(field.message_type, level + 1, table, owner if is_always else -1, slot)
             rows.append([field.number, kernel.WITHIN, slot, len(self.owners[table]), number, 0, 0, 0])
-            return None if within is None else RowSlot(within.fields, slot)
+            return within
         rows.append([field.number, _LEAVES[field.type][1], slot, slot + 1, 0, 0, 0, 0])
         return _leaf_slot(field, slot)
 
@@ -229,9 +280,10 @@ class _Making:
             return ListSlot(_leaf_slot(field, self._slot(items, owner, 0)), slot, items)
         kind = kernel.REPEATED + kernel.WITHIN
         rows.append([field.number, kind, slot, slot + 1, len(self.messages), 0, 0, items])
-        item = self.of_message(field.message_type, level + 1, items)
-        if item is None or not _is_map(field):
+        item = self.of_type(field.message_type, level + 1, items)
+        if item is None or not is_map(field):
             return None if item is None else ListSlot(item, slot, items)
+        assert isinstance(item, RowSlot)
         (_, key), (_, value) = item.fields
         assert isinstance(key, LeafSlot)
         return MapSlot(key, value, slot, items)

@@ -74,7 +74,7 @@ KINDS = (
     *("time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos"),
     *("local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos"),
 )
-_NAME = re.compile(r"\w{1,300}")
+_NAME = re.compile(r"\w{1,300}|\[[\w.]{1,298}\]")  # in brackets: an extension of Protobuf
 # What becomes what without losing a digit. Avro's own int as float would lose some: a double has all of both.
 _WIDER = {
     ("int", "long"): "long",
@@ -141,6 +141,15 @@ class LeafSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class PairSlot:
+    """A leaf in two slots: a moment or a number of seconds, and its nanoseconds."""
+
+    leaf: Leaf
+    seconds: int
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
 class RowSlot:
     """A record, the fields of which have slots; `slot` tells whether it is there (-1: always)."""
 
@@ -167,7 +176,7 @@ class MapSlot:
     table: int
 
 
-Slotted: TypeAlias = LeafSlot | RowSlot | ListSlot | MapSlot
+Slotted: TypeAlias = LeafSlot | PairSlot | RowSlot | ListSlot | MapSlot
 
 
 @dataclass(frozen=True, slots=True)

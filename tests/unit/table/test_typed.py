@@ -15,6 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from google.protobuf import message_factory
 
 import seglog
 from seglog.storage.local import LocalFileSystem
@@ -26,6 +27,8 @@ from seglog.table.typed import TypedColumn
 from seglog.table.valued import valued_outputs
 from seglog.values.column_types import column_type
 from seglog.values.forms import Forms, Tally, Values
+from seglog.values.frames import PATH_BEFORE, message_named, path_bytes
+from seglog.values.protobuf import messages_of
 from seglog.values.schemas import Schema
 from seglog.values.shapes import Leaf, Row, merged
 from seglog.values.sources import forms_of
@@ -129,6 +132,109 @@ def test_what_other_schemas_wrote_is_not_in_the_column(tmp_path: Path) -> None:
     assert seen is not None and [one.schema.id for one in seen.written] == [1, 2]
 
 
+OWN_TYPES = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+message M { google.protobuf.Timestamp at = 1; google.protobuf.Duration took = 2;
+  google.protobuf.Int64Value n = 3; google.protobuf.UInt64Value u = 4; google.protobuf.BoolValue b = 5;
+  google.protobuf.DoubleValue d = 6; google.protobuf.StringValue s = 7; google.protobuf.BytesValue bytes = 8;
+  repeated google.protobuf.Timestamp many = 9; map<string, google.protobuf.Int32Value> by = 10; In in = 11;
+  oneof o { google.protobuf.Duration one = 12; google.protobuf.FloatValue other = 13; } }
+message In { google.protobuf.Timestamp at = 1; }"""
+SECOND = pa.scalar(10**9, pa.timestamp("ns", "UTC")).as_py()
+
+
+def own_types() -> tuple[list[bytes], list[dict[str, Any]]]:
+    """Values of OWN_TYPES, and what a column has of each."""
+    column = planned((1, OWN_TYPES, "PROTOBUF"))
+    kind = message_factory.GetMessageClass(messages_of(column.written[0].schema, {}).named("M")[0])
+    names = ("at", "took", "n", "u", "b", "d", "s", "bytes", "in", "one", "other")
+    empty: dict[str, Any] = {**dict.fromkeys(names), "many": [], "by": []}
+    full = kind(n={"value": -7}, u={"value": 2**64 - 1}, b={"value": True}, d={"value": 1.5}, s={"value": "ö"})
+    full.at.seconds, full.took.seconds, full.took.nanos, full.bytes.value = 1, -1, -5, b"\xff"
+    full.many.add().seconds, full.by["k"].value, full.other.value = 1, 3, 0.5
+    getattr(full, "in").at.seconds = 1
+    shown = {"at": SECOND, "took": Decimal("-1.000000005"), "n": -7, "u": Decimal(2**64 - 1), "b": True, "d": 1.5}
+    shown |= {"s": "ö", "bytes": b"\xff", "many": [SECOND], "by": [("k", 3)], "in": {"at": SECOND}, "other": 0.5}
+    there = kind()
+    for name in ("at", "took", "n", "b", "s", "in"):
+        getattr(there, name).SetInParent()
+    there.by["k"].SetInParent()
+    start = pa.scalar(0, pa.timestamp("ns", "UTC")).as_py()
+    defaults = {"at": start, "took": Decimal("0E-9"), "n": 0, "b": False, "s": "", "in": {"at": None}, "by": [("k", 0)]}
+    data = [one.SerializeToString() for one in (kind(), full, there)]
+    return [framed(1, b"\0" + one) for one in data], [empty, {**empty, **shown}, {**empty, **defaults}]
+
+
+def test_googles_own_types_have_columns_by_both_ways() -> None:
+    column = planned((1, OWN_TYPES, "PROTOBUF"))
+    values, wanted = own_types()
+    (typed := Slowly(column, Tally())).of(laid_out(values))
+    assert typed.left == 0
+    shown = TypedColumn(column, Tally()).of(laid_out(values * 2))
+    assert shown == BySlowWay(column, Tally()).of(laid_out(values * 2))
+    assert shown.values.to_pylist() == wanted * 2 and shown.errors.null_count == 6
+    assert shown.values.type.field("at").type == pa.timestamp("ns", "UTC")
+
+
+def test_moments_and_durations_of_every_size_are_in_columns_or_said() -> None:
+    column = planned((1, OWN_TYPES, "PROTOBUF"))
+    kind = message_factory.GetMessageClass(messages_of(column.written[0].schema, {}).named("M")[0])
+    largest = 9_223_372_036, 854_775_807
+    pairs = [
+        (0, 0),
+        largest,
+        (9_223_372_036, 854_775_808),
+        (-9_223_372_037, 145_224_192),
+        (-9_223_372_037, 145_224_191),
+    ]
+    pairs += [(2**63 - 1, 999_999_999), (-(2**63), 0), (1, -1), (-1, 10**9), (-5, 5), (-62_135_596_800, 0)]
+    values = []
+    for seconds, nanos in pairs:
+        one = kind()
+        one.at.seconds, one.at.nanos, one.n.value = seconds, nanos, 7
+        one.took.seconds, one.took.nanos = seconds, nanos if seconds >= 0 else -nanos
+        values.append(framed(1, b"\0" + one.SerializeToString()))
+    shown = TypedColumn(column, Tally()).of(laid_out(values))
+    assert shown == BySlowWay(column, Tally()).of(laid_out(values))
+    assert shown.values.field("n").to_pylist() == [7] * len(pairs)
+    at, errors = shown.values.field("at").cast(pa.int64()).to_pylist(), shown.errors.to_pylist()
+    for (seconds, nanos), moment, took, error in zip(pairs, at, shown.values.field("took"), errors, strict=True):
+        total = seconds * 10**9 + nanos
+        fits = -(2**63) <= total < 2**63 and 0 <= nanos < 10**9
+        assert moment == (total if fits else None) and (error is None or not fits or "Duration" in error)
+        if nanos >= 0 and nanos < 10**9:
+            assert took.as_py() == (total if seconds >= 0 else seconds * 10**9 - nanos) * Decimal("1e-9")
+    assert errors[2] == "2262-04-11T23:47:16.854775808Z does not fit timestamp-nanos"
+    assert errors[-1] == "0001-01-01T00:00:00.000Z does not fit timestamp-nanos"
+
+
+EXTENDED = """syntax = "proto2"; package e;
+message M { optional int32 n = 1; extensions 100 to 200; optional In in = 2; }
+message In { extensions 5 to max; } extend M { repeated int32 more = 101; optional string ext = 100; }
+extend In { optional M m = 7; }"""
+
+
+def test_extensions_are_in_columns_by_both_ways() -> None:
+    column = planned((1, EXTENDED.replace("optional M m", "optional bool m"), "PROTOBUF"))
+    values = [framed(1, b"\0" + one) for one in (b"", b"\x08\5\xa2\6\1x\xa8\6\1\xa8\6\2\x12\2\x38\1", b"\x12\0")]
+    shown = TypedColumn(column, Tally()).of(laid_out(values))
+    assert shown == BySlowWay(column, Tally()).of(laid_out(values)) and shown.errors.null_count == 3
+    (typed := Slowly(column, Tally())).of(laid_out(values))
+    assert typed.left == 0
+    empty = {"n": None, "in": None, "[e.ext]": None, "[e.more]": []}
+    full = {"n": 5, "in": {"[e.m]": True}, "[e.ext]": "x", "[e.more]": [1, 2]}
+    assert shown.values.to_pylist() == [empty, full, {**empty, "in": {"[e.m]": None}}]
+
+
+def test_unknown_fields_leave_the_known_ones(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; message M { int32 a = 1; }'
+    tally, value = Tally(), framed(1, b"\0\x08\5\x12\1x")
+    shown = TypedColumn(planned((1, text, "PROTOBUF")), tally).of(part_of([value, framed(1, b"\0\x08\6")], tmp_path))
+    assert shown.values.to_pylist() == [{"a": 5}, {"a": 6}] and shown.undecoded.to_pylist() == [value, None]
+    assert shown.errors[0].as_py() == "3 bytes are fields that M has not"
+    assert sum(tally.partial.values()) == 1 and sum(tally.decoded.values()) == 2
+
+
 def test_messages_that_first_values_name_are_in_the_column(tmp_path: Path) -> None:
     text = 'syntax = "proto3"; message A { int32 x = 1; } message B { string y = 1; message C { bool z = 3; } }'
     source = known((1, text, "PROTOBUF"))
@@ -139,6 +245,26 @@ def test_messages_that_first_values_name_are_in_the_column(tmp_path: Path) -> No
     shown = TypedColumn(column, Tally()).of(part_of([framed(1, one) for one in values], tmp_path))
     assert shown.values.to_pylist() == [{"x": 5, "z": None}, {"x": None, "z": True}, None]
     assert "was made without its message (1,)" in shown.errors[2].as_py()
+
+
+def test_a_column_has_no_fields_of_a_message_that_no_value_is() -> None:
+    old, new = (
+        f'syntax = "proto3"; message A {{ int32 x = 1; }} message B {{ string y = 1; {more} }}'
+        for more in ("", "int32 z = 2;")
+    )
+    source = known((1, old, "PROTOBUF"), (2, new, "PROTOBUF"))
+    values = [framed(1, b"\2\2\x0a\1y"), framed(2, b"\2\2\x10\5"), framed(1, b"\2\2")]
+    column = column_type(Forms("auto", "registry", source), "value", "t", [(values[0], ())])
+    assert column is not None
+    shown = (typed := Slowly(column, Tally())).of(laid_out(values))
+    assert shown.values.to_pylist() == [{"y": "y", "z": None}, {"y": "", "z": 5}, {"y": "", "z": None}]
+    assert typed.left == 0 and shown == BySlowWay(column, Tally()).of(laid_out(values))
+    assert planned((1, old, "PROTOBUF")).shape == Row((("x", Leaf("int")),))  # without samples it is the first
+
+
+def test_paths_are_written_as_they_are_read() -> None:
+    for path in ((0,), (1,), (0, 0), (63, 64, 5000), (1,) * 64):
+        assert message_named(path_bytes(path) + b"x", PATH_BEFORE) == (path, len(path_bytes(path)))
 
 
 # --- several schemas --------------------------------------------------------------------------------------------
