@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,7 @@ OnCorrupt = Annotated[
 
 def source_of(session: Session, paths: Sequence[Path], tiers: Tiers, isolation: str, on_corrupt: str) -> Source:
     """Returns the partitions at the paths, in tiered storage too."""
+    logging.getLogger("seglog.table.dataset").addHandler(logging.NullHandler())  # `tell_left_out` says it
     from seglog.model import Isolation
     from seglog.table.opening import open_source
 
@@ -38,7 +40,9 @@ def source_of(session: Session, paths: Sequence[Path], tiers: Tiers, isolation: 
 
 
 def tell_left_out(session: Session, source: Source) -> ExitCode:
-    """Warns of damage that was skipped. Returns the exit code."""
+    """Warns of timestamps that are shown as others, and of damage that was skipped. Returns the exit code."""
+    if source.distant.first:
+        session.console.warning(str(source.distant))
     if not source.left_out.ranges:
         return ExitCode.DONE
     session.console.warning(str(source.left_out))

@@ -114,7 +114,7 @@ def run(
         partitions = exported_partitions(reading.fs, targets, options.selection, limited=limit is not None)
         require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
         with nullcontext(_StandardOutput(session)) if to_stdout else FileSink(session.fs, output, replace) as sink:
-            count = export(partitions, sink, options, tell)
+            count = export(partitions, sink, options, tell, session.console.warning)
     tell_values(session, values)
     if not to_stdout:
         if session.as_json:

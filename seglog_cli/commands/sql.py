@@ -55,10 +55,10 @@ def run(
     """Answers a query over logs in SQL.
 
     Each topic is a table of its name, and `records` has the records of all. Their columns are topic, partition, offset,
-    timestamp, key, value, headers, timestamp_type, producer_id, producer_epoch, sequence, leader_epoch, segment and
-    position. Keys and values are text, with \\xNN for bytes that are not UTF-8; key_bytes and value_bytes have the
-    bytes. In JSON values, value->>'name' takes a field. A name that is no plain word of SQL is written "my-topic", and
-    so is "offset", which is a reserved word.
+    timestamp, key, value, headers, timestamp_type, producer_id, producer_epoch, sequence, leader_epoch, segment,
+    position and timestamp_ms. Keys and values are text, with \\xNN for bytes that are not UTF-8; key_bytes and
+    value_bytes have the bytes. In JSON values, value->>'name' takes a field. A name that is not a plain word of SQL is
+    written "my-topic", and so is "offset", which is a reserved word.
 
     With --value-as (and --key-as), value is what the schema of each value makes of it. A topic's Avro or Protobuf has
     columns with types: value.city takes a field, and fields that a version of the schema has not are null. JSON, and
@@ -73,8 +73,11 @@ def run(
     timestamp. It changes no log, fetches nothing from a network and reads no other file. It needs the extra sql (pip
     install '.[sql]' in seglog's clone).
 
-    The answer is a table, CSV (--csv: an unquoted empty field is null), or JSON lines (--json). Damage ends a query
-    with an error that names file, position and offsets.
+    The answer is a table, CSV (--csv: an unquoted empty field is null), or JSON lines (--json). In all of them, decimal
+    numbers have every digit (in JSON they are text), dates and times are those of ISO 8601, and NaN and infinity have
+    their names. A timestamp more than 292,000 years from 1970, which types of time do not hold, is the nearest one that
+    they do, so that conditions find it, with a warning; timestamp_ms has the number itself. Damage ends a query with an
+    error that names file, position and offsets.
 
     Examples:
       seglog sql 'select count(*), min(timestamp), max(timestamp) from clicks' clicks-0

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 import seglog
 from tests.support.command_line import ROOT, clean_logs, json_lines, run
+from tests.support.naive import NaiveRecord, batch_v2
 
 
 @pytest.fixture
@@ -205,3 +206,35 @@ def test_the_questions_of_the_readme_are_answered(logs: Path, monkeypatch: pytes
     code = readme.partition("<!-- table -->\n```python\n")[2].partition("```")[0]
     done = subprocess.run([sys.executable, "-c", code], cwd=logs, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "range(0, 790)"), done.stderr
+
+
+def test_timestamps_that_no_column_holds_are_found_and_said_and_their_numbers_kept(tmp_path: Path) -> None:
+    stamps = [-1, -5, 2**62, 1000, 2**63 - 1, 253_402_300_800_000, -(2**62)]
+    (tmp_path / "t-0").mkdir()
+    batches = (batch_v2(i, [NaiveRecord(0, 0, b"k", b"v")], base_timestamp=one) for i, one in enumerate(stamps))
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(batches))
+    done = run("sql", "select timestamp_ms n from t where timestamp > '2026-01-01'", tmp_path, "--json")
+    assert [row["n"] for row in json_lines(done)] == [2**62, 2**63 - 1, 253_402_300_800_000]
+    assert done.stderr.count("beyond what 64 bits of microseconds hold") == 1
+    assert (
+        f"warning: timestamps are beyond what 64 bits of microseconds hold, the first at t-0, offset 2: {2**62}: "
+        in (done.stderr)
+    )
+    days = sql("select timestamp::date d, count(*) n from t group by 1 order by 1 nulls first", tmp_path)
+    assert [(row["d"], row["n"]) for row in days][-2:] == [("+10000-01-01", 1), ("+294247-01-10", 2)]
+    assert sql("select list(timestamp) l from t", tmp_path)[0]["l"][5] == "+10000-01-01T00:00:00.000Z"
+
+    exported = run("export", tmp_path / "t-0", "-o", tmp_path / "t.parquet")
+    assert (exported.exit_code, exported.stderr.count("beyond what 64 bits")) == (0, 1)
+    import duckdb
+
+    found = duckdb.sql(f"select timestamp_ms from '{tmp_path}/t.parquet' where timestamp > '2026-01-01'").fetchall()
+    assert found == [(2**62,), (2**63 - 1,), (253_402_300_800_000,)]
+    odd = seglog.open_table(tmp_path / "t-0")
+    assert duckdb.sql("select count(*) from odd where timestamp > '2026-01-01'").fetchall() == [(3,)]
+    config = {"message.timestamp.before.max.ms": 2**63 - 1, "message.timestamp.after.max.ms": 2**63 - 1}
+    copied = pq.read_table(tmp_path / "t.parquet").slice(2, 1)
+    seglog.append_table(tmp_path / "u-0", copied, create=True, config=config)
+    with seglog.open_log(tmp_path / "u-0") as log:
+        assert [record.timestamp for record in log.records()] == [2**62]
+    assert odd.schema.field("timestamp").nullable

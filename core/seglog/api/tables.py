@@ -37,7 +37,9 @@ def open_table(
 
     A path is a partition directory, a log directory, LOGDIR/TOPIC, a `.log` file, or a URL of one. The columns are
     topic, partition, offset, timestamp (null without one), key, value, headers (null without any), or those in
-    `columns`, which may also be timestamp_type, producer_id, producer_epoch, sequence, leader_epoch, segment, position.
+    `columns`, which may also be timestamp_type, producer_id, producer_epoch, sequence, leader_epoch, segment, position,
+    timestamp_ms. A timestamp that 64 bits of microseconds do not hold (years about 292,000 from now) is the nearest one
+    that they do, so that filters find it, and a warning is logged; timestamp_ms has every number as it is.
     A filter on topic, partition, offset, or a lower bound of timestamp reads only what the indexes leave.
 
     `isolation` "read_committed" leaves out aborted records and all from the first open transaction on. At damage a read
@@ -103,8 +105,9 @@ def append_table(
     """Appends the rows of a table of Arrow, pandas or Polars to a partition. Returns the offsets that they got.
 
     The column `value` is text or bytes; `key`, `timestamp` (a timestamp, or epoch milliseconds; null is now) and
-    `headers` may be there. The columns topic, partition, offset and timestamp_type of `open_table` are ignored, as the
-    log gives them anew. `create` and `config` are those of `open_log`, `codec` that of `Log.append`.
+    `headers` may be there; timestamp_ms counts more than `timestamp`. The columns topic, partition, offset and
+    timestamp_type of `open_table` are ignored, as the log gives them anew. `create` and `config` are those of
+    `open_log`, `codec` that of `Log.append`.
 
     Raises AppendError for other columns or types before anything is written, and the errors of `open_log`.
 

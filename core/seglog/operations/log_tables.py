@@ -71,7 +71,8 @@ class LogTables:
     def _table(self, source: Source) -> Table:
         if self.values is None:
             return Table(source, text_outputs())
-        typed = typed_columns(self.values.forms, self.values.tally, source.fs, source.logs, source.options)
+        forms, tally = self.values.forms, self.values.tally
+        typed = typed_columns(forms, tally, source.fs, source.logs, source.options, for_sql=True)
         return Table(source, valued_outputs(text_outputs(), self.values, typed))
 
     def topics_within(self, text: str) -> list[str]:

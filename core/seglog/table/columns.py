@@ -43,10 +43,14 @@ _PLAIN = {  # columns of all records of a batch alike: those of `layout.BATCH`
 
 
 class Place:
-    """Where records lie: their topic, partition and file, as columns that are made once and sliced."""
+    """Where records lie: their topic, partition and file, as columns that are made once and sliced.
+
+    `distant` tells of a timestamp that a column did not hold, and showed as the nearest one; None without any.
+    """
 
     def __init__(self, topic: str, partition: int, path: str) -> None:
         self.topic, self.partition, self.path = topic, partition, path
+        self.distant: str | None = None
 
     @cached_property
     def topics(self) -> pa.Array:
@@ -90,6 +94,14 @@ class Part:
         rows = self.records.rows
         return spans(self.records.arena, rows[f"{name}_position"], rows[f"{name}_size"])
 
+    def note_distant(self, stamps: np.ndarray) -> None:
+        """Notes the first of the records' timestamps that is not in TIMESTAMPS."""
+        beyond = (stamps < TIMESTAMPS.first) | (stamps >= TIMESTAMPS.stop)
+        if self.place.distant is None and beyond.any():
+            row = int(beyond.argmax())
+            offset = int(self.records.rows["offset"][row])
+            self.place.distant = f"{self.place.topic}-{self.place.partition}, offset {offset}: {int(stamps[row])}"
+
     def of_batches(self, values: np.ndarray) -> np.ndarray:
         """Returns values (one a batch) for each record."""
         spread: np.ndarray = np.ascontiguousarray(values)[self.records.rows["batch"]]
@@ -106,10 +118,10 @@ class Output:
 
 
 class ColumnBuilder:
-    """Makes Arrow batches, with the columns of `outputs`, of records of one place."""
+    """Makes Arrow batches, with the columns of `outputs`, of records of one place: `place`."""
 
     def __init__(self, outputs: Sequence[Output], topic: str, partition: int, path: str) -> None:
-        self._outputs, self._place = outputs, Place(topic, partition, path)
+        self._outputs, self.place = outputs, Place(topic, partition, path)
         self._schema = pa.schema([output.field for output in outputs])
 
     def of(self, records: Records, path: str | None = None) -> Iterator[pa.RecordBatch]:
@@ -119,10 +131,10 @@ class ColumnBuilder:
 
     def parts(self, records: Records, path: str | None = None) -> Iterator[Part]:
         """Yields the records in parts of a batch each."""
-        if path is not None and path != self._place.path:
-            self._place = Place(self._place.topic, self._place.partition, path)
+        if path is not None and path != self.place.path:
+            self.place = Place(self.place.topic, self.place.partition, path)
         for first, stop in cuts(records.rows):
-            yield Part(self._place, replace(records, rows=records.rows[first:stop]))
+            yield Part(self.place, replace(records, rows=records.rows[first:stop]))
 
 
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
@@ -191,8 +203,15 @@ def _milliseconds(part: Part) -> pa.Array:
     stamps = np.ascontiguousarray(part.records.rows["timestamp"])
     without = None
     if len(stamps) and (stamps.min() < 0 or stamps.max() >= TIMESTAMPS.stop):
-        without = (stamps == NO_TIMESTAMP) | (stamps < TIMESTAMPS.first) | (stamps >= TIMESTAMPS.stop)
+        without = stamps == NO_TIMESTAMP
+        part.note_distant(stamps)
+        stamps = held(stamps)
     return pa.array(stamps, mask=without).view(pa.timestamp("ms", "UTC"))
+
+
+def _number_of_milliseconds(part: Part) -> pa.Array:
+    stamps = np.ascontiguousarray(part.records.rows["timestamp"])
+    return pa.array(stamps, mask=stamps == NO_TIMESTAMP)
 
 
 def _microseconds(part: Part) -> pa.Array:
@@ -262,6 +281,7 @@ _OUTPUTS = {
         Output(pa.field("leader_epoch", pa.int32(), nullable=False), _of_batches("leader_epoch")),
         Output(pa.field("segment", pa.string(), nullable=False), _path, True),
         Output(pa.field("position", pa.int64(), nullable=False), _of_batches("position")),
+        Output(pa.field("timestamp_ms", pa.int64()), _number_of_milliseconds),
     )
 }
 # The same under the names and types of Spark's kafka source.
@@ -280,6 +300,7 @@ _SPARK: dict[str, Callable[[Part], pa.Array]] = {
     "leaderEpoch": _of_batches("leader_epoch"),
     "file": _path,
     "position": _of_batches("position"),
+    "timestampMs": lambda part: pa.array(np.ascontiguousarray(part.records.rows["timestamp"])),
 }
 
 # What a table has unless other columns are asked for.
@@ -358,13 +379,15 @@ def _as_text(array: pa.Array, errors: str) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
+def held(milliseconds: np.ndarray) -> np.ndarray:
+    """Returns epoch milliseconds, those before and after TIMESTAMPS as its first and last ones."""
+    nearest: np.ndarray = np.clip(milliseconds, TIMESTAMPS.first, TIMESTAMPS.stop - 1)
+    return nearest
+
+
 def timestamps(milliseconds: np.ndarray) -> pa.Array:
-    """Converts epoch milliseconds to Spark's timestamps; one that 64 bits of microseconds cannot hold becomes null."""
-    kind = pa.timestamp("us", "UTC")
-    outside = (milliseconds < TIMESTAMPS.first) | (milliseconds >= TIMESTAMPS.stop)
-    if not outside.any():
-        return pa.array(milliseconds * 1000).view(kind)
-    return pa.array(np.where(outside, 0, milliseconds) * 1000, mask=outside).view(kind)
+    """Converts epoch milliseconds to Spark's timestamps: one that 64 bits of microseconds lack becomes the nearest."""
+    return pa.array(held(milliseconds) * 1000).view(pa.timestamp("us", "UTC"))
 
 
 def timestamp_types(batches: np.ndarray) -> np.ndarray:

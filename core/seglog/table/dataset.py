@@ -252,7 +252,7 @@ class TableScanner:
     # --- rows
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        before = self._source.left_out.ranges
+        before, told = self._source.left_out.ranges, self._source.distant.first
         try:
             for batch in self._rows():
                 if self._batch_size is None:
@@ -265,6 +265,8 @@ class TableScanner:
             raise
         if self._source.left_out.ranges > before:
             _logger.warning("%s", self._source.left_out)
+        if self._source.distant.first and not told:
+            _logger.warning("%s", self._source.distant)
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         source, options = self._source, self._source.options
@@ -299,6 +301,7 @@ class TableScanner:
         arrays = [
             made[output.field.name] if output.field.name in made else output.make(part) for output in self._outputs
         ]
+        self._source.distant.first = self._source.distant.first or part.place.distant or ""
         yield batch_of(arrays, self._schema, len(part))
 
 

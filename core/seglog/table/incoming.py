@@ -14,7 +14,7 @@ from seglog.format.builder import columns_of, columns_of_arrays
 from seglog.format.columns import Records
 from seglog.model import Header, Record
 
-_TAKEN = ("value", "key", "timestamp", "headers")
+_TAKEN = ("value", "key", "timestamp", "timestamp_ms", "headers")
 _LEFT = ("topic", "partition", "offset", "timestamp_type")  # columns of a table that an append gives anew
 _SLICE_ROWS, _SLICE_BYTES = 1 << 16, 64 << 20
 _PER_MILLISECOND = {"us": 1000, "ns": 1_000_000}
@@ -64,6 +64,8 @@ def _check(schema: pa.Schema) -> None:
     if "timestamp" in names and not _is_time(schema.field("timestamp").type):
         kind = schema.field("timestamp").type
         raise AppendError(f"the column 'timestamp' has type {kind}; cast it to a timestamp, or to epoch milliseconds")
+    if "timestamp_ms" in names and not pa.types.is_integer(schema.field("timestamp_ms").type):
+        raise AppendError(f"the column 'timestamp_ms' has type {schema.field('timestamp_ms').type}; cast it to bigint")
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -84,6 +86,9 @@ def records_of(batch: pa.RecordBatch, now_ms: int) -> Records:
     timestamps = np.full(batch.num_rows, now_ms, dtype=np.int64)
     if "timestamp" in names:
         timestamps = _milliseconds(batch.column("timestamp"), now_ms)
+    if "timestamp_ms" in names:  # the number itself, of one that `timestamp` may not hold
+        numbers = batch.column("timestamp_ms").cast(pa.int64())
+        timestamps = np.where(numbers.is_valid().to_numpy(False), pc.fill_null(numbers, 0).to_numpy(), timestamps)
     if "headers" in names and batch.column("headers").null_count < batch.num_rows:
         records = _with_headers(batch, timestamps)
     else:

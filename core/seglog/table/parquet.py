@@ -1,8 +1,8 @@
 """Writes records as Parquet through Arrow (extra `arrow`).
 
-The columns are those of a table (`table.columns`), and timestamp_type. A row group holds the records of about
-ROW_GROUP_BYTES. Offsets and timestamps are stored as differences; keys and values without dictionaries, which would
-cost twice the time for repeating keys and pay for few topics.
+The columns are those of a table (`table.columns`), timestamp_ms and timestamp_type. A row group holds the records of
+about ROW_GROUP_BYTES. Offsets and timestamps are stored as differences; keys and values without dictionaries, which
+would cost twice the time for repeating keys and pay for few topics.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from seglog.values.forms import Values
 
 ROW_GROUP_BYTES = 32 << 20
 
-_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "timestamp_type", "key", "value", "headers")
 _DICTIONARIES = ["topic", "partition", "timestamp_type", "headers.list.element.key"]
 _STATISTICS = ["topic", "partition", "offset", "timestamp", "timestamp_type", "key"]  # nobody seeks by value
-_DIFFERENCES = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
+_DIFFERENCES = dict.fromkeys(("offset", "timestamp", "timestamp_ms"), "DELTA_BINARY_PACKED")
 
 
 class ParquetWriter:
@@ -47,6 +47,7 @@ class ParquetWriter:
             store_schema=False,  # else readers would get topics as Arrow's dictionaries
         )
         self._key: TopicPartition | None = None
+        self._distant: str | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -55,10 +56,16 @@ class ParquetWriter:
         if key != self._key:
             self._key, self._builder = key, ColumnBuilder(self._columns, key.topic, key.partition, "")
         for batch in self._builder.of(records):
+            self._distant = self._distant or self._builder.place.distant
             self._waiting.append(batch)
             self._bytes += batch.nbytes
             if self._bytes >= ROW_GROUP_BYTES:
                 self._flush()
+
+    @property
+    def distant(self) -> str | None:
+        """Where a timestamp is that the column does not hold (`columns.Place`); None without any."""
+        return self._distant
 
     def close(self) -> None:
         """Writes the remaining records and the footer."""

@@ -18,16 +18,38 @@ from seglog.table.typed import TypedColumn
 from seglog.values.column_types import ColumnType, Sample, column_type
 from seglog.values.forms import BY_SCHEMA, Forms, Tally
 from seglog.values.frames import SIDES, Side
+from seglog.values.shapes import Items, Leaf, Named, Row, Shape
 
 _MOST_PARTITIONS = 16  # that are looked at
+_IN_MICROSECONDS = {f"{kind}-millis": f"{kind}-micros" for kind in ("timestamp", "local-timestamp")}
 _FIRST = 100  # records that are looked at, of the first and of the last segment of each
 
 
 def typed_columns(
-    forms: Forms, tally: Tally, fs: FileSystem, logs: Iterable[PartitionLog], options: ReadOptions
+    forms: Forms,
+    tally: Tally,
+    fs: FileSystem,
+    logs: Iterable[PartitionLog],
+    options: ReadOptions,
+    *,
+    for_sql: bool = False,
 ) -> dict[Side, TypedColumn]:
-    """Returns the columns of `planned_types`, ready to decode. Counts in `tally`."""
-    return {side: TypedColumn(one, tally) for side, one in planned_types(forms, fs, logs, options).items()}
+    """Returns the columns of `planned_types`, ready to decode; `for_sql`: `in_microseconds`. Counts in `tally`."""
+    types = planned_types(forms, fs, logs, options)
+    if for_sql:
+        types = {side: one.of_shape(in_microseconds(one.shape)) for side, one in types.items()}
+    return {side: TypedColumn(one, tally) for side, one in types.items()}
+
+
+def in_microseconds(shape: Shape) -> Shape:
+    """Returns a shape with microseconds for milliseconds: DuckDB and Spark have no others for instants. What is beyond
+    them is null and said, where an engine would refuse the whole column, or wrap around.
+    """
+    if isinstance(shape, Leaf):
+        return Leaf(_IN_MICROSECONDS[shape.kind]) if shape.kind in _IN_MICROSECONDS else shape
+    if isinstance(shape, Row):
+        return Row(tuple((name, in_microseconds(child)) for name, child in shape.fields))
+    return Items(in_microseconds(shape.item)) if isinstance(shape, Items) else Named(in_microseconds(shape.value))
 
 
 def planned_types(

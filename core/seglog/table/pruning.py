@@ -33,6 +33,7 @@ from seglog.table.columns import outputs_of, valid_text
 from seglog.table.options import ReadOptions
 from seglog.table.partition_log import PartitionLog, first_offset_at, settled
 from seglog.table.splits import OffsetRange, SegmentPiece, batch_range, pieces_of
+from seglog.table.where import TIMESTAMPS
 
 PIECE_BYTES = 1 << 20
 
@@ -135,7 +136,8 @@ def _guarantee(place: pc.Expression, first: int, stop: int, largest: int | None)
     if stop < INT64_MAX:
         found &= pa.scalar(stop, pa.int64()) > _OFFSET
     if largest is not None:
-        found &= (pa.scalar(largest, _MILLISECONDS) >= _TIMESTAMP) | _TIMESTAMP.is_null()
+        nearest = min(max(largest, TIMESTAMPS.first), TIMESTAMPS.stop - 1)  # as columns show it
+        found &= (pa.scalar(nearest, _MILLISECONDS) >= _TIMESTAMP) | _TIMESTAMP.is_null()
     return found
 
 

@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seglog.errors import SeglogError
 from seglog.table.arrow import split_batches
-from seglog.table.columns import timestamp_labels
+from seglog.table.columns import timestamp_labels, timestamps
 from seglog.table.options import ReadOptions
 from seglog.table.partition_log import settled
 from seglog.table.schema import BATCHES, FINDINGS, SEGMENTS, arrow_schema, default_projection
@@ -31,7 +32,7 @@ _TYPES = {
     "text": pa.string(),
     "int": pa.int64(),
     "bool": pa.bool_(),
-    "time": pa.timestamp("ms", "UTC"),  # epoch milliseconds
+    "time": pa.timestamp("us", "UTC"),  # of epoch milliseconds
 }
 
 
@@ -63,12 +64,17 @@ def relation_of_rows(
     def batches() -> Iterator[pa.RecordBatch]:
         remaining = iter(rows())
         while some := list(islice(remaining, _ROWS)):
-            arrays = [
-                pa.array(values, kind) for values, kind in zip(zip(*some, strict=True), schema.types, strict=True)
-            ]
+            arrays = [_column(values, kind) for values, kind in zip(zip(*some, strict=True), schema.types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return Relation(schema, batches, failures)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_timestamp(kind):
+        return pa.array(values, kind)
+    numbers = pa.array(values, pa.int64())
+    return pc.if_else(numbers.is_null(), None, timestamps(numbers.fill_null(0).to_numpy()))
 
 
 def view_relation(source: Source, view: str) -> Relation:

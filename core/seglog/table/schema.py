@@ -66,6 +66,7 @@ VIEWS: dict[str, tuple[Column, ...]] = {
         Column("leaderEpoch", "int", True, on_request=True),
         Column("file", "string", True, on_request=True),
         Column("position", "bigint", True, on_request=True),
+        Column("timestampMs", "bigint", True, on_request=True),
     ),
     BATCHES: (
         *_PLACE,

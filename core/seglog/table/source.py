@@ -9,6 +9,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.table.damage import Damage, handle
 from seglog.table.options import ReadOptions
 from seglog.table.partition_log import PartitionLog
+from seglog.units import count_text
 
 Failure = SeglogError | OSError
 
@@ -37,19 +38,38 @@ class LeftOut:
         self.first = self.first or f"{damage.path}, position {damage.position}: {damage.reason}"
 
     def __str__(self) -> str:
-        return f"left out {self.ranges} damaged ranges, {self.bytes} bytes; the first is {self.first}"
+        if not self.ranges:
+            return "left out nothing"
+        sizes = f"{count_text(self.ranges, 'damaged range')}, {count_text(self.bytes, 'byte')}"
+        return f"left out {sizes}; {'the first' if self.ranges > 1 else 'it'} is {self.first}"
+
+
+@dataclass(slots=True)
+class Distant:
+    """Timestamps that no column of time holds (`table.where.TIMESTAMPS`): `first` is where one is; an empty text
+    without any.
+    """
+
+    first: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"timestamps are beyond what 64 bits of microseconds hold, the first at {self.first}: the column timestamp"
+            " has the nearest time that they hold, timestamp_ms the number itself"
+        )
 
 
 @dataclass(frozen=True)
 class Source:
     """What a table reads: partitions as they were found, by which options, and through which files.
 
-    `fs` opens what pieces name. `left_out` counts what all scans have skipped. `failures` gets the error that ended a
-    scan, because engines pass on no more than its text.
+    `fs` opens what pieces name. `left_out` counts what all scans have skipped, `distant` tells of timestamps that they
+    did not show as they are. `failures` gets the error that ended a scan: engines pass on no more than its text.
     """
 
     fs: FileSystem
     options: ReadOptions
     logs: list[PartitionLog]
     left_out: LeftOut = field(default_factory=LeftOut)
+    distant: Distant = field(default_factory=Distant)
     failures: list[Failure] = field(default_factory=list)

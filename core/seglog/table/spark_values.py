@@ -18,7 +18,7 @@ from seglog.table.columns import Output, Part, outputs_of
 from seglog.table.discovery import find_partitions
 from seglog.table.files import files_of
 from seglog.table.options import OffsetRule, ReadOptions
-from seglog.table.planned_types import planned_types
+from seglog.table.planned_types import in_microseconds, planned_types
 from seglog.table.shown_as import AS_THEY_ARE
 from seglog.table.typed import TypedColumn
 from seglog.table.valued import valued_outputs
@@ -28,8 +28,6 @@ from seglog.values.frames import SIDES, Side
 from seglog.values.shapes import TEXT, Items, Leaf, Named, Row, Shape
 from seglog.values.sources import forms_of
 
-# Milliseconds may be beyond what Spark has; a cast of a whole column would not say so.
-_IN_MICROSECONDS = {f"{kind}-millis": f"{kind}-micros" for kind in ("timestamp", "local-timestamp")}
 _LACKING = ("time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos")
 
 
@@ -78,13 +76,7 @@ def spark_values(options: ReadOptions) -> SparkValues | None:
 
 def _for_spark(shape: Shape) -> Shape:
     if isinstance(shape, Leaf):
-        return (
-            TEXT
-            if shape.kind in _LACKING
-            else Leaf(_IN_MICROSECONDS[shape.kind])
-            if shape.kind in _IN_MICROSECONDS
-            else shape
-        )
+        return TEXT if shape.kind in _LACKING else in_microseconds(shape)
     if isinstance(shape, Row):
         return Row(tuple((name, _for_spark(child)) for name, child in shape.fields))
     return Items(_for_spark(shape.item)) if isinstance(shape, Items) else Named(_for_spark(shape.value))

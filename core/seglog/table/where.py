@@ -5,7 +5,7 @@
 It is SQL comparisons joined by AND; use a DataFrame's own filter for `<>`, OR and NOT. A timestamp is epoch
 milliseconds, or RFC 3339 in quotes. A condition is a filter, not a bound: it may mention offsets that the log does not
 hold. It keeps the rows that the DataFrame's own filter would keep: a record without a timestamp has -1, a millisecond
-before 1970; a timestamp that Spark cannot hold is null and meets no condition.
+before 1970; a timestamp that Spark cannot hold is the nearest one that it holds (`held` in `columns`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Range:
 
 
 ALL = Range()
-# Spark's timestamps are 64 bits of microseconds.
+# The milliseconds of timestamps in Spark, DuckDB and others, which have 64 bits of microseconds: 292,000 years about
+# 1970. Kafka's have 64 bits of milliseconds, and producers that send nanoseconds or Long.MAX_VALUE use them.
 TIMESTAMPS = Range(-(INT64_MAX // 1000), INT64_MAX // 1000 + 1)
 
 
@@ -125,7 +126,7 @@ class _Parser:
             return replace(where, partition=where.partition.within(wanted))
         if column == "offset":
             return replace(where, offset=where.offset.within(wanted))
-        return replace(where, timestamp=where.timestamp.within(wanted).within(TIMESTAMPS))
+        return replace(where, timestamp=where.timestamp.within(wanted))
 
     def _chosen(self, where: Where, column: str, values: list[int | str]) -> Where:
         if column == "topic":

@@ -105,9 +105,13 @@ def test_null_and_empty_are_different(tmp_path):
     assert rows[1]["headers"] == [{"key": "h", "value": None}, {"key": "�", "value": b""}]
 
 
-def test_a_timestamp_beyond_microseconds_is_null(tmp_path):
+def test_a_timestamp_beyond_microseconds_is_the_last_one_that_they_hold(tmp_path):
     made = batch_v2(0, [NaiveRecord(0, 0, b"k", b"v")], base_timestamp=2**62, max_timestamp=2**62)
-    assert [row["timestamp"] for row in read(partition_of(tmp_path, (0, made)))] == [None]
+    options = parse_read_options({"path": str(partition_of(tmp_path, (0, made)))})
+    projection = default_projection("records", ("timestamp", "timestampMs"), False)
+    (split,) = plan_splits(FS, options)
+    (batch,) = split_batches(FS, split, projection, options)
+    assert [column.cast("int64").to_pylist() for column in batch.columns] == [[(2**63 - 1) // 1000 * 1000], [2**62]]
 
 
 def test_batches_are_cut_by_rows_and_by_bytes(monkeypatch):

@@ -203,7 +203,7 @@ def test_damage_ends_a_read_or_is_left_out_and_counted(
         assert len(skipping.to_table()) == COUNT - 1
         assert len(skipping.to_table()) == COUNT - 1
     assert (skipping.left_out.ranges, str(log) in skipping.left_out.first) == (1, True)
-    assert len([one for one in caplog.records if "left out 1 damaged ranges" in one.message]) == 1
+    assert len([one for one in caplog.records if "left out 1 damaged range," in one.message]) == 1
 
 
 def test_a_lost_segment_is_an_error_or_left_out(orders: Path) -> None:
@@ -295,11 +295,21 @@ def test_engines_push_columns_and_filters(orders: Path) -> None:
     assert table.to_pandas(columns=["offset"])["offset"].sum() == sum(range(COUNT))
 
 
-def test_timestamps_that_engines_cannot_hold_are_null(tmp_path: Path) -> None:
+def test_timestamps_that_engines_cannot_hold_are_the_nearest_ones_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "t-0"
     path.mkdir()
-    stamps = [-1, -5, 2**62, 1000]
+    most = (2**63 - 1) // 1000
+    stamps = [-1, -5, 2**62, 1000, -(2**63)]
     value = NaiveRecord(0, 0, None, b"v")
     data = b"".join(batch_v2(i, [value], base_timestamp=stamp) for i, stamp in enumerate(stamps))
     (path / f"{0:020}.log").write_bytes(data)
-    assert seglog.open_table(path).to_table()["timestamp"].cast(pa.int64()).to_pylist() == [None, -5, None, 1000]
+    table = seglog.open_table(path, columns=["offset", "timestamp", "timestamp_ms"])
+    found = table.to_table()
+    assert found["timestamp"].cast(pa.int64()).to_pylist() == [None, -5, most, 1000, -most]
+    assert found["timestamp_ms"].to_pylist() == [None, -5, 2**62, 1000, -(2**63)]
+    later = pc.field("timestamp") > pa.scalar(500, pa.timestamp("ms", "UTC"))
+    assert table.to_table(filter=later)["offset"].to_pylist() == [2, 3]
+    (told,) = [one.message for one in caplog.records if "beyond what 64 bits of microseconds hold" in one.message]
+    assert f"t-0, offset 2: {2**62}" in told

@@ -19,7 +19,7 @@ from seglog.table.schema import default_projection
 from seglog.table.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2, message
 
-COLUMNS = default_projection("records", ("partition", "offset", "timestamp"), False)
+COLUMNS = default_projection("records", ("partition", "offset", "timestamp", "timestampMs"), False)
 MOST = INT64_MAX // 1000  # milliseconds that Spark's microseconds can hold
 # no timestamp, before 1970, ordinary ones, the last that Spark can hold, and what it cannot
 STAMPS = [-1, -2, -5000, 0, 1, 999, 1000, 60_000, 86_400_000, MOST, MOST + 1, INT64_MAX - 1, INT64_MAX]
@@ -75,10 +75,10 @@ def write_log(directory: Path, kind: str, rng: random.Random) -> None:
         stem.with_suffix(".timeindex").write_bytes(struct.pack(">qi", *newest) if newest[0] >= 0 else b"")
 
 
-def rows(logs: Path, **given: str) -> list[tuple[int, int, int | None]]:
-    """Partition, offset, and the timestamp in microseconds, as Spark gets them."""
+def rows(logs: Path, **given: str) -> list[tuple[int, int, int, int]]:
+    """Partition, offset, the timestamp in microseconds, and its milliseconds, as Spark gets them."""
     options = parse_read_options({"path": str(logs), **given})
-    found: list[tuple[int, int, int | None]] = []
+    found: list[tuple[int, int, int, int]] = []
     for split in plan_splits(LocalFileSystem(), options):
         for batch in record_batches(LocalFileSystem(), split, COLUMNS, options):
             columns = [column.cast(pa.int64()).to_pylist() for column in batch.columns]
@@ -92,7 +92,7 @@ def test_conditions_on_timestamps_and_offsets_keep_what_a_filter_of_all_rows_kee
     for number, kind in enumerate(WRITERS):
         write_log(tmp_path / f"t-{number}", kind, rng)
     everything = rows(tmp_path)
-    assert len({number for number, _, _ in everything}) == len(WRITERS)
+    assert len({number for number, *_ in everything}) == len(WRITERS)
     for _ in range(60):
         kept, parts = everything, []
         for _ in range(rng.randrange(1, 4)):
@@ -102,7 +102,7 @@ def test_conditions_on_timestamps_and_offsets_keep_what_a_filter_of_all_rows_kee
                 bound = rng.choice(STAMPS) + rng.choice((-1, 0, 0, 1)) * (rng.random() < 0.5)
                 bound = min(bound, INT64_MAX)
                 parts.append(f"timestamp {sign} {bound}")
-                kept = [row for row in kept if row[2] is not None and compare(row[2], bound * 1000)]
+                kept = [row for row in kept if compare(row[3], bound)]
             else:
                 bound = rng.choice((0, 3, 7, INT64_MAX, -INT64_MAX - 1))
                 parts.append(f"offset {sign} {bound}")
@@ -119,9 +119,12 @@ def test_records_without_a_timestamp_are_before_every_time(tmp_path: Path) -> No
     assert not rows(tmp_path, where="timestamp >= 0")
 
 
-def test_timestamps_that_spark_cannot_hold_meet_no_condition(tmp_path: Path) -> None:
+def test_timestamps_that_spark_cannot_hold_meet_the_conditions_that_their_numbers_meet(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     (directory / f"{0:020}.log").write_bytes(v2(0, [INT64_MAX, 3, MOST, MOST + 1])[0])
-    assert [row[1] for row in rows(tmp_path, where=f"timestamp <= {INT64_MAX}")] == [1, 2]
-    assert [row[1] for row in rows(tmp_path, where=f"timestamp > {-INT64_MAX - 1}")] == [1, 2]
+    assert [row[1] for row in rows(tmp_path, where=f"timestamp <= {INT64_MAX}")] == [0, 1, 2, 3]
+    assert [row[1] for row in rows(tmp_path, where="timestamp > '2026-01-01'")] == [0, 2, 3]
+    assert [row[1] for row in rows(tmp_path, where=f"timestamp > {MOST}")] == [0, 3]
+    assert [row[2] for row in rows(tmp_path)] == [MOST * 1000, 3000, MOST * 1000, MOST * 1000]
+    assert [row[3] for row in rows(tmp_path)] == [INT64_MAX, 3, MOST, MOST + 1]

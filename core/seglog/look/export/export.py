@@ -120,14 +120,16 @@ def export(
     sink: Sink,
     options: ExportOptions,
     on_damage: Callable[[Finding], None],
+    on_remark: Callable[[str], None] | None = None,
 ) -> int:
     """Writes the selected records of each partition's logs (in order, see `sources`); returns their number.
 
-    `on_damage` receives the damage that is skipped. Each offset is written once, in the order of the files. Raises
+    `on_damage` receives the damage that is skipped, `on_remark` a sentence on timestamps that Parquet's column does not
+    show as they are. Each offset is written once, in the order of the files. Raises
     OSError, UnsupportedError for text that is not UTF-8, ModuleNotFoundError for Parquet without pyarrow.
     """
     count = 0
-    with _writing(sink, options) as writer:
+    with _writing(sink, options, on_remark) as writer:
         for key, logs in partitions:
             reader = _Reader(options.selection, on_damage)
             decoder = None if options.values is None else options.values.of_topic(key.topic)
@@ -142,17 +144,20 @@ def export(
 
 
 @contextmanager
-def _writing(sink: Sink, options: ExportOptions) -> Iterator[RecordWriter]:
+def _writing(sink: Sink, options: ExportOptions, on_remark: Callable[[str], None] | None) -> Iterator[RecordWriter]:
     """Yields the writer of a format; if the `with` block fails, the end of the output stays unwritten."""
     if options.format is not ExportFormat.PARQUET:
         yield _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, options)
         return
     from seglog.table.parquet import ParquetWriter
+    from seglog.table.source import Distant
 
     writer = ParquetWriter(sink, options.values)
     try:
         yield _Parquet(writer.take)
         writer.close()
+        if on_remark is not None and writer.distant is not None:
+            on_remark(str(Distant(writer.distant)))
     except BaseException:
         writer.abandon()
         raise
