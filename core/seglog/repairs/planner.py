@@ -5,14 +5,15 @@ The planner works on an overlay, so that each step sees the result of the previo
 1. Renames misnamed segments (`misnamed`). Settles leftovers: finishes an interrupted swap or, if its new files are
    damaged and the old ones are not, undoes it; removes `.deleted` and `.cleaned` files and orphaned indexes.
 2. Surveys suspect segments for their good ranges (`segment_survey`) and moves batches in another segment's file to
-   their own (`strays`). With policy `truncate`, recovers segments as a broker would instead.
+   their own (`strays`); of two files that hold the same records, one stays (`repeated`). With policy `truncate`,
+   recovers segments as a broker would instead.
 3. Lists the indexes, snapshots and epochs that contradict the data or that the previous steps outdate.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,7 @@ from seglog.repairs.leftovers import settle_on
 from seglog.repairs.misnamed import settle_names
 from seglog.repairs.overflow import Splits, split_segments
 from seglog.repairs.plan import FileRepair, PartitionPlan, Policy, RepairOptions, RepairPart, SegmentRepair
+from seglog.repairs.repeated import Repeated, repeated_names
 from seglog.repairs.strays import gather, may_have_strays, names_within_batches
 from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
 from seglog.scan.resync import PlausibleOffsets
@@ -100,6 +102,7 @@ class _RepairPlanner:
         self._sources: dict[str, str] = {}
         self._patches: dict[str, tuple[EpochPatch, ...]] = {}
         self._keeps_epochs = False  # the right epochs are unknown, so the checkpoint that may show them later stays
+        self._left: Set[int] = frozenset()  # base offsets of segments that keep what lies beyond the next one's name
         self._ends: dict[int, int] = {}  # base offset → next offset of the segments that change
 
     def plan(self) -> PartitionPlan:
@@ -188,7 +191,8 @@ class _RepairPlanner:
         if self._options.policy is Policy.SMALLEST_LOSS:
             segments, came = self._gather(segments, surveys, splits)
         for i, segment in enumerate(segments):
-            name, bounds = segment.log.name, _bounds(segments, i)
+            name, base = segment.log.name, segment.base_offset
+            bounds = PlausibleOffsets.of_segment(base) if base in self._left else _bounds(segments, i)
             if name in self._patches and name not in surveys:
                 surveys[name] = self._surveyor.survey(segment.log, bounds)
             if name in splits.last and not surveys[name].kept:
@@ -213,7 +217,12 @@ class _RepairPlanner:
         came = Counter(splits.came)
         if not strayed:
             return segments, came
+        repeated = repeated_names(self._overlay, segments, strayed)
+        if repeated.contested:
+            self._leave(repeated, segments, strayed, surveys)
+            return segments, came
         none = names_within_batches(self._overlay, segments, self._surveys_of(segments, surveys), strayed)
+        none |= repeated.names
         none -= {segment.base_offset for segment in segments if segment.log.name in splits.surveys}
         others = [segment for segment in segments if segment.base_offset in none]
         wider = [before for before, after in pairwise(segments) if after.base_offset in none]
@@ -223,13 +232,29 @@ class _RepairPlanner:
             wide = segment in segments and segment.log.name not in splits.surveys
             if wide and surveys.pop(segment.log.name, None) is not None:
                 survey_of(segment)
-        found = gather(self._overlay, segments, survey_of, sorted(strayed - none), others)
+        found = gather(self._overlay, segments, survey_of, sorted(strayed - none), others, repeated.copies)
         for base, survey in found.surveys.items():
             surveys[segment_file_name(base, FileKind.LOG)] = survey
         for each in others:
-            self._remove_segment(each.files, "its name lies within a batch of another segment")
+            again = each.base_offset in repeated.names
+            reason = "another segment has its records" if again else "its name lies within a batch of another segment"
+            self._remove_segment(each.files, reason)
         came.update({segment_file_name(base, FileKind.LOG): count for base, count in found.came.items()})
         return segments, came
+
+    def _leave(
+        self, repeated: Repeated, segments: Sequence[SegmentFiles], strayed: Set[int], surveys: dict[str, Survey]
+    ) -> None:
+        """Lets every file of `strayed` keep its batches, and says why."""
+        logs = {segment.base_offset: segment.log for segment in segments}
+        self._left = strayed
+        for base in strayed:
+            surveys[logs[base].name] = self._surveyor.survey(logs[base], PlausibleOffsets.of_segment(base))
+        for earlier, later in repeated.contested:
+            self._draft.unrepaired.append(
+                f"{logs[earlier]}: its batches and those of {logs[later].name} overlap, and each of the two holds"
+                " records that the other lacks: no batch changes its file, so that none is lost"
+            )
 
     def _surveys_of(
         self, segments: Sequence[SegmentFiles], surveys: dict[str, Survey]

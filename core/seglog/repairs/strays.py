@@ -19,7 +19,7 @@ Memory is bounded by the batches of the files with strays and of their segments,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,6 +50,22 @@ _FARTHEST = 1 << 20  # the most offsets that a cleaner is assumed to remove betw
 
 
 SurveyOf = Callable[[SegmentFiles], Survey]
+
+
+def batches_of_file(fs: FileSystem, segment: SegmentFiles, offsets: PlausibleOffsets, number: int = 0) -> np.ndarray:
+    """Returns the good batches in a file, whatever their offsets, by position: columns `first`, `last`, `size`, `crc`,
+    `position`, `time`, `file` (the `number`) and `epoch`. `offsets` only help to find the way past damage.
+    """
+    parts = [np.zeros(0, dtype=_BATCH)]
+    for rows, first in judged_batches(fs, segment.log, offsets, anywhere=True):
+        part = np.zeros(len(rows), dtype=_BATCH)
+        part["first"], part["file"] = first, number
+        for name in ("size", "crc", "position"):
+            part[name] = rows[name]
+        part["last"], part["epoch"], part["time"] = rows["last_offset"], rows["leader_epoch"], rows["max_timestamp"]
+        parts.append(part)
+    joined = np.concatenate(parts)
+    return joined[np.argsort(joined["position"], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +125,15 @@ def gather(
     survey_of: SurveyOf,
     strayed: Sequence[int],
     others: Sequence[SegmentFiles],
+    copies: Mapping[int, Set[int]],
 ) -> Gathered:
     """Moves the strays in the files of `strayed` (base offsets) and in `others`, which are not segments, to their
     segments. Does not survey segments that neither gain nor lose a batch.
+
+    `copies` has, by base offset, positions of batches whose records another file has, too (`repeated`): they stay
+    where they are or go, and what else such a file holds is known to be of this log.
     """
-    return _Gathering(fs, segments, survey_of, others).gathered(strayed)
+    return _Gathering(fs, segments, survey_of, others, copies).gathered(strayed)
 
 
 class _Gathering:
@@ -123,8 +143,10 @@ class _Gathering:
         segments: Sequence[SegmentFiles],
         survey_of: SurveyOf,
         others: Sequence[SegmentFiles],
+        copies: Mapping[int, Set[int]] = {},
     ) -> None:
         self._fs, self._files, self._survey_of = fs, [*segments, *others], survey_of
+        self._copies = copies
         self._bases = [segment.base_offset for segment in segments]
         self._held: dict[int, np.ndarray] = {}
         self._aside: dict[int, np.ndarray] = {}
@@ -154,16 +176,7 @@ class _Gathering:
 
     def batches_in(self, number: int, offsets: PlausibleOffsets) -> np.ndarray:
         """Returns the good batches in a file, whatever their offsets, by position."""
-        parts = [np.zeros(0, dtype=_BATCH)]
-        for rows, first in judged_batches(self._fs, self._files[number].log, offsets, anywhere=True):
-            part = np.zeros(len(rows), dtype=_BATCH)
-            part["first"], part["file"] = first, number
-            for name in ("size", "crc", "position"):
-                part[name] = rows[name]
-            part["last"], part["epoch"], part["time"] = rows["last_offset"], rows["leader_epoch"], rows["max_timestamp"]
-            parts.append(part)
-        joined = np.concatenate(parts)
-        return joined[np.argsort(joined["position"], kind="stable")]
+        return batches_of_file(self._fs, self._files[number], offsets, number)
 
     def has(self, number: int, batch: np.ndarray) -> bool:
         """True if the file holds a copy of the batch."""
@@ -190,6 +203,7 @@ class _Gathering:
         """Yields (home segment's number, batches) for each stretch of strays in a file."""
         anywhere = PlausibleOffsets(self._bases[0], self._bounds(len(self._bases) - 1)[1])
         batches = self.batches_in(number, anywhere)
+        batches = batches[~np.isin(batches["position"], list(self._copies.get(self._files[number].base_offset, ())))]
         # a batch with a broken offset must neither split a stretch nor discredit it
         chain = ascending_chain(batches["first"], batches["last"])
         for part in (batches[chain], batches[~chain]):
@@ -222,9 +236,11 @@ class _Gathering:
         is_far = home + 1 == len(self._bases) and int(new["last"][-1]) - end > _FARTHEST + int(new["size"].sum())
         return new[:0] if falls or is_far else new
 
-    def _is_sure(self, _number: int, home: int, stretch: np.ndarray) -> bool:
+    def _is_sure(self, number: int, home: int, stretch: np.ndarray) -> bool:
         """True if the segment lacks several of the batches, or if the one that it lacks fills a hole exactly."""
         new, held = self._new(home, stretch), self._of(home)
+        if self._files[number].base_offset in self._copies:
+            return len(new) > 0
         if len(new) != 1:
             return len(new) > 1
         least, most = self._bounds(home)

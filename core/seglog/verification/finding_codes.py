@@ -110,7 +110,8 @@ _REGISTRY = (
         _E,
         "A batch has offsets below its segment's base offset, at or above the next segment's, or too far above its own"
         " segment's.",
-        "At an unclean start, fails to start or splits the segment.",
+        "At an unclean start, fails to start or splits the segment if an offset is below its base or too far above it."
+        " Keeps offsets of a later segment in both files, and serves some of them from either.",
         Notice.UNCLEAN_START,
         "excise",
         traits=_LOCAL,

@@ -236,8 +236,11 @@ class _Losses:
 
     def _holes(self) -> Iterator[Loss]:
         segments = self._extent.segments
+        reached, end = 0, segments[-1].next_offset
         for before, after in pairwise(segments):
-            first, stop = before.next_offset, after.base_offset
+            if before.next_offset <= end:  # else it has a broken offset
+                reached = max(reached, before.next_offset)  # a segment may hold what later names say, too
+            first, stop = max(before.next_offset, reached), after.base_offset
             if first >= stop or before.cut_short:
                 continue  # offsets lost to damage at a segment's end are reported with the damage
             if self._start is not None and stop <= self._start:

@@ -13,6 +13,7 @@ from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.repairs.undo.apply import undo_run
 from tests.support.damage import held
 from tests.support.log_files import FS, batch, files_of, wrappers, write_segment
+from tests.support.naive import NaiveRecord, batch_v2
 
 CLOCK = FixedClock(1_700_000_000_000)
 FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 9, 18))
@@ -268,3 +269,58 @@ def test_a_wrapper_whose_broken_offset_reaches_over_all_segments_makes_no_name_w
     whole = held(directory)
     repaired(directory)
     assert held(directory) == {**whole, FIRST: [whole[FIRST][0], *whole[FIRST][2:]]}
+
+
+def _same(base_offset: int, count: int, epoch: int = 0) -> bytes:
+    """Records that any batch of the log holds alike."""
+    records = [NaiveRecord(i, i, b"k%d" % (base_offset + i), b"value") for i in range(count)]
+    return batch_v2(base_offset, records, base_timestamp=1000 + base_offset, leader_epoch=epoch)
+
+
+def test_a_source_that_holds_less_than_the_merged_segment_goes_and_no_record_with_it(directory: Path) -> None:
+    merged = [_same(0, 9), _same(9, 9)]
+    put(directory, FIRST, *merged)
+    put(directory, SECOND, _same(9, 4))
+    outcome = repaired(directory)
+    assert held(directory) == {FIRST: merged, THIRD: [batch(18 + n, 3) for n in (0, 3, 6)]}
+    removed = [(row["file"], row["reason"]) for row in outcome.plan.rows() if row["action"] == "remove"]
+    assert (SECOND, "another segment has its records") in removed
+
+
+def test_a_source_keeps_its_name_where_it_holds_all_that_the_merged_segment_has_there(directory: Path) -> None:
+    put(directory, FIRST, _same(0, 9), _same(9, 6))
+    put(directory, SECOND, _same(9, 4), _same(13, 5))
+    repaired(directory)
+    assert held(directory)[FIRST] == [_same(0, 9)]
+    assert held(directory)[SECOND] == [_same(9, 4), _same(13, 5)]
+
+
+def test_what_only_the_source_holds_goes_into_the_merged_segment(directory: Path) -> None:
+    put(directory, FIRST, _same(0, 9), _same(9, 6))
+    put(directory, SECOND, _same(9, 2), _same(15, 3))
+    repaired(directory)
+    assert held(directory) == {
+        FIRST: [_same(0, 9), _same(9, 6), _same(15, 3)],
+        THIRD: [batch(18 + n, 3) for n in (0, 3, 6)],
+    }
+
+
+def test_where_each_of_two_files_has_records_that_the_other_lacks_neither_loses_one(directory: Path) -> None:
+    put(directory, FIRST, _same(0, 7), _same(7, 8))
+    put(directory, SECOND, _same(9, 4), _same(13, 5))
+    files = files_of(directory)
+    findings = examination(FS, CLOCK, directory.parent, [directory]).findings
+    outcome = repair(FS, CLOCK, directory.parent, [directory], findings, RepairOptions())
+    assert {name: files_of(directory)[name] for name in (FIRST, SECOND)} == {
+        name: files[name] for name in (FIRST, SECOND)
+    }
+    assert [text for text in outcome.plan.unrepaired if "each of the two holds records" in text]
+
+
+def test_a_merged_segment_holds_the_offsets_that_its_source_has_lost(directory: Path) -> None:
+    put(directory, FIRST, _same(0, 9), _same(9, 9))
+    put(directory, SECOND, _same(9, 4))
+    findings = examination(FS, CLOCK, directory.parent, [directory]).findings
+    codes = {found.code for rows in findings.values() for found in rows}
+    assert "OFFSET_OUT_OF_SEGMENT" in codes
+    assert "SEGMENT_MISSING" not in codes
