@@ -21,7 +21,7 @@ from seglog.table.slotted import UnreadableError, array_of_slots, array_of_value
 from seglog.values import schemas as kinds
 from seglog.values.column_types import ColumnType, Written
 from seglog.values.forms import Column, Tally, are_control, naming_headers
-from seglog.values.frames import PATH_BEFORE, PLAIN_FRAME_BYTES, named_in_headers, other_frames, path_bytes
+from seglog.values.frames import PATH_BEFORE, PLAIN_FRAME_BYTES, ZERO_FRAME, named_in_headers, other_frames, path_bytes
 from seglog.values.schemas import Remarks, SchemaId
 from seglog.values.shapes import Program
 
@@ -101,6 +101,8 @@ class TypedColumn:
         if value_slots.NO_PLAIN_FRAME not in numbers:
             return
         others = np.flatnonzero(ids == value_slots.NO_PLAIN_FRAME)
+        begins_as_long = not self._reader.has_zero()  # else values with the id 0 are left to the reader
+        others = others if begins_as_long else self._not_beginning(part, others, ZERO_FRAME)
         for frame, places in other_frames(records.arena, positions, sizes, others, side):
             yield from self._messages(part, places, frame.id, frame.start, has_path=frame.naming is PATH_BEFORE)
 
@@ -126,6 +128,10 @@ class TypedColumn:
             same = part.records.arena[at + i] == byte
             chosen, at = chosen[same], at[same]
         return chosen
+
+    def _not_beginning(self, part: Part, chosen: np.ndarray, head: bytes) -> np.ndarray:
+        """Returns the rows that do not begin with some bytes."""
+        return np.setdiff1d(chosen, self._beginning(part, chosen, 0, head))
 
     def _programs_of(self, number: SchemaId | None) -> list[tuple[Written, Program]]:
         """Returns the schemas that an id means, or those of values without a frame, that kernels decode."""

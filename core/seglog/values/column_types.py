@@ -12,13 +12,14 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 from uuid import UUID
 
 from seglog.model import Header
 from seglog.values import schemas as kinds
-from seglog.values.forms import BY_SCHEMA, BySchema, Forms, references_of
+from seglog.values.forms import BY_SCHEMA, BySchema, Forms, has_id_zero, references_of
 from seglog.values.frames import MessageName, Side, frame_of, message_named
 from seglog.values.schemas import KnownSchemas, Naming, NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text
 from seglog.values.shapes import Described, Shape, merged
@@ -90,11 +91,13 @@ class ColumnType:
         """Returns the schema that frames with an id or GUID mean; of Protobuf one for each message that has a path."""
         with_paths = [one for one in self.written if isinstance(one.path, tuple)]
         named = [one for one in with_paths if one.schema.id == number]
-        if not named and isinstance(number, UUID) and self._forms.source is not None:
-            with contextlib.suppress(NotDecodedError):
-                meant = self._forms.source.by_id(number)
-                named = [one for one in with_paths if one.schema == meant]
-        return named
+        is_plain = bool(named) and all(one.schema.says_as(named[0].schema) for one in named)
+        if is_plain or self._forms.source is None or not (named or isinstance(number, UUID)):
+            return named
+        with contextlib.suppress(NotDecodedError):
+            meant = self._forms.source.by_id(number, f"{self.topic}-{self.side}")
+            return [one for one in with_paths if one.schema == meant]
+        return []
 
     def reader(self) -> BySchema:
         """Returns what decodes a value at a time, to JSON of the column's fields: with what JSON lacks (NaN) as Python
@@ -177,7 +180,7 @@ def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
         yield forms.given, FIRST_MESSAGE
     if forms.source is None:
         return
-    sampled = list(_sampled(forms.source, side, samples))
+    sampled = list(_sampled(forms.source, f"{topic}-{side}", side, samples))
     messages = dict.fromkeys(path for schema, path in sampled if schema.type == kinds.PROTOBUF) or (FIRST_MESSAGE,)
     for schema in forms.source.versions(f"{topic}-{side}"):
         for path in messages if schema.type == kinds.PROTOBUF else (FIRST_MESSAGE,):
@@ -185,16 +188,19 @@ def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
     yield from sampled
 
 
-def _sampled(source: SchemaSource, side: Side, samples: Iterable[Sample]) -> Iterable[tuple[Schema, Path]]:
+def _sampled(
+    source: SchemaSource, subject: str, side: Side, samples: Iterable[Sample]
+) -> Iterable[tuple[Schema, Path]]:
+    has_zero = partial(has_id_zero, source)
     known: dict[SchemaId, Schema | None] = {}
     for data, headers in samples:
         try:
-            frame = frame_of(data, headers, side)
+            frame = frame_of(data, headers, side, has_zero)
             if frame is None:
                 continue
             if frame.id not in known and len(known) < _MOST_SEEN:
                 known[frame.id] = None
-                known[frame.id] = source.by_id(frame.id)
+                known[frame.id] = source.by_id(frame.id, subject)
             seen = known.get(frame.id)
             if seen is not None:
                 is_message = seen.type == kinds.PROTOBUF

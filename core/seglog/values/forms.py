@@ -344,6 +344,13 @@ class BySchema:
         self._read: dict[SchemaId | None, Read | NotDecodedError] = {}
         self._labels: dict[SchemaId | None, str] = {}
         self._unframed: SchemaId | None = None  # the id of the schema of values without a frame
+        self._zero: bool | None = None  # if there is a schema with the id 0, where this was asked
+
+    def has_zero(self) -> bool:
+        """True if there is a schema with the id 0."""
+        if self._zero is None:
+            self._zero = has_id_zero(self._source)
+        return self._zero
 
     def label(self, number: SchemaId | None) -> str:
         """Returns the name of a schema by which values were decoded."""
@@ -373,7 +380,7 @@ class BySchema:
             data = column.data[place]
             assert data is not None
             try:
-                frame = frame_of(data, headers.get(place, ()), self._side)
+                frame = frame_of(data, headers.get(place, ()), self._side, self.has_zero)
             except NotDecodedError as error:
                 column.put((place,), (error,))
                 continue
@@ -421,7 +428,7 @@ class BySchema:
             raise NotDecodedError("there are no schemas to decode it by")
         if number is not None:
             assert self._source is not None
-            schema = self._source.by_id(number)
+            schema = self._source.by_id(number, self._subject)
         elif self._given is not None:
             schema = self._given
         else:
@@ -439,6 +446,14 @@ class BySchema:
             return self._make(schema, references_of(schema, self._source))
         except NotDecodedError as error:
             raise NotDecodedError(f"{schema.label} is not read: {error}") from error
+
+
+def has_id_zero(source: SchemaSource | None) -> bool:
+    """True if a source has a schema with the id 0."""
+    try:
+        return source is not None and bool(source.by_id(0))
+    except NotDecodedError:
+        return False
 
 
 def references_of(schema: Schema, source: SchemaSource | None) -> Mapping[str, Schema]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 from uuid import UUID
 
@@ -37,6 +37,7 @@ MOST_PATH = 64  # levels of nested messages
 _CONFLUENT, _GUID, _GLUE = 0, 1, 3
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 PLAIN_FRAME_BYTES = 5
+ZERO_FRAME = bytes(PLAIN_FRAME_BYTES)  # of the id 0, or the beginning of an id of 8 bytes
 _LEAST_LONG_FRAME, _MOST_LONG_FRAME = 9, 18  # bytes
 _MOST_GROUPS = 50
 PATH_BEFORE, FIRST = Naming("path before"), Naming("first")
@@ -108,8 +109,11 @@ def other_frames(
         left = left[~same]
 
 
-def frame_of(data: bytes, headers: Sequence[Header], side: Side) -> Frame | None:
-    """Returns the frame of a key or value; None if there is none. Raises NotDecodedError for a broken one."""
+def frame_of(data: bytes, headers: Sequence[Header], side: Side, has_zero: Callable[[], bool] = bool) -> Frame | None:
+    """Returns the frame of a key or value; None if there is none. Raises NotDecodedError for a broken one.
+
+    `has_zero` says if there is a schema with the id 0, which registries of others than Confluent give.
+    """
     for header in headers:
         found = _of_header(header, data, side)
         if found is not None:
@@ -118,7 +122,7 @@ def frame_of(data: bytes, headers: Sequence[Header], side: Side) -> Frame | None
         return None
     if data[0] == _CONFLUENT and len(data) >= 5:
         number = int.from_bytes(data[1:5], "big")
-        if number == 0 and len(data) >= 9:  # no registry gives the id 0: these are the first half of 8 bytes
+        if number == 0 and len(data) >= 9 and not has_zero():  # then these are the first half of 8 bytes
             return Frame(int.from_bytes(data[1:9], "big"), data, 9)
         return Frame(number, data, 5)
     if data[0] == _GUID and len(data) >= 17:

@@ -41,8 +41,8 @@ class Registry:
         self._answers: dict[str, Any] = {}
         self._missing = 0
 
-    def by_id(self, number: SchemaId) -> Schema:
-        """Returns the schema with this id or GUID."""
+    def by_id(self, number: SchemaId, subject: str = "") -> Schema:  # noqa: ARG002  of other sources, which may have two
+        """Returns the schema with this id or GUID; a registry has one."""
         kind = "guids" if isinstance(number, UUID) else "ids"
         fields = self._asked(f"/schemas/{kind}/{number}")
         if not isinstance(fields, dict):

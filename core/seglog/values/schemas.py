@@ -7,7 +7,7 @@ refers to, so that a format gets all of them at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 from uuid import UUID
 
@@ -146,23 +146,35 @@ class Schema:
     message: str = ""  # of Protobuf: the message to use if no frame names one
     metadata: str = ""  # tags and properties, which decoding does not need: JSON, or empty
     rules: str = ""  # Confluent's rule set: JSON, or empty
+    shares_id: str = field(default="", compare=False)  # other schemas with its id: a sentence, or empty
 
     @property
     def label(self) -> str:
         """How a summary names it."""
         name = f"schema {self.id}" if self.id is not None else "the schema"
+        told = "; ".join(filter(None, (self.place, self.shares_id)))
+        return f"{name} ({told})" if told else name
+
+    @property
+    def place(self) -> str:
+        """Its subject and version, as far as they are known."""
         version = "" if self.version is None else f" version {self.version}"
-        return f"{name} ({self.subject}{version})" if self.subject else name
+        return f"{self.subject}{version}" if self.subject else ""
+
+    def says_as(self, other: Schema) -> bool:
+        """True if another schema says the same: a registry gives one id to both."""
+        return (self.type, self.text, self.references) == (other.type, other.text, other.references)
 
 
 class SchemaSource(Protocol):
     """Where schemas come from. The methods for one schema raise NotDecodedError if they do not have it; `versions` has
-    all of a subject, the deleted ones too. `where` names the place in sentences.
+    all of a subject, the deleted ones too. `where` names the place in sentences. Of several schemas with one id,
+    `by_id` gives that of the subject.
     """
 
     where: str
 
-    def by_id(self, number: SchemaId) -> Schema: ...
+    def by_id(self, number: SchemaId, subject: str = "") -> Schema: ...
 
     def latest(self, subject: str) -> Schema: ...
 
@@ -173,28 +185,47 @@ class SchemaSource(Protocol):
 
 @dataclass
 class KnownSchemas:
-    """A source in memory. `where` names it in sentences."""
+    """A source in memory. `where` names it in sentences; `twins` has the different schemas that have one id."""
 
     where: str
     ids: dict[SchemaId, Schema] = field(default_factory=dict)
     subjects: dict[str, dict[int, Schema]] = field(default_factory=dict)
+    twins: dict[SchemaId, list[Schema]] = field(default_factory=dict)
 
-    def add(self, schema: Schema) -> None:
-        """Adds a schema under its id and its version, if it has them."""
+    def add(self, schema: Schema, *, is_elsewhere: bool = False) -> None:
+        """Adds a schema under its id and its version, if it has them. `is_elsewhere`: its id is one of other numbers,
+        which counts only where nothing else has it.
+        """
         if schema.id is not None:
             known = self.ids.get(schema.id)
-            if known is None or known.deleted:
+            if known is None or (known.deleted and not is_elsewhere):
                 self.ids[schema.id] = schema
+            if known is not None and not is_elsewhere:
+                self._note_twin(schema.id, known, schema)
         if schema.subject:
             versions = self.subjects.setdefault(schema.subject, {})
             versions[schema.version if schema.version is not None else max(versions, default=0) + 1] = schema
 
-    def by_id(self, number: SchemaId) -> Schema:
-        """Returns the schema with this id or GUID."""
-        try:
-            return self.ids[number]
-        except KeyError:
-            raise NotDecodedError(f"schema id {number} is not in {self.where}") from None
+    def _note_twin(self, number: SchemaId, known: Schema, schema: Schema) -> None:
+        twins = self.twins.get(number, [known])
+        if not any(one.says_as(schema) and one.subject == schema.subject for one in twins):
+            twins = [*twins, schema]
+            if not all(one.says_as(schema) for one in twins):
+                self.twins[number] = twins
+
+    def by_id(self, number: SchemaId, subject: str = "") -> Schema:
+        """Returns the schema with this id or GUID: of several, the subject's, or the only one that is not deleted."""
+        twins = self.twins.get(number)
+        if twins is None:
+            try:
+                return self.ids[number]
+            except KeyError:
+                raise NotDecodedError(f"schema id {number} is not in {self.where}") from None
+        own = [one for one in twins if one.subject == subject] or [one for one in twins if not one.deleted]
+        if not own or not all(one.says_as(own[0]) for one in own):
+            raise NotDecodedError(f"schema id {number} is of {_places(twins)}, and none is alone the topic's")
+        others = [one for one in twins if not one.says_as(own[0])]
+        return replace(own[0], shares_id=f"{_places(others)} {'has' if len(others) == 1 else 'have'} this id, too")
 
     def latest(self, subject: str) -> Schema:
         """Returns the newest version of a subject; a deleted one only if there is no other."""
@@ -213,6 +244,11 @@ class KnownSchemas:
     def versions(self, subject: str) -> list[Schema]:
         """Returns all versions of a subject."""
         return list(self.subjects.get(subject, {}).values())
+
+
+def _places(schemas: Iterable[Schema]) -> str:
+    """Returns the subjects and versions of schemas that share an id."""
+    return " and ".join(one.place or "a schema without a subject" for one in schemas)
 
 
 def closure(schema: Schema, source: SchemaSource) -> Mapping[str, Schema]:

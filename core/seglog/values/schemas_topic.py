@@ -117,12 +117,12 @@ class _Reading:
             found.known.where += f", where something is damaged ({found.problems[0]})"
         for _, (schema, guid) in sorted(self._versions.items(), key=lambda item: (_order(item[1][0]), item[0])):
             found.schemas.append(schema)
-            known = None if schema.id is None else found.known.ids.get(schema.id)
-            found.known.add(schema)
-            if known is not None and schema.id is not None and _is_elsewhere(schema):
-                found.known.ids[schema.id] = known  # ids of another context are numbers of their own
+            found.known.add(schema, is_elsewhere=_is_elsewhere(schema))  # in contexts, ids are numbers of their own
             if guid is not None:
                 found.known.ids.setdefault(guid, schema)
+        for number, twins in found.known.twins.items():
+            places = " and ".join(one.place for one in twins)
+            self._problem(f"schema id {number} is of {places}, which differ: a topic has that of its subject")
         return found
 
 

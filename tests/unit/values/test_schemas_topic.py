@@ -55,6 +55,37 @@ def test_deleted_versions_still_decode(tmp_path: Path) -> None:
     assert found.known.latest("a-value").version == 2
 
 
+def test_of_two_schemas_with_one_id_a_topic_has_that_of_its_subject(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        registered("a-value", 1, 5, '"int"'),
+        registered("b-value", 1, 5, '"string"'),
+        registered("c-value", 3, 5, '"string"'),  # as a registry keeps one schema of two subjects
+        registered("d-value", 1, 6, '"int"', deleted=True),
+        registered("e-value", 1, 6, '"long"'),
+        registered("a-value", 2, 7, '"long"'),
+        registered("b-value", 2, 7, '"long"'),
+        registered(":.lab:a", 1, 7, '"string"'),
+    )
+    known = found.known
+    assert [known.by_id(5, f"{one}-value").text for one in "abc"] == ['"int"', '"string"', '"string"']
+    assert known.by_id(5, "a-value").label == (
+        "schema 5 (a-value version 1; b-value version 1 and c-value version 3 have this id, too)"
+    )
+    with pytest.raises(
+        NotDecodedError, match="id 5 is of a-value version 1 and b-value version 1 and c-value version 3"
+    ):
+        known.by_id(5, "x-value")
+    assert [known.by_id(6, one).text for one in ("d-value", "e-value", "x-value")] == ['"int"', '"long"', '"long"']
+    assert known.by_id(7, "x-value").text == '"long"' and 7 not in known.twins
+    assert [problem.partition(": ")[2] for problem in found.problems] == [
+        "schema id 5 is of a-value version 1 and b-value version 1 and c-value version 3, which differ: "
+        "a topic has that of its subject",
+        "schema id 6 is of d-value version 1 and e-value version 1, which differ: a topic has that of its subject",
+    ]
+    assert "damaged" not in known.where
+
+
 def test_settings_guids_and_contexts_are_read(tmp_path: Path) -> None:
     digest = hashlib.md5(b"x").digest()
     found = read(
