@@ -86,12 +86,12 @@ class Console:
         for text in texts:
             self.line(text)
 
-    def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout = LAYOUT) -> None:
-        """Writes a table to stdout: on a terminal one that fits, otherwise plain columns."""
+    def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout = LAYOUT) -> int:
+        """Writes a table to stdout: on a terminal one that fits, otherwise plain columns. Returns how many it has."""
         if self.screen is None:
             self.lines(table(heading, rows, layout))
-        else:
-            self.screen.table(heading, rows, layout)
+            return len(heading) - len(layout.extra)
+        return self.screen.table(heading, rows, layout)
 
     def indented(self, texts: Sequence[str], hang: int = 2) -> None:
         """Writes lines of data, indented by two."""

@@ -24,9 +24,11 @@ class Cell(str):
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The columns by number: `right` are right-aligned; `spare` are left out on a narrow terminal; `extra` are shown
-    only on a wide one; `yielding` are left out one by one, in this order, until a row fits on a line.
+    only on a wide one; `yielding` are left out one by one, in this order, until a row fits on a line. `cut`: cells that
+    do not fit end with …, and only as many yielding columns are left out as leave the others readable; numbers are not
+    cut. Rows that even then do not fit are lists of their cells.
 
-    Plain text has the spare and yielding columns and never the extra ones.
+    Plain text has the spare and yielding columns and never the extra ones; nothing in it is cut.
     """
 
     right: Sequence[int] = ()
@@ -34,6 +36,7 @@ class Layout:
     extra: Sequence[int] = ()
     yielding: Sequence[int] = ()
     indent: int = 0
+    cut: bool = False
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> list[str]:

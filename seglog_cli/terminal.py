@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import IO, cast
 
@@ -42,6 +42,7 @@ _WIDE = 120  # from this width on, a table shows all columns
 _NARROW = 100  # below this width, cells have their short forms
 _BAR_CELLS = 24
 _BETWEEN = 2  # blanks between columns
+_READABLE, _SMALLEST = 16, 6  # cells of a column that is cut: while others can be left out, and where none can
 
 
 class _Out(io.TextIOBase):
@@ -82,23 +83,54 @@ class Screen:
         if self._measured is not None:
             self.width = self.rich.width = self._measured()
 
-    def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> None:
-        """Draws a table that fits: below 100 columns short forms and fewer columns, from 120 on all columns."""
+    def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> int:
+        """Draws a table that fits: below 100 columns short forms and fewer columns, from 120 on all columns.
+
+        Returns the number of columns that it has.
+        """
         narrow = self.width < _NARROW
         dropped = {*(layout.spare if narrow else ()), *(() if self.width >= _WIDE else layout.extra)}
         columns = [i for i in range(len(heading)) if i not in dropped]
         cells = [[_text(row[i], narrow) for i in range(len(heading))] for row in rows]
-        widths = {i: max([cell_len(heading[i]), *(row[i].cell_len for row in cells)]) for i in columns}
+        within = {i: max([0, *(row[i].cell_len for row in cells)]) for i in columns}
+        widths = {i: max(cell_len(escaped(heading[i])), width) for i, width in within.items()}
+        whole = {i: width for i, width in within.items() if i in layout.right}
+        least = _cut(widths, _READABLE, whole) if layout.cut else widths
         for i in layout.yielding:
-            if i in columns and layout.indent + sum(widths[one] + _BETWEEN for one in columns) - _BETWEEN > self.width:
+            if i in columns and layout.indent + sum(least[one] + _BETWEEN for one in columns) - _BETWEEN > self.width:
                 columns.remove(i)
+        if layout.cut:
+            room = self.width - layout.indent - _BETWEEN * (len(columns) - 1)
+            fitted = _fitted({i: widths[i] for i in columns}, room, whole)
+            if fitted is None:
+                return self._lists(heading, cells)
+            widths = fitted
         drawn = Table(box=None, pad_edge=False, padding=(0, _BETWEEN, 0, 0), header_style="bold" if heading else None)
         for i in columns:
             right = i in layout.right
-            drawn.add_column(heading[i], justify="right" if right else "left", no_wrap=right, overflow="fold")
+            if layout.cut:
+                name = Text(escaped(heading[i]))
+                name.truncate(widths[i], overflow="ellipsis")
+                drawn.add_column(name, justify="right" if right else "left", no_wrap=True, width=widths[i])
+            else:
+                drawn.add_column(heading[i], justify="right" if right else "left", no_wrap=right, overflow="fold")
         for row in cells:
             drawn.add_row(*(row[i] for i in columns))
         self.rich.print(Padding(drawn, (0, 0, 0, layout.indent)) if layout.indent else drawn)
+        return len(columns)
+
+    def _lists(self, heading: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
+        """Draws each row as lines of a name and a cell."""
+        names = [Text(escaped(name), style="bold") for name in heading]
+        most = max(1, min(max(name.cell_len for name in names), self.width // 3))
+        for number, row in enumerate(rows, 1):
+            self.rich.print(Text(f"row {number}", style="dim"), soft_wrap=True)
+            for name, cell in zip(names, row, strict=True):
+                name.truncate(most, overflow="ellipsis", pad=True)
+                line = name + Text("  ") + cell
+                line.truncate(self.width, overflow="ellipsis")
+                self.rich.print(line, soft_wrap=True)
+        return len(heading)
 
     def line(self, pieces: Sequence[tuple[str, str]], hang: int) -> None:
         """Draws a line of (style or "", text).
@@ -161,6 +193,20 @@ def _lines(plain: str, indent: int, width: int, hang: int, keep: str) -> Iterato
             start, room = cut, max(width - indent - hang, 20)
     if end > start:
         yield start, end
+
+
+def _cut(widths: Mapping[int, int], most: int, whole: Mapping[int, int]) -> dict[int, int]:
+    """Returns widths of columns that are cut to `most`, but not below their `whole`: a number keeps its digits."""
+    return {i: min(width, max(most, whole.get(i, 0))) for i, width in widths.items()}
+
+
+def _fitted(widths: Mapping[int, int], room: int, whole: Mapping[int, int]) -> dict[int, int] | None:
+    """Returns widths of columns that fill the room at most: the widest are cut first. None if they do not fit."""
+    for most in range(max([*widths.values(), _SMALLEST]), _SMALLEST - 1, -1):
+        found = _cut(widths, most, whole)
+        if sum(found.values()) <= room:
+            return found
+    return None
 
 
 def _text(cell: str, narrow: bool) -> Text:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 EXTENSIONS = (".parquet", ".csv", ".jsonl")
 _ROWS = 1000  # at once; a terminal shows no more
+_NULL = "NULL"
 
 
 @command
@@ -73,7 +75,8 @@ def run(
     timestamp. It changes no log, fetches nothing from a network and reads no other file. It needs the extra sql (pip
     install '.[sql]' in seglog's clone).
 
-    The answer is a table, CSV (--csv: an unquoted empty field is null), or JSON lines (--json). In all of them, decimal
+    The answer is a table, CSV (--csv: an unquoted empty field is null), or JSON lines (--json). On a terminal, cells
+    that do not fit end with …, and columns that only * names may be left out, which is said. In all forms, decimal
     numbers have every digit (in JSON they are text), dates and times are those of ISO 8601, and NaN and infinity have
     their names. A timestamp more than 292,000 years from 1970, which types of time do not hold, is the nearest one that
     they do, so that conditions find it, with a warning; timestamp_ms has the number itself. Damage ends a query with an
@@ -95,7 +98,7 @@ def run(
     limit = MEMORY_BYTES if memory is None else memory
     work = {"threads": session.begin_threads(), "memory_bytes": limit}
     with answered(text, tables, **work, to_store=form == "parquet") as answer:
-        _show(session, answer, form, output, replace)
+        _show(session, answer, text, form, output, replace)
     tell_values(session, values)
     return tiers.code(tell_left_out(session, tables.source))
 
@@ -137,11 +140,11 @@ def _opened(
 # --- answers --------------------------------------------------------------------------------------------------
 
 
-def _show(session: Session, answer: Answer, form: str, output: Path | None, replace: bool) -> None:
+def _show(session: Session, answer: Answer, query: str, form: str, output: Path | None, replace: bool) -> None:
     """Writes an answer to standard output or to a file."""
     if output is None:
         if form == "table":
-            _show_table(session, answer)
+            _show_table(session, answer, query)
         else:
             for block in _FORMS[form](answer):
                 session.console.write_exactly(block)
@@ -159,13 +162,21 @@ def _show(session: Session, answer: Answer, form: str, output: Path | None, repl
     session.console.message(f"{count_text(answer.count, 'row')} written to {output}")
 
 
-def _show_table(session: Session, answer: Answer) -> None:
-    """Writes a table: of the first rows to a terminal, of all rows elsewhere (as wide as each thousand needs)."""
+def _show_table(session: Session, answer: Answer, query: str) -> None:
+    """Writes a table: of the first rows to a terminal, of all rows elsewhere (as wide as each thousand needs). The plan
+    of a query is text.
+    """
     console, rows = session.console, answer.rows()
-    layout = Layout(right=answer.right, yielding=range(len(answer.names) - 1, 0, -1))
+    if answer.is_plan:
+        for row in rows:
+            console.lines(str(row[-1]).splitlines())
+        return
     some = [[_cell(value) for value in row] for row in islice(rows, _ROWS)]
-    console.table(answer.names, some, layout)
+    layout = Layout(right=answer.right, yielding=_unnamed(answer.names, some, query), cut=True)
+    shown = console.table(answer.names, some, layout)
     if console.screen is not None:
+        if shown < len(answer.names):
+            console.message(f"{shown} of {len(answer.names)} columns shown; --csv, --json and -o write all of them")
         if next(rows, None) is not None:
             console.message(f"the answer has more than {_ROWS} rows; --csv, --json and -o write all of them")
         return
@@ -173,9 +184,19 @@ def _show_table(session: Session, answer: Answer) -> None:
         console.lines(table(answer.names, some, layout)[1:])
 
 
+def _unnamed(names: Sequence[str], rows: Sequence[Sequence[str]], query: str) -> list[int]:
+    """Returns the columns that `*` has brought, as the query does not name them: the first to be left out comes first,
+    those without a value before others.
+    """
+    words = set(re.findall(r"\w+", query.lower()))
+    known = [re.sub(r"_\d+$", "", name) if name.lower() not in words else name for name in names]  # a_1: the second a
+    found = [i for i, name in enumerate(known) if re.fullmatch(r"\w+", name) and name.lower() not in words]
+    return sorted(found, key=lambda i: (any(row[i] != _NULL for row in rows), -i))
+
+
 def _cell(value: Any) -> str:
     if value is None:
-        return "NULL"
+        return _NULL
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

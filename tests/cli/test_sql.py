@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import seglog
 from tests.support.command_line import ROOT, clean_logs, json_lines, run
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.terminals import on_terminal
 
 
 @pytest.fixture
@@ -238,3 +239,37 @@ def test_timestamps_that_no_column_holds_are_found_and_said_and_their_numbers_ke
     with seglog.open_log(tmp_path / "u-0") as log:
         assert [record.timestamp for record in log.records()] == [2**62]
     assert odd.schema.field("timestamp").nullable
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_a_terminal_shows_each_column_that_is_named_and_says_how_many_of_the_others(logs: Path, columns: int) -> None:
+    shown = on_terminal(columns, "sql", "select key, value from customers limit 2", logs)
+    assert shown.code == 0 and all(len(line) <= columns for line in shown.lines)
+    assert ("key" in shown.written, "value" in shown.written, "custo" in shown.written) == (True,) * 3
+    assert ("\u2026" in shown.written, "columns shown" in shown.written) == (columns < 200, False)
+
+    names = [*("topic", "partition", "timestamp", "key", "value", "timestamp_type", "producer_id"), "segment"]
+    shown = on_terminal(columns, "sql", f"select {', '.join(names)} from customers limit 2", logs)
+    heads = [name[: max(columns // 3, 6) - 1] for name in names] if columns < 80 else [name[:5] for name in names]
+    assert all(head in shown.written for head in heads), shown.lines
+    assert ("row 2" in shown.lines) == (columns < 80)
+
+    shown = on_terminal(columns, "sql", "select *, value from customers limit 2", logs)
+    (told,) = re.findall(r"(\d+) of 18 columns shown; --csv, --json and -o write all of them", " ".join(shown.lines))
+    assert 0 < int(told) < 18 and "value" in shown.written
+    assert int(told) == len(re.split(r" {2,}", shown.lines[0]))
+
+
+def test_a_terminal_cuts_no_digit_and_escapes_what_a_pivot_makes_a_name(logs: Path) -> None:
+    shown = on_terminal(40, "sql", "select 12345678901234567 as a_number_of_a_long_name, repeat('x', 50) as t", logs)
+    assert "12345678901234567" in shown.written and "a_number_of_a_lon" in shown.written
+    shown = on_terminal(60, "sql", 'select 1 as "a\x1b[31mb"', logs)
+    assert "\x1b[31m" not in shown.written and "a\\x1b[31mb" in shown.written
+
+
+def test_a_plan_is_text(logs: Path) -> None:
+    query = 'explain select key from customers where "offset" > 5'
+    lines = run("sql", query, logs).stdout.splitlines()
+    assert len(lines) > 4 and all(len(line) < 60 for line in lines) and "explain_key" not in lines[0]
+    assert lines == on_terminal(80, "sql", query, logs).lines
+    assert sql(query, logs)[0]["explain_value"].splitlines() == lines
