@@ -79,8 +79,9 @@ class ClusterMetadata:
     `topics` maps a topic to its own values by Kafka's key; `brokers` maps a broker id as text (CLUSTER_DEFAULT: all
     brokers) to its dynamic values. `topic_ids` maps the names of existing topics to their ids, as Kafka writes them.
     `partitions` maps a topic id to the assignments of its partitions by number, if requested. `end_offset` is the
-    offset after the last record applied; `problems` are messages about what could not be read. `levels` are those of
-    the features, by name; `registered` the last metadata.version that a broker's own release knows, by its id.
+    offset after the last record applied; `problems` are messages about what could not be read, and `torn` is one about
+    an end that is a part of a batch: nothing before it is missing. `levels` are those of the features, by name;
+    `registered` the last metadata.version that a broker's own release knows, by its id.
     """
 
     directory: Path
@@ -92,6 +93,7 @@ class ClusterMetadata:
     registered: dict[int, int] = field(default_factory=dict)
     end_offset: int = 0
     problems: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
 
     @property
     def knows_topics(self) -> bool:
@@ -132,6 +134,7 @@ def read_cluster_metadata(fs: FileSystem, log_directory: Path, *, assignments: b
     replay = MetadataReplay(changes.apply, (*_KINDS, *_ASSIGNMENTS) if assignments else _KINDS)
     replay.read(fs, directory)
     changes.metadata.end_offset, changes.metadata.problems = replay.end_offset, replay.problems
+    changes.metadata.torn = replay.torn
     return changes.metadata
 
 

@@ -4,6 +4,8 @@
 2. The records of a metadata transaction (KIP-868) are held until it ends, and dropped if it aborts.
 3. A damaged batch or a gap in the offsets ends the replay and becomes a problem. The records before it count, but later
    ones may have changed what they say.
+4. A torn end is not a problem: the log ends there. A full disk or a kill leaves it, a controller acknowledges only
+   batches that are whole on disk, and a starting one cuts it off (Kafka: LogSegment.recover).
 
 Kafka: MetadataLoader, MetadataBatchLoader. `format.coordinator` decodes the records.
 """
@@ -25,6 +27,7 @@ from seglog.format.coordinator import decode_metadata_record
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.wire import FRAME_VERSION, FramedRecord, UnknownRecordTypeError, WireError
 from seglog.model import ControlType
+from seglog.scan.log_walk import is_torn_from
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
@@ -62,7 +65,8 @@ class MetadataReplay:
     With `trusting` a snapshot is read as a starting broker reads it: a torn end ends it quietly. Of a snapshot that
     `read_snapshot` reads, as of `bootstrap.checkpoint`, checksums are not compared. `unnoticed` says where.
 
-    `voters` are those of a dynamic quorum by the last record that names them (KIP-853), empty for a static one.
+    `torn` has a sentence if the log ends with a part of a batch. `voters` are those of a dynamic quorum by the last
+    record that names them (KIP-853), empty for a static one.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class MetadataReplay:
         self.open_transaction: int | None = None
         self.problems: list[str] = []
         self.of_newer: list[str] = []
+        self.torn: list[str] = []
         self.voters: tuple[Voter, ...] = ()
 
     def read(self, fs: FileSystem, directory: Path) -> None:
@@ -120,8 +125,10 @@ class MetadataReplay:
                 missing = f"offsets {self.end_offset} to {segment.base_offset - 1} are missing before this segment"
                 self._problem(segment.log, 0, missing)
                 break
-            if not self._read_file(view.fs, segment.log, start, view.is_written(segment)):
+            if not self._read_file(view.fs, segment.log, start, may_be_torn=following is None):
                 break
+        if view.live:
+            self.torn.clear()  # a controller may be writing it
 
     def _read_snapshot(self, fs: FileSystem, path: Path, *, checked: bool = True) -> None:
         if not self._trusting:
@@ -151,11 +158,9 @@ class MetadataReplay:
         elif end is not None and not ended:
             self.unnoticed.append(f"{path}: position {end.position}: the snapshot ends without its footer")
 
-    def _read_file(self, fs: FileSystem, path: Path, start: int, growing: bool = False) -> bool:
-        """Replays the records of `path` from offset `start`. Returns False if damage ended it.
-
-        A `growing` file may end within a batch that a controller is writing.
-        """
+    def _read_file(self, fs: FileSystem, path: Path, start: int, *, may_be_torn: bool = False) -> bool:
+        """Replays the records of `path` from offset `start`. Returns False if damage ended it. The end of the last
+        segment may be torn."""
         scan = SegmentScan(fs, path)
         for chunk in scan:
             valid = chunk.checksums_valid()
@@ -165,11 +170,16 @@ class MetadataReplay:
                 position = int(chunk.batches["position"][np.argmin(valid)])
                 self._problem(chunk.path, position, WRONG_CHECKSUM)
                 return False
-        torn = growing and scan.end is not None and scan.end.reason is EndReason.TRAILING
-        if scan.end is not None and scan.end.reason is not EndReason.COMPLETE and not torn:
-            self._problem(path, scan.end.position, scan.end.reason.value)
-            return False
-        return True
+        end = scan.end
+        if end is None or end.reason is EndReason.COMPLETE:
+            return True
+        if may_be_torn and is_torn_from(fs, path, end.position):
+            self.torn.append(
+                f"{path}: position {end.position}: {end.reason.value}; the log ends at offset {self.end_offset}"
+            )
+            return True
+        self._problem(path, end.position, end.reason.value)
+        return False
 
     def _records(self, chunk: Chunk, valid: np.ndarray, start: int) -> Iterator[MetadataRecord]:
         good = len(valid) if valid.all() else int(np.argmin(valid))

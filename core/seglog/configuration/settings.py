@@ -188,8 +188,8 @@ class DirectorySettings:
     """Topic and broker configuration for the partitions in `log_directory`.
 
     Call it with a topic to get its LogConfig (the `config_of` of LogDirectory). `chosen` are values from command
-    options, by Kafka's key. `problems` are messages about metadata that could not be read. With `override_policy` the
-    user accepts values that contradict the metadata.
+    options, by Kafka's key. `problems` are messages about metadata that could not be read, `remarks` about its torn
+    end. With `override_policy` the user accepts values that contradict the metadata.
     """
 
     def __init__(
@@ -218,6 +218,7 @@ class DirectorySettings:
             if node_id.isascii() and node_id.isdigit():
                 self._node = self._stored(self.metadata.broker_values(int(node_id)))
         self.problems = () if self.metadata is None else tuple(self.metadata.problems)
+        self.remarks = () if self.metadata is None else tuple(self.metadata.torn)
 
     def resolve(self, topic: str | None) -> ResolvedConfig:
         """Returns the configuration of a topic, or with None of the broker alone, with its origins."""

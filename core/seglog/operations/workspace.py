@@ -304,7 +304,7 @@ def paths_of(locations: Iterable[Location]) -> list[Path]:
 def settings_of(work: Workspace, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
     """Returns the configuration of a log directory's topics, and warns of its problems."""
     settings = work.settings(log_directory, sources)
-    for sentence in (*settings.resolve(None).warnings, *settings.problems):
+    for sentence in (*settings.resolve(None).warnings, *settings.problems, *settings.remarks):
         work.warn(sentence)
     return settings
 

@@ -154,7 +154,8 @@ def test_a_torn_tail_keeps_what_came_before(directory: Path) -> None:
     path = log(directory, config("a", "k", "good"), config("a", "k", "torn"))
     path.write_bytes(path.read_bytes()[:-3])
     assert values(directory, "a") == {"k": "good"}
-    assert "not a whole batch" in replayed(directory).problems[0]
+    replay = replayed(directory)
+    assert replay.problems == [] and "not a whole batch; the log ends at offset 1" in replay.torn[0]
 
 
 def test_a_record_cut_short_is_reported_and_the_next_one_counts(directory: Path) -> None:
@@ -180,8 +181,34 @@ def test_a_listed_topic_has_the_brokers_policy_only_where_all_of_the_metadata_wa
     path = log(directory, topic_record("a", 7), config("b", "x", "y"))
     settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
     assert settings.resolve("a").policy_known and not settings.resolve("b").policy_known
-    path.write_bytes(path.read_bytes()[:-3])
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
     assert not DirectorySettings(LocalFileSystem(), directory.parent, Settings()).resolve("a").policy_known
+
+
+def test_a_torn_end_leaves_the_policy_known_wherever_it_is_cut(directory: Path) -> None:
+    """A full disk tears the log that says what may be deleted: a broker cuts that off, and goes on by what is left."""
+    path = log(directory, topic_record("a", 7))
+    whole = path.read_bytes()
+    both = log(directory, topic_record("a", 7), config("a", "cleanup.policy", "compact")).read_bytes()
+    cuts = [both[:end] for end in range(len(whole) + 1, len(both))]
+    for data in (*cuts, whole + bytes(1), whole + bytes(5000)):
+        path.write_bytes(data)
+        settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+        assert settings.problems == () and settings.resolve("a").policy_known, len(data)
+        assert len(settings.remarks) == 1 and "the log ends at offset 1" in settings.remarks[0]
+
+
+def test_damage_before_whole_batches_is_missing_knowledge_and_no_torn_end(directory: Path) -> None:
+    path = log(directory, topic_record("a", 7), config("b", "x", "y"), config("b", "x", "z"))
+    data = path.read_bytes()
+    first = 12 + int.from_bytes(data[8:12], "big")
+    for replaced in (bytes(20), b"\xff" * 12):
+        path.write_bytes(data[:first] + replaced + data[first + len(replaced) :])
+        settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+        assert len(settings.problems) == 1 and settings.remarks == ()
+        assert not settings.resolve("a").policy_known
 
 
 # --- a broker with several log directories

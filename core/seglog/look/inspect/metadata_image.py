@@ -141,7 +141,7 @@ def read_metadata_image(fs: FileSystem, path: Path, *, end: int | None = None) -
     image = changes.image
     image.end_offset, image.open_transaction = replay.end_offset, replay.open_transaction
     image.snapshot = None if replay.snapshot is None else replay.snapshot.name
-    image.problems += replay.problems
+    image.problems += [*replay.problems, *replay.torn]
     return image
 
 

@@ -127,7 +127,7 @@ def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
         changes.known.source = inside
         replay.read(fs, inside)
     changes.known.end_offset = replay.end_offset
-    changes.known.problems += replay.problems
+    changes.known.problems += [*replay.problems, *replay.torn]  # another copy may go on there
     changes.known.voters = replay.voters
     return changes.known
 
