@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 from seglog.units import count_text
@@ -93,7 +94,8 @@ def run(
 
     --free is for a full disk. It takes whole closed segments, oldest records first, from all partitions whose policy
     includes delete, until that much space is free on the log directory's file system, and removes their files at once.
-    It takes nothing from Kafka's own topics or from tiered ones, and exits with 1 if it cannot free enough. A log that
+    It takes nothing from Kafka's own topics or from tiered ones, and exits with 1 if it cannot free enough. Partitions
+    that give nothing are counted by the reason; -v shows each. A log that
     is damaged only in its last segment, as by a full disk, gives its closed segments and stays unrecovered.
 
     Without --free, files are first renamed to .deleted, as in a broker. They are removed when a broker or seglog next
@@ -117,15 +119,18 @@ def run(
     )
     planned, work = dry_run or check, session.workspace("--config", "--set", "--now")
     failures, removed, short, obstacles = [], 0, False, ObstacleWarnings(session)
+    kept = KeptWhole(session.console)
     for outcome in retain(work, request, dry_run=planned):
         if isinstance(outcome, RetentionFailure):
             failures.append(outcome)
             session.console.message(f"{outcome.directory.name}: left unchanged: {outcome.error}")
         elif isinstance(outcome, Freed):
+            kept.show()
             show_freed(session.console, outcome, planned)
             short = short or not outcome.reached
         else:
-            show_retained(session.console, outcome, planned, by_segment=free is None)
+            if free is None or not kept.takes(outcome):
+                show_retained(session.console, outcome, planned, by_segment=free is None)
             obstacles.tell(outcome.log_directory, outcome.plan.topic_partition)
             removed += len(outcome.plan.removed)
     if planned and removed:
@@ -133,6 +138,38 @@ def run(
     if failures:
         raise failures[-1].error
     return ExitCode.FOUND if short or (check and removed) else ExitCode.DONE
+
+
+class KeptWhole:
+    """The partitions of a log directory from which `--free` takes nothing, counted by the reason."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._reasons = console, Counter[str]()
+
+    def takes(self, retained: Retained) -> bool:
+        """True if the partition is counted here, not shown by itself."""
+        plan = retained.plan
+        if (
+            not plan.empty
+            or retained.leftovers.files
+            or retained.left_deleted
+            or retained.contradictions
+            or retained.before_recovery
+        ):
+            return False
+        if self._console.as_json or self._console.verbose:
+            return False
+        self._reasons[retained.note or (plan.segments[0].reason if plan.segments else "it has no segment")] += 1
+        return True
+
+    def show(self) -> None:
+        """Shows the counts, and begins anew."""
+        if self._reasons:
+            count = count_text(self._reasons.total(), "partition")
+            self._console.line(f"{count} {'give' if self._reasons.total() > 1 else 'gives'} nothing (-v names them):")
+            for reason, number in self._reasons.most_common():
+                self._console.line(f"  {number}: {reason}")
+        self._reasons.clear()
 
 
 def show_retained(console: Console, retained: Retained, dry_run: bool, *, by_segment: bool = True) -> None:
@@ -167,6 +204,9 @@ def show_retained(console: Console, retained: Retained, dry_run: bool, *, by_seg
         console.message(
             f"{plan.topic_partition}: {early} removed before the log was recovered: the disk had no room for recovery"
         )
+    if retained.leftovers.files:
+        count, size = count_text(retained.leftovers.files, "file"), bytes_text(retained.leftovers.size)
+        console.line(f"{'would remove' if dry_run else 'removed'} {count} of an unfinished deletion in {name}: {size}")
     if retained.left_deleted:
         console.message(f"{plan.topic_partition}: {retained.left_deleted} files wait as .deleted; they are removed when"
                         " a broker or seglog opens the log for writing (--delay 0 removes at once)")  # fmt: skip
@@ -187,6 +227,8 @@ def retention_record(retained: Retained, dry_run: bool) -> dict[str, object]:
         "deleted_segments": [segment.base_offset for segment in plan.removed],
         "deleted_bytes": plan.removed_bytes,
         "left_deleted_files": retained.left_deleted,
+        "leftover_files": retained.leftovers.files,
+        "leftover_bytes": retained.leftovers.size,
         "deleted_before_recovery": retained.before_recovery,
         "note": retained.note,
         "contradictions": [contradiction_record(found) for found in retained.contradictions],
@@ -223,17 +265,24 @@ def show_freed(console: Console, freed: Freed, dry_run: bool) -> None:
                 "wanted_bytes": freed.wanted,
                 "freed_bytes": freed.freed,
                 "free_bytes": freed.free,
+                "leftover_bytes": freed.left_over,
                 "reached": freed.reached,
             }
         )
-    elif not freed.wanted:
-        console.line(f"{freed.log_directory}: nothing to free: {bytes_text(freed.free)} are free")
     else:
-        did = "would be freed" if dry_run else "were freed"
-        console.line(f"{freed.log_directory}: {bytes_text(freed.freed)} {did}, {bytes_text(freed.free)} are free then")
+        console.line(f"{freed.log_directory}: {_freed_text(freed, dry_run)}")
     if not freed.reached:
         missing = bytes_text(freed.missing)
         console.warning(f"{freed.log_directory}: {missing} less than wanted: no more closed segments may go")
+
+
+def _freed_text(freed: Freed, dry_run: bool) -> str:
+    left_over = f"{bytes_text(freed.left_over)} of files of an unfinished deletion" if freed.left_over else ""
+    did = "would be freed" if dry_run else "were freed"
+    if freed.wanted:
+        besides = f" besides {left_over}" if left_over else ""
+        return f"{bytes_text(freed.freed)} {did}{besides}, {bytes_text(freed.free)} are free then"
+    return f"{f'{left_over} {did}' if left_over else 'nothing to free'}: {bytes_text(freed.free)} are free"
 
 
 def _row(segment: SegmentVerdict) -> tuple[str, ...]:

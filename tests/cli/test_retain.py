@@ -281,6 +281,33 @@ def test_two_log_directories_on_one_disk_free_the_room_once(tmp_path: Path, disk
         assert [row["deleted_segments"] for row in rows if row["type"] == "retention"] == [[0], []]
 
 
+def test_files_of_an_unfinished_deletion_are_named_in_the_dry_run_as_in_the_run(tmp_path: Path, disk: Disk) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    leftover = path / "t-0" / f"{99:020}.log.deleted"
+    leftover.write_bytes(b"x" * 5000)
+    settings = ("--set", "cleanup.policy=delete")
+    for arguments in (("--free", "1"), ("--retention-ms", "-1")):
+        planned = run("retain", "--dry-run", *arguments, *settings, path)
+        assert leftover.exists() and "would remove 1 file of an unfinished deletion in t-0: " in planned.stdout
+        rows = json_lines(run("retain", "--dry-run", "--json", *arguments, *settings, path))
+        assert (rows[0]["leftover_files"], rows[0]["leftover_bytes"] >= 5000) == (1, True)
+        done = run("retain", *arguments, *settings, path)
+        assert not leftover.exists() and "removed 1 file of an unfinished deletion in t-0: " in done.stdout
+        leftover.write_bytes(b"x" * 5000)
+    said = run("retain", "--free", "1", *settings, path).stdout
+    assert "of files of an unfinished deletion were freed: " in said and "nothing to free" not in said
+
+
+def test_partitions_that_give_nothing_are_counted_by_the_reason(tmp_path: Path, disk: Disk) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5), "u-0": (0, 5), "u-1": (0, 5)})
+    arguments = ("retain", "--dry-run", "--free", "1GB", "--set", "cleanup.policy=delete", path)
+    lines = run(*arguments).stdout.splitlines()
+    assert lines[0].startswith("would delete 3 of 4 segments of t-0: ")
+    assert lines[1] == "2 partitions give nothing (-v names them):" and lines[2].startswith("  2: ")
+    assert not any(line.startswith("u-") for line in lines)
+    assert sum(line.startswith("u-") for line in run(*arguments, "-v").stdout.splitlines()) == 2
+
+
 def test_files_that_wait_for_their_deletion_are_room_too(tmp_path: Path, disk: Disk) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     run("retain", "--now", NOW, "--retention-bytes", "1", path / "t-0")

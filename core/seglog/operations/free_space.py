@@ -32,7 +32,8 @@ class FreeSpace:
 @dataclass(frozen=True, slots=True)
 class Freed:
     """The result of `FreeSpace` in one log directory: of `wanted` bytes, `freed` were freed; `free` are free now, and
-    `missing` are still wanted. After a dry run these are the expected figures.
+    `missing` are still wanted. `left_over` bytes of files of an unfinished deletion went before that, as they do with
+    each command that opens the logs for writing. After a dry run these are the expected figures.
     """
 
     log_directory: Path
@@ -40,6 +41,7 @@ class Freed:
     freed: int
     free: int
     missing: int
+    left_over: int = 0
 
     @property
     def reached(self) -> bool:
@@ -71,14 +73,14 @@ class SpaceToFree:
         free = self._asked
         return max(0, wanted - freed) if free is not None and free.more else wanted
 
-    def take(self, log_directory: Path, wanted: int, freed: int) -> Freed:
+    def take(self, log_directory: Path, wanted: int, freed: int, left_over: int) -> Freed:
         """Records the bytes freed in a log directory; returns the result."""
         device = self._device(log_directory)
         self._freed[device] = self._freed.get(device, 0) + freed
         self._promise(device, freed)
         free, asked = self._free(log_directory), self._asked
         missing = wanted - freed if asked is None or asked.more else asked.size - free
-        return Freed(log_directory, wanted, freed, free, max(0, missing))
+        return Freed(log_directory, wanted, freed, free, max(0, missing), left_over)
 
     def _promise(self, device: int, size: int) -> None:
         if self._dry_run:

@@ -153,12 +153,24 @@ class RetentionRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftovers:
+    """The `.deleted` files in a partition, and the disk space that they take in bytes."""
+
+    files: int = 0
+    size: int = 0
+
+
+NO_LEFTOVERS = Leftovers()
+
+
+@dataclass(frozen=True, slots=True)
 class Retained:
     """The plan for a partition, applied unless the request was a dry run. `left_deleted` counts remaining `.deleted`
     files.
 
     `contradictions` are the rules that overrode the cluster's, because the user insisted. `before_recovery` counts the
     segments deleted before the log was recovered, because the disk had no room for that (`retain_ahead`).
+    `leftovers` are the files of an unfinished deletion that opening the log for writing removes (a dry run: would).
     """
 
     log_directory: Path
@@ -167,6 +179,7 @@ class Retained:
     left_deleted: int = 0
     contradictions: tuple[Contradiction, ...] = ()
     before_recovery: int = 0
+    leftovers: Leftovers = NO_LEFTOVERS
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -275,11 +288,13 @@ class _DirectoryRetention:
         ruled = rules.ruled or rules.free is not None
         self._ruled = {topic_partition_of(partition).topic for partition in place.partitions} if ruled else set()
         self._in_tier: set[str] = set()
+        self._leftovers: dict[Path, Leftovers] = {}
 
     def retain(self, paths: list[Path]) -> list[Outcome]:
         failures: list[RetentionFailure] = []
         retained: list[Retained] = []
-        waiting = sum(_waiting_bytes(self._fs, path) for path in paths)
+        self._leftovers = {path: _leftovers(self._fs, path) for path in paths}
+        waiting = sum(left.size for left in self._leftovers.values())
         writable = not self._rules.dry_run
         with (
             LogDirectory.open(
@@ -309,11 +324,12 @@ class _DirectoryRetention:
             left = self._space.left(self._space.wanted(self._path, waiting), freed)
             for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
                 carry_out = partial(self._take_closed, directory) if log.directory in stay_torn else self._carry_out
-                retained.append(carry_out(log, plan, early.get(log.directory)))
+                outcome = carry_out(log, plan, early.get(log.directory))
+                retained.append(replace(outcome, leftovers=self._leftovers[log.directory]))
         done: list[Outcome] = [*failures, *retained]
         if self._rules.free is not None:
             freed_in_all = sum(one.plan.freed_bytes for one in retained)
-            done.append(self._space.take(self._path, freed + left, freed_in_all))
+            done.append(self._space.take(self._path, freed + left, freed_in_all, waiting))
         return done
 
     def _retain_ahead(self, directory: LogDirectory, paths: list[Path], waiting: int) -> Mapping[Path, RetentionPlan]:
@@ -442,11 +458,12 @@ def _joined(plan: RetentionPlan, early: RetentionPlan | None) -> tuple[Retention
     return replace(plan, log_start_offset=early.log_start_offset, segments=segments), len(early.segments)
 
 
-def _waiting_bytes(fs: FileSystem, path: Path) -> int:
-    """Returns the disk space of `.deleted` files, which opening the log for writing removes; 0 if it is unknown."""
+def _leftovers(fs: FileSystem, path: Path) -> Leftovers:
+    """Returns the `.deleted` files that opening the log for writing removes; none if they are not known."""
     try:
         leftovers = list_partition(fs, path).leftovers
     except (NotALogError, OSError):
-        return 0  # reported when the log is opened
-    waiting = [name for name in leftovers if name.name.endswith(FileState.DELETED.value)]
-    return sum(status.allocated for status in map(fs.status, waiting) if status is not None)
+        return NO_LEFTOVERS  # reported when the log is opened
+    waiting = [fs.status(name) for name in leftovers if name.name.endswith(FileState.DELETED.value)]
+    sizes = [status.allocated for status in waiting if status is not None]
+    return Leftovers(len(sizes), sum(sizes))

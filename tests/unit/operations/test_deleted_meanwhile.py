@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import seglog
+from seglog.clock import FixedClock
 from seglog.operations.clean import Skipped
 from seglog.operations.retain import Retained
 from seglog.storage.filesystem import FileStatus, OpenMode
@@ -19,6 +20,7 @@ from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, write_segment
 
+SOON_MS = 1_795_305_600_000  # 2026-11-22: before the fixture's min.compaction.lag.ms of 30 days has passed
 MEANWHILE = pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
 
 
@@ -122,7 +124,7 @@ def test_a_partition_that_a_broker_deletes_meanwhile_is_left_out_by_clean(
 ) -> None:
     data = fixture_copy("4.3.0/clean", tmp_path)
     fs = Deleting(data / "customers-0", number, anew=anew)
-    outcomes = seglog.plan_clean(data, fs=fs)
+    outcomes = seglog.plan_clean(data, fs=fs, clock=FixedClock(SOON_MS))
     assert fs.left <= 0
     skipped = [outcome for outcome in outcomes if isinstance(outcome, Skipped)]
     assert skipped == outcomes
