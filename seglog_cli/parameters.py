@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -29,6 +30,8 @@ from seglog_cli.failures import UsageError
 
 Convert = Callable[[Any], Any]
 
+_COMMENT = re.compile(r"--(?:\s|[^\n=]*\n)")  # of SQL
+
 
 class PlainCommand(TyperCommand):
     """A command whose parameters convert their own values."""
@@ -37,6 +40,12 @@ class PlainCommand(TyperCommand):
         """Replaces the converters when all parameters are there."""
         _simplify(self.params)
         return super().make_context(*arguments, **options)
+
+    def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
+        """Takes a query that begins with a comment for what it is, not for an option."""
+        if any(one.name == "query" for one in self.params):
+            arguments = [f"\n{one}" if _COMMENT.match(one) else one for one in arguments]
+        return super().parse_args(context, arguments)
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Returns the summary as a shell shows it, whatever its length."""

@@ -68,8 +68,8 @@ def run(
     a value is not decoded, or not wholly: value, or a field of it, is then null, and value_bytes has its bytes. In text
     columns of registry, what has neither frame nor schema and is text stays text, with value_error.
 
-    The other tables are batches, segments, findings (damage), partitions, groups (committed offsets), transactions and
-    configs.
+    The other tables are batches, segments, findings (damage), partitions, groups (committed offsets), transactions,
+    configs and tables, which SHOW TABLES shows. They hide topics of their names, and say so: records has those.
 
     A query reads only what the indexes leave of its conditions on topic, partition, offset, and lower bounds of
     timestamp. It changes no log, fetches nothing from a network and reads no other file. It needs the extra sql (pip
@@ -99,6 +99,9 @@ def run(
     work = {"threads": session.begin_threads(), "memory_bytes": limit}
     with answered(text, tables, **work, to_store=form == "parquet") as answer:
         _show(session, answer, text, form, output, replace)
+    for topic in sorted(tables.hidden):
+        where = f"use records with topic = '{topic}'"
+        session.console.warning(f"the topic {topic} is hidden by seglog's table of that name: {where}")
     tell_values(session, values)
     return tiers.code(tell_left_out(session, tables.source))
 

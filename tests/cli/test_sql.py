@@ -273,3 +273,71 @@ def test_a_plan_is_text(logs: Path) -> None:
     assert len(lines) > 4 and all(len(line) < 60 for line in lines) and "explain_key" not in lines[0]
     assert lines == on_terminal(80, "sql", query, logs).lines
     assert sql(query, logs)[0]["explain_value"].splitlines() == lines
+
+
+def topics(directory: Path, *names: str) -> Path:
+    for name in names:
+        with seglog.open_log(directory / f"{name}-0", create=True) as log:
+            log.append([seglog.Record(name.encode())])
+    return directory
+
+
+def test_tables_are_listed_however_they_are_asked_for(tmp_path: Path) -> None:
+    topics(tmp_path, "orders", "my-topic", "batches", "zeta")
+    names = [row["name"] for row in sql("/* \u00fc */ show tables", tmp_path)]
+    assert names[:4] == ["batches", "my-topic", "orders", "zeta"] and {"records", "segments", "tables"} < set(names)
+    for query in ("SHOW ALL TABLES;", "describe", "from tables", "select * from (show all tables) t -- \u00fc"):
+        rows = sql(query, tmp_path)
+        assert rows[0] == {"name": "batches", "kind": "topic, hidden by the table batches", "partitions": 1}
+        assert [row["name"] for row in rows] == names
+    standard = "from information_schema.tables t where t.table_type = 'BASE TABLE'"
+    rows = sql(f"select 'information_schema.tables' s, table_name {standard}", tmp_path)
+    assert [row["table_name"] for row in rows] == names[:4] and rows[0]["s"] == "information_schema.tables"
+    assert {row["column_name"] for row in sql("describe orders", tmp_path)} > {"topic", "value", "timestamp_ms"}
+    for query in ("from duckdb_tables", "from duckdb_columns()", "from information_schema.columns", "from pg_tables"):
+        assert "tells nothing of logs: SHOW TABLES lists their tables" in refused(query, tmp_path)
+
+
+def test_topics_hide_the_views_of_the_engine_and_seglogs_own_tables_hide_topics_and_say_so(tmp_path: Path) -> None:
+    names = ("duckdb_tables", "sqlite_master", "pg_class", "columns", "main", "temp", "duckdb_types")
+    topics(tmp_path, *names, "batches")
+    for name in names:
+        assert sql(f"select value from {name}", tmp_path) == [{"value": name}]
+    done = run("sql", "select count(*) n from batches", tmp_path, "--json")
+    assert json_lines(done) == [{"n": 8}]
+    assert (
+        "the topic batches is hidden by seglog's table of that name: use records with topic = 'batches'" in done.stderr
+    )
+    assert sql("select value from records where topic = 'batches'", tmp_path) == [{"value": "batches"}]
+
+
+@pytest.mark.parametrize("name", ["order", "select", "table", "group", "user", "limit"])
+def test_a_topic_with_a_reserved_name_has_to_be_quoted(name: str, tmp_path: Path) -> None:
+    topics(tmp_path, name)
+    assert sql(f'select value from "{name}"', tmp_path) == [{"value": name}]
+    done = run("sql", f"select value from {name} t", tmp_path)
+    assert done.exit_code == 0 or f'is a reserved word of SQL: write the topic as "{name}"' in done.stderr
+
+
+def test_a_pivot_finds_its_columns(tmp_path: Path) -> None:
+    topics(tmp_path, "a", "b")
+    (row,) = sql("pivot (select topic, 1 n from records) on topic using sum(n)", tmp_path)
+    assert row == {"a": 1, "b": 1}
+    (row,) = sql("with r as (from records) pivot r on topic using count(*) group by partition", tmp_path)
+    assert row == {"partition": 0, "a": 1, "b": 1}
+    assert "PRAGMA is not a query" in refused("import database 'pivot'", tmp_path)
+    assert "not" in refused("pivot (from read_csv('/etc/hosts')) on x using count(*)", tmp_path)
+
+
+def test_a_query_may_begin_with_a_comment(tmp_path: Path) -> None:
+    topics(tmp_path, "t")
+    for query in ("-- all of it\nselect value from t", "--all\nselect value from t", "/* -- */ select value from t"):
+        assert sql(query, tmp_path) == [{"value": "t"}]
+    assert "No such option: --all" in refused("--all", tmp_path)
+
+
+def test_a_field_of_framed_values_hints_at_their_schemas(tmp_path: Path) -> None:
+    topics(tmp_path, "t")
+    assert "--value-as registry (or avro, protobuf) gives values the fields" in refused(
+        "select value.id from t", tmp_path
+    )

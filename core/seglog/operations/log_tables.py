@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from seglog.errors import ConfigError
 from seglog.format.filenames import parse_partition_directory
 from seglog.look.inspect.overview import Unlisted, overview
 from seglog.model import NO_TIMESTAMP, TopicPartition
+from seglog.operations import catalog
 from seglog.operations.groups import read_groups
 from seglog.operations.workspace import Workspace
 from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_directories
@@ -36,19 +39,27 @@ _SHOWN_NEAR = 3
 @dataclass(frozen=True)
 class LogTables:
     """The tables of some logs. `work` and `targets` show tiers as partition directories; `source` reads records, whose
-    keys and values `values` decodes.
+    keys and values `values` decodes. `hidden` gets the topics that queries named and seglog's own tables hide.
     """
 
     source: Source
     work: Workspace
     targets: Sequence[Target]
     values: Values | None = None
+    hidden: set[str] = field(default_factory=set)
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        """The names of all topics."""
+        return frozenset(log.topic_partition.topic for log in self.source.logs)
 
     def named(self, name: str) -> Table | Relation:
         """Returns the table with this name: one of seglog's own, else a topic; upper and lower case differ only if two
         topics do. ConfigError names the nearest ones.
         """
         folded = name.lower()
+        if folded in TABLES:
+            self.hidden.update(topic for topic in self.topics if topic.lower() == folded)
         if folded == RECORDS:
             return self._table(self.source)
         if folded in VIEWS:
@@ -56,7 +67,9 @@ class LogTables:
         if folded in _OF_ROWS:
             columns, rows = _OF_ROWS[folded]
             return relation_of_rows(columns, lambda: rows(self), self.source.failures)
-        topics = sorted({log.topic_partition.topic for log in self.source.logs})
+        if folded == catalog.STANDARD:
+            return relation_of_rows(_OF_STANDARD, lambda: _standard(self), self.source.failures)
+        topics = sorted(self.topics)
         found = [topic for topic in topics if topic == name] or [topic for topic in topics if topic.lower() == folded]
         if len(found) == 1:
             logs = [log for log in self.source.logs if log.topic_partition.topic == found[0]]
@@ -77,8 +90,7 @@ class LogTables:
 
     def topics_within(self, text: str) -> list[str]:
         """Returns the topics whose names are in a text, longest first."""
-        topics = {log.topic_partition.topic for log in self.source.logs}
-        return sorted((topic for topic in topics if topic in text), key=len, reverse=True)
+        return sorted((topic for topic in self.topics if topic in text), key=len, reverse=True)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------
@@ -137,10 +149,23 @@ def _transactions(tables: LogTables) -> Rows:
 def _configs(tables: LogTables) -> Rows:
     for log_directory in dict.fromkeys(log_directory_of(target) for target in tables.targets):
         settings = tables.work.settings(log_directory)
-        of_topics = sorted({log.topic_partition.topic for log in tables.source.logs})
-        for topic in [None, *of_topics]:
+        for topic in [None, *sorted(tables.topics)]:
             for name, setting in settings.resolve(topic).settings.items():
                 yield str(log_directory), topic, name, setting.text, setting.origin
+
+
+def _names(tables: LogTables) -> Rows:
+    partitions = Counter(log.topic_partition.topic for log in tables.source.logs)
+    for topic in sorted(tables.topics):
+        hides = topic.lower() if topic.lower() in TABLES else None
+        yield topic, "topic" if hides is None else f"topic, hidden by the table {hides}", partitions[topic]
+    for name in TABLES:
+        yield name, "records of all topics" if name == RECORDS else "about logs", None
+
+
+def _standard(tables: LogTables) -> Rows:
+    for name, kind, _ in _names(tables):
+        yield "logs", "logs", name, "BASE TABLE" if kind.startswith("topic") else "VIEW"
 
 
 _PLACE = {"topic": "text", "partition": "int"}
@@ -197,5 +222,7 @@ _OF_ROWS: dict[str, tuple[dict[str, str], Callable[[LogTables], Rows]]] = {
         {"log_directory": "text", "topic": "text", "name": "text", "value": "text", "source": "text"},
         _configs,
     ),
+    catalog.TABLES: ({"name": "text", "kind": "text", "partitions": "int"}, _names),
 }
+_OF_STANDARD = dict.fromkeys(("table_catalog", "table_schema", "table_name", "table_type"), "text")
 TABLES = (RECORDS, *VIEWS, *_OF_ROWS)

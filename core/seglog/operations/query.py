@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import pairwise
 
 import duckdb
 
 from seglog.errors import ConfigError, RefusedError
 from seglog.operations.answer_types import TO_SHOW, TO_STORE, projection
+from seglog.operations.catalog import Word, with_tables, words_of
 from seglog.operations.log_tables import LogTables
 from seglog.table.answers import Answer
 
@@ -23,8 +25,12 @@ MEMORY_BYTES = 100_000_000
 _MISSING = re.compile(r"Table with name (.*?) does not exist!", re.DOTALL)
 _NO_SCHEMA = re.compile(r'Table with name "(.*?)" does not exist because', re.DOTALL)
 _NO_COLUMN = re.compile(r'Referenced column "(.*?)" not found')
+_NEAR = re.compile(r'syntax error at or near "')
+_BEFORE_TABLES = ("from", "join", ",")
 _BARE_OFFSET = re.compile(r'(?<![\w".])offset(?![\w"])', re.IGNORECASE)
 _READING = ("SELECT", "EXPLAIN")
+_BEGINNINGS = ("pivot", "pivot_wider", "select", "from", "with", "(")
+_PIVOTS = ("pivot", "pivot_wider")
 _ROWS_AT_ONCE = 8192
 _FIXED = {
     "autoinstall_known_extensions": False,
@@ -52,22 +58,38 @@ def answered(
         }
         with closing(duckdb.connect(":memory:", config={**_FIXED, **limits})) as connection:
             connection.execute("set TimeZone = 'UTC'; set lock_configuration = true")
-            is_plan = _statement(connection, query) == "EXPLAIN"
-            relation = _executed(connection, query, tables)
+            words = words_of(query, [(start, kind.name) for start, kind in duckdb.tokenize(query)])
+            is_plan = _statement(connection, query, words) == "EXPLAIN"
+            _hide_own(connection, words, tables)
+            relation = _executed(connection, with_tables(query, words, tables.topics), tables)
             other = projection(relation.columns, relation.types, TO_STORE if to_store else TO_SHOW)
             shown = relation if other is None else relation.project(other)
             yield Answer(shown.to_arrow_reader(_ROWS_AT_ONCE), is_plan=is_plan)
 
 
-def _statement(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """Returns what the query is, of _READING. Raises ConfigError for anything else."""
+def _statement(connection: duckdb.DuckDBPyConnection, query: str, words: Sequence[Word]) -> str:
+    """Returns what the query is, of _READING. Raises ConfigError for anything else.
+
+    A pivot whose columns are values of the data is several statements for DuckDB: a type of them, a query, and its end.
+    """
     statements = connection.extract_statements(query)
     if len(statements) != 1:
         raise ConfigError(f"give one query, not {len(statements) or 'an empty text'}")
     kind = str(statements[0].type.name)
+    if kind == "MULTI" and words[0].text in _BEGINNINGS and any(word.text in _PIVOTS for word in words):
+        return "SELECT"
     if kind not in _READING:
         raise ConfigError(f"{kind} is not a query: logs are only read here")
     return kind
+
+
+def _hide_own(connection: duckdb.DuckDBPyConnection, words: Sequence[Word], tables: LogTables) -> None:
+    """Makes topics known whose names DuckDB's own views have: it would not miss them."""
+    named = {word.text for word in words if word.kind == "identifier"} & tables.topics
+    if named:
+        views = connection.execute("select distinct view_name from duckdb_views() where internal").fetchall()
+        for topic in sorted(named.intersection(name for (name,) in views)):
+            connection.register(topic, tables.named(topic))
 
 
 def _executed(connection: duckdb.DuckDBPyConnection, query: str, tables: LogTables) -> duckdb.DuckDBPyConnection:
@@ -105,14 +127,30 @@ def _sentence(text: str, query: str, tables: LogTables) -> str:
     where = f" (line {place})" if place else ""
     if "syntax error" in text and _BARE_OFFSET.search(query):
         return f'offset is a reserved word of SQL: write "offset", or t.offset after FROM … t{where}'
+    near = _NEAR.search(text)
+    reserved = [topic for topic in tables.topics if near and topic.lower() in _after_from(query)]
+    if reserved:
+        return f'{reserved[0]} is a reserved word of SQL: write the topic as "{reserved[0]}"{where}'
     unquoted = _NO_SCHEMA.search(text)
     wanted = unquoted[1] if unquoted else query if "syntax error" in text else ""
     named = [topic for topic in tables.topics_within(wanted) if not topic.isidentifier()]
     if named and f'"{named[0]}"' not in query:
-        return f'the topic {named[0]} is no plain name of SQL: write it as "{named[0]}"{where}'
+        return f'the topic {named[0]} is not a plain name of SQL: write it as "{named[0]}"{where}'
     if "Malformed JSON" in text:
-        shown += "; try(value->>'name') is null where a value is no JSON"
+        shown += "; try(value->>'name') is null where a value is not JSON"
+    if "Cannot extract field" in text and tables.values is None:
+        shown += (
+            "; --value-as registry (or avro, protobuf) gives values the fields of their schemas, and value->>'name'"
+        )
+        shown += " takes a field of JSON"
     return shown + where
+
+
+def _after_from(query: str) -> set[str]:
+    """Returns the reserved words that stand where a table does."""
+    words = words_of(query, [(start, kind.name) for start, kind in duckdb.tokenize(query)])
+    pairs = pairwise(words)
+    return {word.text for before, word in pairs if before.text in _BEFORE_TABLES and word.kind == "keyword"}
 
 
 def _first_line(error: duckdb.Error) -> str:
