@@ -1,4 +1,4 @@
-"""Generates the manual pages from the command tree, the docstrings, FORMAT.md and the registry of findings.
+"""Generates the manual pages from the command tree, the docstrings, FORMAT.md, JSON.md and the registry of findings.
 
     python -m seglog_cli.manual [DIRECTORY]
 
@@ -24,7 +24,7 @@ from seglog_cli.help_text import Description, Term, shortest
 from seglog_cli.kafka_releases import table
 from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT, RELEASES
 
-_OTHER_PAGES = "seglog-format(5), seglog-findings(7), seglog-dead-cluster(7)"
+_OTHER_PAGES = "seglog-format(5), seglog-json(5), seglog-findings(7), seglog-dead-cluster(7)"
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -47,6 +47,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
         own = [one for one in every if one.path.split()[1] == name]
         found[f"man1/seglog-{name}.1"] = _command_page(name, own)
     found["man5/seglog-format.5"] = _format_page((root / "core" / "FORMAT.md").read_text())
+    found["man5/seglog-json.5"] = _json_page((root / "core" / "JSON.md").read_text())
     found["man7/seglog-findings.7"] = _findings_page()
     found["man7/seglog-dead-cluster.7"] = _dead_cluster_page()
     return found
@@ -127,6 +128,12 @@ def _exit_status() -> list[str]:
 def _format_page(markdown: str) -> str:
     lines = [roff.title("seglog-format", 5, VERSION)]
     lines += roff.section("NAME", "seglog\\-format \\- the files of a Kafka log directory, byte by byte")
+    return _page([*lines, *roff.of_markdown(markdown)])
+
+
+def _json_page(markdown: str) -> str:
+    lines = [roff.title("seglog-json", 5, VERSION)]
+    lines += roff.section("NAME", "seglog\\-json \\- the lines that commands write with \\-\\-json")
     return _page([*lines, *roff.of_markdown(markdown)])
 
 

@@ -42,10 +42,10 @@ paragraph separators, and characters that change the direction of writing (`\\u2
 UTF-8 is written as `\\xff`. `dump-log` and `export --format csv` write prescribed formats: a file or a pipe gets them
 byte for byte, a terminal gets them escaped.
 
-With `--json` every line is an object in valid UTF-8. Text of a record that is not UTF-8 is in base64 under `NAME_b64`
-instead of `NAME`. The name of a file, partition or directory that is not UTF-8 is under `NAME` with escapes, to be
-read, and its exact bytes are in base64 under `NAME_b64`; for a list of names, `NAME_b64` lists all of them. A ratio or
-rate that is not a number is null.
+With `--json` every line is an object in valid UTF-8; seglog-json(5) has the fields of each command and what stays. Text
+of a record that is not UTF-8 is in base64 under `NAME_b64` instead of `NAME`. The name of a file, partition or
+directory that is not UTF-8 is under `NAME` with escapes, to be read, and its exact bytes are in base64 under
+`NAME_b64`; for a list of names, `NAME_b64` lists all of them. A ratio or rate that is not a number is null.
 
 If standard output takes no more data (a full disk, a terminal that is gone), that is an error of the operating system,
 exit code 74. If its reader has closed it, the command ends quietly. Messages that standard error does not take are

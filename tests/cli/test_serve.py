@@ -18,6 +18,7 @@ from seglog.model import Record
 from seglog.serve import protocol
 from seglog.serve.protocol import ErrorCode
 from tests.support.command_line import ended
+from tests.support.json_contract import output_faults
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
 from tests.support.serving import address_of, served
@@ -47,6 +48,7 @@ def test_it_serves_until_a_signal_ends_it_and_tells_each_connection(
         stdout, stderr = process.communicate(timeout=LIMIT_SECONDS)
         assert process.returncode == code
         (connection,) = [json.loads(line) for line in stdout.splitlines()]
+        assert output_faults("serve", "\n".join((json.dumps(said), stdout.decode()))) == []
         assert (connection["type"], connection["client_id"], connection["requests"]) == ("connection", "raw", 1)
         assert connection["reason"] == "the endpoint stops"
         assert b"Traceback" not in stderr
@@ -154,6 +156,7 @@ def test_what_a_broker_would_cut_off_a_log_that_was_not_closed_is_said(directory
         line = json.loads(process.stdout.readline())
     assert (line["type"], line["path"]) == ("recovery_would_cut", str(directory / "t-0"))
     assert (line["bytes"], line["log_end_offset"]) == (30, 7)
+    assert output_faults("serve", json.dumps(line)) == []
 
 
 def test_tls_by_files_carries_the_records(directory: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from seglog.storage.local import LocalFileSystem
 from tests.support import effort
 from tests.support.command_line import clean_logs, environment, json_lines, run
 from tests.support.consumers import librdkafka_rows
+from tests.support.json_contract import output_faults
 from tests.support.kafka import Broker
 from tests.support.open_logs import opened_log
 
@@ -132,6 +133,7 @@ def test_others_records_between_are_not_taken_for_ours(tmp_path: Path, broker: B
     result = run("replay", "--json", *arguments)
     assert result.exit_code == 0, result.output
     assert json_lines(result)[-1]["next_offset"] == 2001
+    assert output_faults("replay", result.stdout) == []
     assert [row[2] for row in arrived(broker, "shared")[1999:]] == [b"1999" * 8, b"foreign", b"more"]
 
 

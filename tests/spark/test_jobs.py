@@ -23,6 +23,7 @@ from seglog.storage.local import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_cli.app import run
 from tests.support import fixtures
+from tests.support.json_contract import output_faults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,11 +130,15 @@ def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
 ) -> None:
     other = damaged_copy(logs, tmp_path / "other")
     assert run(["spark", "verify", "--json", "--level", "crc", str(logs / "orders-none-0")]) == 0
-    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    verified = capsys.readouterr().out
+    assert output_faults("spark verify", verified) == []
+    summary = json.loads(verified.splitlines()[-1])
     assert (summary["type"], summary["errors"]) == ("summary", 0)
     assert run(["spark", "diff", str(logs), str(other)]) == 1
     assert run(["spark", "export", "-o", str(tmp_path / "out"), str(logs / "orders-none-0")]) == 0
+    capsys.readouterr()
     assert run(["spark", "latest", "--limit", "3", "--json", str(logs / "orders-none-0")]) == 0
+    assert output_faults("spark latest", capsys.readouterr().out) == []
     assert run(["spark", "latest", "-o", str(logs), str(logs / "orders-none-0")]) == 12
     assert "it is not empty" in capsys.readouterr().err
     assert run(["spark", "latest", str(other / "orders-none-0")]) == 1
@@ -159,6 +164,7 @@ def test_clean_with_an_output_commits_logs_that_the_commands_read(
         for first in ([], ["spark"]):
             code = run([*first, *command.split(), str(prefix)])
             said.append((code, capsys.readouterr().out))
+            assert output_faults(" ".join([*first, command.split()[0]]), said[-1][1]) == []
         assert said[0] == said[1], command
         assert said[0][0] == 0
     assert run(["spark", "diff", "--level", "view", str(source), str(prefix / "customers-0")]) == 0
