@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _INDENT = "  "
 # The parts of the tree whose entries are JSON lines of their own → the line's type, and the field of the key.
 _LISTED = {
+    "voters": ("voter", "id"),
     "controllers": ("controller", "id"),
     "brokers": ("broker", "id"),
     "topics": ("topic", "topic"),
@@ -41,9 +42,10 @@ def run(
 ) -> int:
     """Shows the cluster that a controller's metadata log describes.
 
-    It reads the log of a KRaft controller; no broker is needed. The output has features, controllers, brokers, topics
-    with their partitions, replicas, ISR and configuration, quotas, ACLs, and the names of SCRAM users and delegation
-    tokens. It never shows a secret: neither credentials nor values of sensitive keys.
+    It reads the log of a KRaft controller; no broker is needed. The output has features, the voters of a dynamic
+    quorum with the ids of their directories, controllers, brokers, topics with their partitions, replicas, ISR and
+    configuration, quotas, ACLs, and the names of SCRAM users and delegation tokens. It never shows a secret: neither
+    credentials nor values of sensitive keys.
 
     Records are decoded as Kafka 4.4 defines them, whatever release wrote them. The second line names the level of the
     metadata as Kafka does, and the release of each broker, by the last level that it has registered.
@@ -90,8 +92,9 @@ def show_metadata(console: Console, image: MetadataImage) -> None:
     if console.as_json:
         _show_json(console, image)
         return
-    begin = f"snapshot {image.snapshot} and the log" if image.snapshot else "the log"
-    console.line(f"{image.source}: {begin} up to offset {image.end_offset - 1}, {count_text(image.records, 'record')}")
+    log = f"the log up to offset {image.end_offset - 1}" if image.end_offset else "an empty log"
+    begin = f"snapshot {image.snapshot} and {log}" if image.snapshot else log
+    console.line(f"{image.source}: {begin}, {count_text(image.records, 'record')}")
     if image.open_transaction is not None:
         console.line(f"a transaction from offset {image.open_transaction} on has no end: its records do not count")
     if image.metadata_version:
@@ -145,7 +148,7 @@ def _show_json(console: Console, image: MetadataImage) -> None:
     )
     for name, (kind, field) in _LISTED.items():
         for key, facts in tree.get(name, {}).items():
-            numbered = name in ("controllers", "brokers")
+            numbered = name in ("voters", "controllers", "brokers")
             row: dict[str, Any] = {"type": kind, field: int(key) if numbered else key}
             if name == "topics":
                 row.update(topic_id=facts["id"], configs=facts["configs"], partitions=len(facts["partitions"]))

@@ -13,8 +13,9 @@ import pytest
 
 from tests.support.command_line import clean_logs, ended, json_lines, run
 from tests.support.fixtures import expected
-from tests.support.log_files import write_segment
+from tests.support.log_files import CONTROL, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.wounded_starts import METADATA, made, snapshot_name, sound
 
 
 @pytest.fixture
@@ -216,6 +217,30 @@ def test_a_record_that_no_decoder_takes_says_so_and_keeps_its_value(tmp_path: Pa
     first, second = json_lines(run("read", "--json", "--decode", log))
     assert first["key"] == "Unknown record type 32512 at offset 0, skipping." and first["value_b64"] == "/w=="
     assert second["key"] is None and second["value"] == '{"a":1}'  # not decoded: as it is
+
+
+def test_control_records_of_a_quorum_are_decoded(tmp_path: Path) -> None:
+    (logs,) = made(sound("dynamic"), tmp_path)
+    path = logs / METADATA / snapshot_name(0, 0)
+    rows = [row for row in json_lines(run("dump", "-r", "--decode", "--json", path)) if row["type"] == "record"]
+    kinds = [row["key"]["type"] for row in rows]
+    assert kinds == ["SNAPSHOT_HEADER", "KRAFT_VERSION", "KRAFT_VOTERS", "SNAPSHOT_FOOTER"]
+    assert [row["value"]["type"] for row in rows] == kinds
+    assert rows[1]["value"] == {"type": "KRAFT_VERSION", "version": 0, "data": {"kRaftVersion": 1}}
+    (voter,) = rows[2]["value"]["data"]["voters"]
+    assert voter["voterId"] == 1 and voter["voterDirectoryId"] in (logs / "meta.properties").read_text()
+    shown = json_lines(run("dump", "-r", "--decode", "--json", logs / METADATA))
+    leaders = [row for row in shown if row["type"] == "record" and row["key"] == {"type": "LEADER_CHANGE"}]
+    assert leaders and leaders[0]["value"]["data"]["leaderId"] == 1
+
+
+def test_a_control_record_that_is_not_known_or_not_whole_is_bytes(tmp_path: Path) -> None:
+    log = tmp_path / "__cluster_metadata-0"
+    unknown, broken = NaiveRecord(0, 0, b"\0\0\0\x63", b"\xff"), NaiveRecord(1, 0, b"\0\0\0\6", b"\0\0")
+    write_segment(log, 0, batch_v2(0, [unknown, broken], attributes=CONTROL))
+    first, second = (row for row in json_lines(run("dump", "-r", "--decode", "--json", log)) if row["type"] == "record")
+    assert (first["key"], first["value_b64"]) == ({"type": 99}, "/w==")
+    assert (second["key"], second["value"]) == ("\0\0\0\6", "\0\0")
 
 
 def test_a_topic_is_all_its_partitions_by_number(logs: Path) -> None:

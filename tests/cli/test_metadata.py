@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.metadata_records import metadata_record, topic_id, write_metadata_log
+from tests.support.wounded_starts import CONTROLLER_PORT, METADATA, made, snapshot_name, sound
 
 
 def topics(*names: str) -> list[bytes]:
@@ -51,3 +52,28 @@ def test_damage_ends_it_with_three_and_the_place(tmp_path: Path) -> None:
     assert result.exit_code == 3
     assert f"warning: {file}: position " in result.stderr
     assert "the log up to offset 0, 1 record\n" in result.stdout
+
+
+def test_voters_are_shown_with_the_ids_of_their_directories_and_their_addresses(tmp_path: Path) -> None:
+    (logs,) = made(sound("dynamic"), tmp_path)
+    directory_id = logs.joinpath("meta.properties").read_text().partition("directory.id=")[2].split()[0]
+    (row,) = [row for row in json_lines(run("metadata", "--json", logs)) if row["type"] == "voter"]
+    address = f"127.0.0.1:{CONTROLLER_PORT}"
+    features = {"kraft.version": "0-1"}
+    assert row == {
+        "type": "voter",
+        "id": 1,
+        "directory_id": directory_id,
+        "listeners": {"CONTROLLER": address},
+        "features": features,
+    }
+    assert f"  1: directory_id {directory_id}\n    listeners: CONTROLLER {address}\n" in run("metadata", logs).stdout
+    first = logs / METADATA / snapshot_name(0, 0)
+    assert f"  1: directory_id {directory_id}\n" in run("metadata", first).stdout
+    assert "voters" not in run("metadata", made(sound("clean"), tmp_path / "static")[0]).stdout
+
+
+def test_a_log_without_records_has_no_last_offset(tmp_path: Path) -> None:
+    (logs,) = made(sound("dynamic"), tmp_path)
+    (logs / METADATA / f"{0:020d}.log").write_bytes(b"")
+    assert f"snapshot {snapshot_name(0, 0)} and an empty log, 0 records\n" in run("metadata", logs).stdout

@@ -109,6 +109,14 @@ def _without(*names: str) -> Wound:
     return remove
 
 
+def _line_lost(beginning: str) -> Wound:
+    def lose(path: Path) -> None:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.startswith(beginning)).rstrip())
+
+    return lose
+
+
 def _hole(path: Path) -> None:
     path.with_suffix(".index").unlink()
     flipped(path)
@@ -198,6 +206,7 @@ DOCTORED: dict[str, Doctored] = {
     "METADATA_SNAPSHOT_DAMAGED": _rebuilt(_SNAPSHOT, half, "snapshot"),
     "METADATA_RECORD_REFUSED": _rebuilt(METADATA, appended(_REMOVES_UNKNOWN)),
     "QUORUM_STATE_UNREADABLE": _at(f"{METADATA}/quorum-state", zeros),
+    "NOT_THE_VOTER": _at("meta.properties", _line_lost("directory.id="), "dynamic"),
     "BOOTSTRAP_UNREADABLE": _at("bootstrap.checkpoint", zeros),
     # --- names in a partition
     "STRANGE_SEGMENT_NAME": _at(f"{PARTITION}/x.log", Path.touch),

@@ -22,11 +22,15 @@ from seglog.configuration.metadata_log import (
     END_TRANSACTION_RECORD,
 )
 from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.format.checkpoint import parse_meta_properties
+from seglog.format.control import Voter
 from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
+from seglog.format.uuids import format_uuid
 from seglog.model import Record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from tests.support.fixtures import fixture_copy
+from tests.support.kafka.broker import free_ports
 from tests.support.other_users import OTHER, given_to
 
 Change = Callable[[Path], None]
@@ -147,11 +151,46 @@ def _two(root: Path) -> list[Path]:
     return [logs, other]
 
 
+CONTROLLER_PORT = free_ports(1)[0]  # that the records of a dynamic quorum name
+DYNAMIC = {  # a node that is the only controller of such a quorum
+    "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{CONTROLLER_PORT}",
+    "controller.quorum.voters": "",
+    "controller.quorum.bootstrap.servers": f"127.0.0.1:{CONTROLLER_PORT}",
+    "initial.broker.registration.timeout.ms": "8000",
+}
+
+
+def voter(node: int, directory: str, port: int = CONTROLLER_PORT) -> Voter:
+    """A voter of a dynamic quorum."""
+    return Voter(node, directory, (("CONTROLLER", "127.0.0.1", port),), 0, 1)
+
+
+def voting(*others: Voter) -> Change:
+    """The first snapshot names the directory's own node as a voter, and the others."""
+
+    def change(logs: Path) -> None:
+        meta = parse_meta_properties((logs / "meta.properties").read_bytes(), logs)
+        assert meta.node_id is not None and meta.directory_id is not None
+        voters = (voter(meta.node_id, format_uuid(meta.directory_id)), *others)
+        path = logs / METADATA / snapshot_name(0, 0)
+        path.write_bytes(metadata_snapshot([], 1_700_000_000_000, voters))
+
+    return change
+
+
+def _dynamic(root: Path) -> list[Path]:
+    """The node is the only voter of a dynamic quorum."""
+    (logs,) = _clean(root)
+    voting()(logs)
+    return [logs]
+
+
 BASES: dict[str, Callable[[Path], list[Path]]] = {
     "clean": _clean,
     "unclean": _unclean,
     "snapshot": _snapshot,
     "two": _two,
+    "dynamic": _dynamic,
 }
 
 

@@ -266,6 +266,13 @@ class MetadataReplay:
         self.problems.append(f"{path}: position {position}: {reason}{_NOT_READ}")
 
 
+def read_voters(fs: FileSystem, directory: Path) -> tuple[Voter, ...]:
+    """Returns the voters of a dynamic quorum that the metadata log in `directory` names last; none of a static one."""
+    replay = MetadataReplay(lambda *_: None, ())
+    replay.read(fs, directory)
+    return replay.voters
+
+
 def newest_snapshot(fs: FileSystem, directory: Path, end: int | None) -> tuple[Path, int] | None:
     """Returns the newest complete snapshot up to `end`, and its offset; `.part` files are incomplete."""
     found = [(match[1], match[2], name) for name in fs.list(directory) if (match := _SNAPSHOT.fullmatch(name))]

@@ -66,9 +66,9 @@ def _judge_record_batch(batch: BatchRow) -> int:
     if count < 0 or count > max(delta, 0) + 1:
         bits |= COUNT_INVALID
     control = attributes & _CONTROL_MASK != 0
-    if control and count > 1:
-        bits |= CONTROL_INVALID
     producer = int(batch["producer_id"])
+    if control and count > 1 and producer >= 0:  # a marker; KRaft's batches have several records, and no producer
+        bits |= CONTROL_INVALID
     if producer < 0:
         if attributes & _TRANSACTIONAL_MASK != 0:
             bits |= PRODUCER_INVALID

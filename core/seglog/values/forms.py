@@ -18,6 +18,7 @@ import numpy as np
 from seglog import layout
 from seglog.escaping import json_value, safe_json
 from seglog.format.columns import Records
+from seglog.format.control import ControlRecordError
 from seglog.model import Header
 from seglog.values import schemas as kinds
 from seglog.values.frames import (
@@ -31,7 +32,7 @@ from seglog.values.frames import (
     named_in_headers,
     plain_frames,
 )
-from seglog.values.internal_topics import DECODERS
+from seglog.values.internal_topics import DECODERS, control_texts
 from seglog.values.schemas import (
     Naming,
     NotDecodedError,
@@ -249,12 +250,15 @@ class TopicDecoder:
         return self._forms[side]
 
     def columns(self, records: Records) -> dict[Side, Column]:
-        """Returns the columns of `sides`. Control records, which no producer wrote, are not decoded."""
-        places = np.flatnonzero(~are_control(records)).tolist()
+        """Returns the columns of `sides`. Control records, which no producer wrote, are only decoded as Kafka's own."""
+        control = are_control(records)
+        places, of_control = np.flatnonzero(~control).tolist(), np.flatnonzero(control).tolist()
         columns = {}
         for side in self.sides:
             column = Column.of(records.parts(side))
             self._decode(side, column, [place for place in places if column.data[place] is not None], records)
+            if self._forms[side] == KAFKA:
+                self._decode_control(side, column, of_control, records)
             by_schema = self._schemas.get(side)
             self._tally.add_column(side, column, None if by_schema is None else by_schema.label)
             columns[side] = column
@@ -276,6 +280,16 @@ class TopicDecoder:
         rows = list(zip(records.parts("key"), records.parts("value"), records.rows["offset"].tolist(), strict=True))
         for place in places:
             text = self._internal(*rows[place])[SIDES.index(side)]
+            if text is not None:
+                column.put((place,), (_of_text(text),))
+
+    def _decode_control(self, side: Side, column: Column, places: Sequence[int], records: Records) -> None:
+        for place in places:
+            try:
+                text = control_texts(records.key(place), records.value(place))[SIDES.index(side)]
+            except ControlRecordError as error:
+                column.put((place,), (NotDecodedError(str(error)),))
+                continue
             if text is not None:
                 column.put((place,), (_of_text(text),))
 

@@ -372,7 +372,7 @@ RULES: dict[int, tuple[str, str]] = {
         "PRODUCER_INVALID",
         "the batch's producer id, epoch, sequence and flags contradict each other",
     ),
-    validate.CONTROL_INVALID: ("CONTROL_INVALID", "the control batch has more than one record"),
+    validate.CONTROL_INVALID: ("CONTROL_INVALID", "the control batch of a producer has more than one record"),
     validate.LEADER_EPOCH_DECREASING: (
         "LEADER_EPOCH_DECREASING",
         "the batch's leader epoch is lower than an earlier batch's",

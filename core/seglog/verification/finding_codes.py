@@ -163,7 +163,7 @@ _REGISTRY = (
     FindingCode(
         "CONTROL_INVALID",
         _E,
-        "A control batch does not hold one control record that Kafka can read.",
+        "A control batch holds a record that Kafka cannot read, or a producer's holds several.",
         "At an unclean start, recovery fails or cuts the log there. Consumers with read_committed fail.",
         Notice.UNCLEAN_START,
         "excise",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from seglog.format.filenames import FileKind
 from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
@@ -198,7 +199,8 @@ class IndexObserver:
                 return
 
     def _missing(self) -> Iterator[Finding]:
-        if self.segment.size == 0 or self._is_alone:
+        is_snapshot = self.segment.log.suffix == FileKind.METADATA_SNAPSHOT.value  # a whole state, read from its start
+        if self.segment.size == 0 or self._is_alone or is_snapshot:
             return
         severity = Severity.WARNING if self.closed else Severity.INFO
         if self.segment.offset_index is None:

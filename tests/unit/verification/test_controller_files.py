@@ -39,6 +39,15 @@ def test_sound_files_of_a_controller_are_good(logs: Path) -> None:
     assert not found(logs)
 
 
+@pytest.mark.parametrize("named", ["", METADATA, f"{METADATA}/{snapshot_name(0, 0)}"])
+def test_nothing_is_wrong_with_the_voters_of_a_dynamic_quorum(named: str, tmp_path: Path) -> None:
+    (logs,) = made(sound("dynamic"), tmp_path)
+    rows = Verification(
+        LocalFileSystem(), resolve_paths(LocalFileSystem(), [logs / named]), VerifyOptions(), ManualClock()
+    )
+    assert not [row for row in rows if row.file.endswith(".checkpoint")]
+
+
 @pytest.mark.parametrize("wound", DAMAGE)
 @pytest.mark.parametrize(
     ("file", "code"),

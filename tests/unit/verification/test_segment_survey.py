@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seglog.format.control import encode_control_key, encode_control_value
 from seglog.format.message_07 import encode_message
+from seglog.model import ControlType
 from seglog.scan.resync import PlausibleOffsets
 from seglog.verification.segment_survey import ByteRange, SegmentSurveyor, Survey, judged_batches, survey_07
-from tests.support.log_files import FS, batch, marker
+from tests.support.log_files import CONTROL, FS, batch, marker
 from tests.support.naive import NaiveRecord, batch_v2, message
 
 
@@ -45,6 +47,13 @@ def test_batches_that_belong_elsewhere_go(tmp_path: Path) -> None:
 def test_a_control_batch_that_cannot_be_read_goes_because_recovery_would_cut_there(tmp_path: Path) -> None:
     found = surveyed(tmp_path, batch(0) + marker(1, 7, commit=True, key=b"\0") + batch(2))
     assert [(each.code, each.first_offset) for each in found.removed] == [("CONTROL_INVALID", 1)]
+
+
+def test_a_control_batch_of_kraft_stays_with_all_its_records(tmp_path: Path) -> None:
+    value = encode_control_value(ControlType.KRAFT_VERSION, {"version": 0, "kRaftVersion": 1})
+    key = encode_control_key(ControlType.KRAFT_VERSION)
+    several = batch_v2(1, [NaiveRecord(i, 0, key, value) for i in range(3)], attributes=CONTROL)
+    assert surveyed(tmp_path, batch(0) + several + batch(4)).is_whole
 
 
 def test_records_that_cannot_be_decoded_go_only_when_they_are_looked_at(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seglog.model import Record
+from seglog.format.control import encode_control_key, encode_control_value
+from seglog.model import ControlType, Record
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.storage.filesystem import OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
@@ -52,7 +54,7 @@ def rebatched(number: int, **changes: Any) -> list[bytes]:
         ({"last_offset_delta": -1}, "OFFSET_DELTA_INVALID"),
         ({"last_offset_delta": 1}, "COUNT_INVALID"),
         ({"attributes": 0x10}, "PRODUCER_INVALID"),
-        ({"attributes": 0x20}, "CONTROL_INVALID"),
+        ({"attributes": 0x20, "producer_id": 7, "producer_epoch": 0}, "CONTROL_INVALID"),
         ({"max_timestamp": -2}, "TIMESTAMP_NEGATIVE"),
     ],
 )
@@ -64,6 +66,15 @@ def test_an_impossible_header_is_reported_at_the_lowest_level(
     told = [item for item in found if item.code == code]
     assert [item.position for item in told] == [sum(map(len, batches[:3]))]
     assert summary.damaged
+
+
+@pytest.mark.parametrize("level", Level)
+def test_krafts_control_batches_have_several_records_and_no_producer(level: Level, tmp_path: Path) -> None:
+    """What the first leader of a dynamic quorum writes: leader change, kraft.version and voters in one batch."""
+    version = encode_control_value(ControlType.KRAFT_VERSION, {"version": 0, "kRaftVersion": 1})
+    record = NaiveRecord(0, 0, encode_control_key(ControlType.KRAFT_VERSION), version)
+    batches = rebatched(3, records=[replace(record, offset_delta=i) for i in range(3)], attributes=0x20)
+    assert not codes(logs.write_log(tmp_path, batches), level)
 
 
 def test_an_unknown_magic_is_reported_though_no_checksum_covers_it(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import NotALogError
+from seglog.format.control import Voter
 from seglog.format.wire import FramedRecord
 from seglog.kafka_version import KafkaVersion
 from seglog.storage import links
@@ -56,7 +57,8 @@ class MetadataImage:
     `topics` maps a name to its id, its own configuration and its partitions by number; `configs` has the values of all
     other resources by kind and name. `end_offset` is the offset after the last record read. `snapshot` is the name of
     the snapshot file with which the log begins. `open_transaction` is the offset at which an unfinished transaction
-    began, whose records do not count. `problems` are sentences about records that could not be read.
+    began, whose records do not count. `voters` are those of a dynamic quorum (KIP-853). `problems` are sentences about
+    records that could not be read.
     """
 
     source: Path
@@ -65,6 +67,7 @@ class MetadataImage:
     open_transaction: int | None = None
     records: int = 0
     features: dict[str, int] = field(default_factory=dict)
+    voters: dict[int, Facts] = field(default_factory=dict)
     topics: dict[str, Facts] = field(default_factory=dict)
     brokers: dict[int, Facts] = field(default_factory=dict)
     controllers: dict[int, Facts] = field(default_factory=dict)
@@ -95,6 +98,7 @@ class MetadataImage:
         }
         parts: Facts = {
             "features": dict(sorted(self.features.items())),
+            "voters": _sorted(self.voters),
             "controllers": _sorted(self.controllers),
             "brokers": _sorted(self.brokers),
             "topics": _sorted(self.topics),
@@ -140,6 +144,7 @@ def read_metadata_image(fs: FileSystem, path: Path, *, end: int | None = None) -
         replay.read(fs, _metadata_directory(fs, path))
     image = changes.image
     image.end_offset, image.open_transaction = replay.end_offset, replay.open_transaction
+    image.voters = {voter.node: _voter(voter) for voter in replay.voters}
     image.snapshot = None if replay.snapshot is None else replay.snapshot.name
     image.problems += [*replay.problems, *replay.torn]
     return image
@@ -386,6 +391,14 @@ _LISTS = {
     "last_known_eligible": "lastKnownElr",
     "directories": "directories",
 }
+
+
+def _voter(voter: Voter) -> Facts:
+    return {
+        "directory_id": voter.directory_id,
+        "listeners": {name: f"{host}:{port}" for name, host, port in voter.endpoints},
+        "features": {"kraft.version": f"{voter.least_version}-{voter.last_version}"},
+    }
 
 
 def _listeners(data: Mapping[str, Any]) -> dict[str, str]:

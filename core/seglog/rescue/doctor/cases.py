@@ -101,6 +101,12 @@ def diagnosis(
     return Diagnosis(code, log_directory=str(log_directory), partition=name, file=path.name, message=message, **known)
 
 
+def format_command(cluster_id: str | None = None) -> str:
+    """Returns the command that formats those log directories of a node that are not formatted yet."""
+    known = ("-t", "CLUSTER-ID" if cluster_id is None else cluster_id)
+    return command_line("kafka-storage.sh", "format", "--ignore-formatted", *known, "-c", "server.properties")
+
+
 def beside(log_directory: Path, what: str) -> Path:
     """Returns the place beside a log directory for what a command makes: a broker refuses to start on a log directory
     that holds a foreign one.
@@ -127,7 +133,7 @@ _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 UNFORESEEN = "Refuses to start: its code does not handle such a file (NumberFormatException or similar)."
 
 # A mend that begins with one of these is a command.
-TOOLS = ("seglog ", "mv ", "chown ", "chmod ", "cp ", "rm ", "rmdir ", "kafka-")
+TOOLS = ("seglog ", "mv ", "sed ", "printf ", "chown ", "chmod ", "cp ", "rm ", "rmdir ", "kafka-")
 _ON_URLS = ("seglog dump ", "seglog txn ")
 _UNREAD_OBJECT = {"broker": "Unknown: the store did not show it.", "command": "run the doctor again when it does"}
 
@@ -174,7 +180,7 @@ _CASES = (
         "META_PROPERTIES_MISSING",
         _B,
         "Refuses to start: all its log directories must be formatted.",
-        "kafka-storage.sh format --ignore-formatted -t CLUSTER-ID -c server.properties",
+        format_command(),
     ),
     Case("META_PROPERTIES_INVALID", _B, "Refuses to start: it cannot tell which broker owns the directory."),
     Case(
@@ -304,6 +310,11 @@ _CASES = (
     ),
     Case("METADATA_RECORD_REFUSED", _B, "Refuses to start: it cannot apply this record."),
     Case("QUORUM_STATE_UNREADABLE", _B, "Refuses to start: it cannot tell which leader it had voted for."),
+    Case(
+        "NOT_THE_VOTER",
+        _B,
+        "Waits for a controller, and ends after a minute: this node has no vote, and no other node has one.",
+    ),
     Case(
         "BOOTSTRAP_UNREADABLE",
         _B,

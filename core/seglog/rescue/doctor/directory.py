@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from seglog.configuration.metadata_log import read_voters
 from seglog.configuration.writers import WITHOUT_ZOOKEEPER, is_of_zookeeper, recognise
-from seglog.escaping import command_line
+from seglog.escaping import command_line, shell_path
 from seglog.format import filenames
 from seglog.format.checkpoint import (
     CheckpointEndsError,
@@ -26,7 +27,7 @@ from seglog.model import TopicPartition
 from seglog.remote_path import is_url
 from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.rescue.doctor.access import denied
-from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis, restore_command
+from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis, format_command, restore_command
 from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing, list_log_directory, refuse_partition
 from seglog.storage.filesystem import FileSystem, leads_nowhere
 from seglog.storage.lock import Holder, holder_of
@@ -263,9 +264,8 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
             yield directory.diagnosis("META_PROPERTIES_INVALID", path, message, **fields)
         elif meta is None:
             if formatted and filenames.META_PROPERTIES not in directory.around.unread:
-                yield directory.diagnosis(
-                    "META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's"
-                )
+                message = "this directory, or another one, is a broker's"
+                yield directory.diagnosis("META_PROPERTIES_MISSING", path, message, **_identity(directory, directories))
         elif is_of_zookeeper(meta) and (not with_controllers if kafka is None else kafka < WITHOUT_ZOOKEEPER):
             message = f"broker {meta.node_id} of a cluster with ZooKeeper, Kafka {recognise(meta)}"
             yield directory.diagnosis("ZOOKEEPER_DIRECTORY", path, message)
@@ -281,6 +281,25 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
             for other, before in known:
                 yield from _differing(directory, meta, other, before)
             known.append((directory, meta))
+
+
+def _identity(directory: DirectoryFacts, directories: Sequence[DirectoryFacts]) -> dict[str, str]:
+    """Returns the command that gives a directory an identity, as far as the broker's other directories have it.
+
+    The directory of a voter gets the voter's id back: a new one would have no vote.
+    """
+    metas = [one.around.meta for one in directories if one.around.meta is not None]
+    meta = next((meta for meta in metas if meta.cluster_id is not None and meta.node_id is not None), None)
+    if meta is None or meta.cluster_id is None:
+        return {}
+    log = next((one.path for one in directory.listing.partitions if one.is_cluster_metadata), None)
+    voters = () if log is None else read_voters(directory.around.fs, log)
+    voter = next((voter for voter in voters if voter.node == meta.node_id), None)
+    if voter is None:
+        return {"command": format_command(meta.cluster_id)}
+    lines = ("version=1", f"cluster.id={meta.cluster_id}", f"node.id={voter.node}")
+    written = command_line("printf", "%s\\n", *lines, f"directory.id={voter.directory_id}")
+    return {"command": f"{written} > {shell_path(directory.listing.path / filenames.META_PROPERTIES)}"}
 
 
 def examine_node(directory: DirectoryFacts, configured: int) -> Iterator[Diagnosis]:

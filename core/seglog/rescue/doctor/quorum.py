@@ -5,6 +5,7 @@
 3. Snapshots: one must cover the start of the log. A log that ends before the newest snapshot is dropped.
 4. The newest snapshot is read, then the log. A snapshot that lost its end is not noticed. A record that the node does
    not know, or that contradicts those before it, ends the process.
+5. Who has a vote, if records name the voters (`voters`).
 
 A broker with other controllers fetches from them what it has lost; a node that is the only controller does not.
 
@@ -34,6 +35,7 @@ from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_leader_epochs
+from seglog.format.control import Voter
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.format.quorum_state import parse_quorum_state
 from seglog.format.wire import FramedRecord
@@ -42,6 +44,7 @@ from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, beside
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.partition_start import examine_small_files, without_refused
+from seglog.rescue.doctor.voters import examine_voters
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
@@ -103,6 +106,7 @@ class _Start:
         if not self._snapshots_fit(found, files, report):
             return found
         replay, checks = self._replayed(files)
+        found.rows += examine_voters(self._facts, replay.voters or self._first_voters())
         problems = [*checks.problems, *replay.problems]
         mends = {**dict.fromkeys(replay.of_newer, _BY_NEWER), **checks.mends}
         for problem in problems[:1]:
@@ -231,6 +235,15 @@ class _Start:
         replay = MetadataReplay(checks.apply, trusting=True)
         replay.read(files, self._directory)
         return replay, checks
+
+    def _first_voters(self) -> Sequence[Voter]:
+        """The voters that `kafka-storage format` wrote, before the log names any."""
+        path = self._directory / filenames.FIRST_SNAPSHOT
+        if self._facts.fs.status(path) is None:
+            return ()
+        replay = MetadataReplay(lambda *_: None, (), trusting=True)
+        replay.read_snapshot(self._facts.fs, path)
+        return replay.voters
 
     def _refused(self, problem: str, mend: str) -> Diagnosis:
         path, message = self._place(problem)

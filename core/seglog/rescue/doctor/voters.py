@@ -1,0 +1,47 @@
+"""Whether the node that owns a metadata log has a vote, by the records that name the voters of a dynamic quorum.
+
+Such a voter is a node with the id of its metadata directory. A controller whose `meta.properties` has another
+`directory.id`, or none, is only an observer, and so is one with another `node.id`. If it is the only voter, nobody is
+ever elected. With a static quorum (`controller.quorum.voters`) no record names voters, and the id does not matter.
+
+Kafka (KIP-853): VotersRecord, VoterSet.isVoter, ReplicaKey; KafkaRaftServer.initializeLogDirs makes up a missing id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seglog.escaping import command_line
+from seglog.format import filenames
+from seglog.format.control import Voter
+from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis
+from seglog.rescue.doctor.partition_facts import PartitionFacts
+
+_ANY_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAA"  # of a voter that had no id (Kafka: ReplicaKey.NO_DIRECTORY_ID)
+_OF_SEVERAL = (
+    "Follows the other controllers, and has no vote: one controller less may fail. If the disk is a new one, leave the"
+    " id, and have the voter replaced (kafka-metadata-quorum remove-controller, add-controller)."
+)
+
+
+def examine_voters(facts: PartitionFacts, voters: Sequence[Voter]) -> Iterator[Diagnosis]:
+    """Yields a diagnosis if `meta.properties` is not that of the voter to which the metadata log belongs."""
+    meta, own = facts.around.meta, facts.around.directory_id
+    if meta is None or meta.node_id is None:
+        return  # reported as such
+    of_node = next((voter for voter in voters if voter.node == meta.node_id), None)
+    of_directory = next((voter for voter in voters if voter.directory_id == own), None)
+    path = facts.log_directory / filenames.META_PROPERTIES
+    if of_node is not None and of_node.directory_id not in (own, _ANY_DIRECTORY):
+        has = f"directory.id {own}" if own else "no directory.id"
+        message = f"it has {has}, but node {of_node.node} votes with directory.id {of_node.directory_id}"
+        change = f"s/^ *directory[.]id *[=:].*/directory.id={of_node.directory_id}/"
+        command = command_line("sed", "-i", change if own else f"$a directory.id={of_node.directory_id}", path)
+    elif of_node is None and of_directory is not None:
+        message = f"it has node.id {meta.node_id}, but directory.id {own} is the one with which"
+        message += f" node {of_directory.node} votes (its configuration must have that node.id, too)"
+        command = command_line("sed", "-i", f"s/^ *node[.]id *[=:].*/node.id={of_directory.node}/", path)
+    else:
+        return
+    fields: dict[str, object] = {} if len(voters) == 1 else {"gravity": Gravity.DANGER, "broker": _OF_SEVERAL}
+    yield diagnosis("NOT_THE_VOTER", facts.log_directory, None, path, message, command=command, **fields)

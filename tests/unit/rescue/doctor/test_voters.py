@@ -1,0 +1,129 @@
+"""`doctor` on a dynamic quorum: whether `meta.properties` is that of the voter that the metadata names."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from seglog.rescue.doctor.cases import Diagnosis, Gravity
+from tests.support.named_commands import run_named
+from tests.support.wounded_starts import LOGS, METADATA, Change, made, replaced, snapshot_name, sound, voter, voting
+from tests.unit.rescue.doctor.test_doctor import diagnose
+
+META = "meta.properties"
+OTHER_ID = "AAAAAAAAAAAAAAAAAAAAfw"
+
+
+def lines_without(beginning: str, *added: str) -> Change:
+    def change(path: Path) -> None:
+        lines = [line for line in path.read_text().splitlines() if not line.startswith(beginning)]
+        path.write_text("\n".join([*added, *lines]))
+
+    return change
+
+
+def told(*directories: Path) -> list[Diagnosis]:
+    return [row for row in diagnose(*directories) if row.code == "NOT_THE_VOTER"]
+
+
+def identity(logs: Path) -> dict[str, str]:
+    lines = (logs / META).read_text().splitlines()
+    return dict(line.replace(" ", "").split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return made(sound("dynamic"), tmp_path)[0]
+
+
+def test_the_voter_itself_would_start(logs: Path) -> None:
+    assert not [row for row in diagnose(logs) if row.gravity is not Gravity.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("wound", "said"),
+    [
+        (
+            lines_without("directory.id", f"directory.id={OTHER_ID}"),
+            f"it has directory.id {OTHER_ID}, but node 1 votes",
+        ),
+        (lines_without("directory.id", f"directory.id = {OTHER_ID}"), f"it has directory.id {OTHER_ID}, but node 1"),
+        (lines_without("directory.id"), "it has no directory.id, but node 1 votes with directory.id"),
+        (replaced("node.id=1", "node.id=7"), "is the one with which node 1 votes"),
+    ],
+)
+def test_an_identity_that_is_not_the_only_voters_blocks_and_the_command_gives_it_back(
+    wound: Change, said: str, logs: Path
+) -> None:
+    before = identity(logs)
+    wound(logs / META)
+    (row,) = told(logs)
+    assert (row.gravity, row.partition, row.file) == (Gravity.BLOCKER, "", META)
+    assert said in row.message
+    run_named(row.command, logs.parent)
+    assert identity(logs) == before
+    assert not told(logs)
+
+
+def test_of_several_voters_the_others_go_on(logs: Path) -> None:
+    voting(voter(2, OTHER_ID), voter(3, OTHER_ID))(logs)
+    lines_without("directory.id")(logs / META)
+    (row,) = told(logs)
+    assert row.gravity is Gravity.DANGER
+    assert "add-controller" in row.broker
+
+
+def test_a_broker_that_is_no_voter_has_a_copy_of_the_log_as_well(logs: Path) -> None:
+    lines_without("directory.id", f"directory.id={OTHER_ID}")(logs / META)
+    replaced("node.id=1", "node.id=7")(logs / META)
+    assert not told(logs)
+
+
+def test_a_static_quorum_asks_for_no_directory_id(tmp_path: Path) -> None:
+    (logs,) = made(sound("clean"), tmp_path)
+    lines_without("directory.id")(logs / META)
+    assert not told(logs)
+
+
+def test_a_voter_without_a_directory_id_is_any_directory_of_its_node(logs: Path) -> None:
+    shutil.rmtree(logs.parent)
+    logs.parent.mkdir()
+    made(sound("clean"), logs.parent)
+    lines_without("directory.id", "directory.id=AAAAAAAAAAAAAAAAAAAAAA")(logs / META)
+    voting()(logs)
+    lines_without("directory.id", f"directory.id={OTHER_ID}")(logs / META)
+    assert not told(logs)
+
+
+def test_what_names_the_voters_may_be_gone_damaged_or_empty(logs: Path) -> None:
+    lines_without("directory.id")(logs / META)
+    first = logs / METADATA / snapshot_name(0, 0)
+    data = first.read_bytes()
+    for cut in (0, 30, 70, 100, len(data) - 1):
+        first.write_bytes(data[:cut])
+        diagnose(logs)  # says something, and does not fail
+    first.unlink()
+    assert not told(logs)
+
+
+def test_a_lost_identity_of_a_voter_is_written_with_its_directory_id(tmp_path: Path) -> None:
+    directories = made(sound("two"), tmp_path)
+    voting()(directories[0])
+    before = identity(directories[0])
+    (directories[0] / META).unlink()
+    (row,) = [row for row in diagnose(*directories) if row.code == "META_PROPERTIES_MISSING"]
+    subprocess.run(["bash", "-c", row.command], check=True)
+    assert identity(directories[0]) == before
+    assert not [row for row in diagnose(*directories) if row.gravity is Gravity.BLOCKER]
+
+
+def test_a_new_empty_directory_is_formatted_with_the_clusters_id(tmp_path: Path) -> None:
+    (logs,) = made(sound("clean"), tmp_path)
+    new = tmp_path / "new"
+    new.mkdir()
+    (row,) = [row for row in diagnose(logs, new) if row.code == "META_PROPERTIES_MISSING"]
+    assert f"format --ignore-formatted -t {identity(logs)['cluster.id']} -c" in row.command
+    assert logs.name == LOGS
