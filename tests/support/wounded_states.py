@@ -15,7 +15,6 @@ from seglog.storage.local import LocalFileSystem
 from tests.support.wounded_numbers import of_numbers
 from tests.support.wounded_starts import (
     ACCESS,
-    DYNAMIC,
     EVERY_FILE,
     IN_DIRECTORY,
     IN_METADATA,
@@ -39,6 +38,7 @@ from tests.support.wounded_starts import (
     written,
     zeros,
 )
+from tests.support.wounded_voters import of_voters
 
 # --- what only the metadata log and its snapshots can have
 
@@ -201,30 +201,6 @@ def _begins_later(path: Path) -> None:
     for one in path.parent.glob(f"{0:020d}.*"):
         one.unlink()
     _new(f"{SNAPSHOT_OFFSET:020d}.log", data[position:])(path.parent)
-
-
-# --- the voters of a dynamic quorum
-
-
-def _of_the_voters() -> Iterator[State]:
-    meta, snapshot = "meta.properties", f"{METADATA}/{snapshot_name(0, 0)}"
-    yield State("dynamic", "", "sound", lambda root: None, DYNAMIC)
-    yield wounded("dynamic", LOGS, meta, "another directory.id", _with_directory_id("AAAAAAAAAAAAAAAAAAAAfw"), DYNAMIC)
-    yield wounded("dynamic", LOGS, meta, "no directory.id", _with_directory_id(""), DYNAMIC)
-    yield wounded(
-        "dynamic", LOGS, meta, "another node.id", replaced("node.id=1", "node.id=7"), {**DYNAMIC, "node.id": "7"}
-    )
-    yield wounded("dynamic", LOGS, snapshot, "empty", filled(b""), DYNAMIC)
-    yield wounded("dynamic", LOGS, snapshot, "half", half, DYNAMIC)
-    yield wounded("clean", LOGS, meta, "another directory.id", _with_directory_id("AAAAAAAAAAAAAAAAAAAAfw"))
-
-
-def _with_directory_id(directory_id: str) -> Change:
-    def change(path: Path) -> None:
-        lines = [line for line in path.read_text().splitlines() if not line.startswith("directory.id=")]
-        path.write_text("\n".join([*lines, *([f"directory.id={directory_id}"] if directory_id else []), ""]))
-
-    return change
 
 
 # --- identity, and directories
@@ -494,7 +470,7 @@ def states() -> list[State]:
         *of_files("clean", LOGS, METADATA, IN_METADATA),
         *_of_the_metadata(),
         *_of_the_identity(),
-        *_of_the_voters(),
+        *of_voters(),
         *of_files("clean", LOGS, PARTITION, IN_PARTITION),
         *_of_the_cleaner(),
         *_of_full_disks(),
