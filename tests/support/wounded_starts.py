@@ -342,7 +342,7 @@ LOGS = "logs"
 
 def sound(base: str) -> State:
     """A base without a wound."""
-    return State(base, "", "sound", lambda root: None)
+    return State(base, "", "sound", lambda root: None, DYNAMIC if base == "dynamic" else {})
 
 
 def appended(*values: bytes, epoch: int = EPOCH, damage: Change | None = None) -> Change:

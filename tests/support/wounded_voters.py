@@ -15,6 +15,7 @@ from tests.support.wounded_starts import (
     half,
     replaced,
     snapshot_name,
+    sound,
     wounded,
 )
 
@@ -22,7 +23,7 @@ from tests.support.wounded_starts import (
 def of_voters() -> Iterator[State]:
     """Identities that are those of a voter, or not, and what names the voters."""
     meta, snapshot = "meta.properties", f"{METADATA}/{snapshot_name(0, 0)}"
-    yield State("dynamic", "", "sound", lambda root: None, DYNAMIC)
+    yield sound("dynamic")
     yield wounded("dynamic", LOGS, meta, "another directory.id", _with_directory_id("AAAAAAAAAAAAAAAAAAAAfw"), DYNAMIC)
     yield wounded("dynamic", LOGS, meta, "no directory.id", _with_directory_id(""), DYNAMIC)
     yield wounded(
