@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import seglog
+from seglog.values.avro import fingerprint
 from seglog.values.forms import FORMS
+from seglog.values.schemas import Schema
 from seglog_cli.valuing import _FORMS
 from tests.support.command_line import ended, json_lines, run
 from tests.support.schema_registry import ORDER, avro, framed, registered, shop, write_log
@@ -209,6 +211,30 @@ def test_ids_begin_with_0_where_a_registry_has_it(tmp_path: Path) -> None:
         assert (good["value"], good["value_schema"]) == ("hello", 0 if zero else 1)
         assert "value_error" in bad and [row["value"] for row in table] == ["hello", None][:: 1 if zero else -1]
         assert [row["value_error"] for row in table] == [line.get("value_error") for line in lines]
+
+
+def test_single_object_encoding_names_its_schema(tmp_path: Path) -> None:
+    """Also with a given schema, whose values may begin as such an object does."""
+    long = {"type": "record", "name": "L", "fields": [{"name": "n", "type": "long"}, {"name": "s", "type": "string"}]}
+    known = [registered("t-value", 1, 1, ORDER), registered("other", 1, 2, long)]
+    write_log(tmp_path / "all" / "logs" / "_schemas-0", known)
+    order, other = {"id": 7, "city": "Ulm", "note": None}, {"n": 5, "s": "x"}
+    heads = [b"\xc3\1" + fingerprint(Schema("AVRO", json.dumps(one))) for one in (ORDER, long)]
+    bare = avro(long, {"n": -98, "s": "single-object"})
+    assert bare.startswith(b"\xc3\1")
+    values = [heads[0] + avro(ORDER, order), heads[1] + avro(long, other), b"\xc3\1" + bytes(8) + b"x", heads[0], bare]
+    (tmp_path / "long.avsc").write_text(json.dumps(long))
+    shown = [order, other, None, None, None], [None, other, None, None, {"n": -98, "s": "single-object"}]
+    for wanted, place, schema in zip(shown, ("all", "alone"), (None, str(tmp_path / "long.avsc")), strict=True):
+        log = write_log(tmp_path / place / "logs" / "t-0", [seglog.Record(one) for one in values])
+        given = () if schema is None else ("--schema", schema)
+        lines = json_lines(run("read", log, "--json", "--value-as", "avro", *given))
+        assert [line.get("value") for line in lines] == wanted
+        assert [line.get("value_schema") for line in lines][:2] == ([1, 2] if schema is None else [None, None])
+        table = seglog.open_table(log, value_as="avro", schema=schema).to_table().to_pylist()
+        for row, line, one in zip(table, lines, wanted, strict=True):
+            assert row["value_error"] == line.get("value_error") and (row["value"] is None) == (one is None)
+            assert one is None or {name: row["value"][name] for name in one} == one
 
 
 def test_two_schemas_with_one_id_are_those_of_their_topics_and_said(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import pytest
 
 import seglog
 from seglog.units import iso_date, iso_moment, iso_time_of_day
+from seglog.values.avro import fingerprint
+from seglog.values.schemas import Schema
 from tests.support.command_line import json_lines, run
 from tests.support.kafka.jvm import compiled, maven_jars
 from tests.support.random_values import OWN, ProtoValues, as_line, avro_kinds, avro_values, proto_text, schema_word
@@ -176,6 +178,13 @@ def test_avros_logical_types_are_the_same_in_every_door_and_in_java(count: int, 
             wanted, found = ({**one, "f0": None} for one in (theirs, ours.read))
             assert normal(found, are_numbers=name == "big_decimal") == normal(wanted, are_numbers=name == "big_decimal")
     assert decoded > 0.8 * len(lines)
+
+
+def test_fingerprints_are_those_of_java() -> None:
+    schemas = [avro_values(kind, 0, random.Random(1))[0] for kind in avro_kinds()]
+    theirs = in_java([as_line("fingerprint", schema_word(one)) for one in schemas])
+    ours = [fingerprint(Schema("AVRO", json.dumps(one))) for one in schemas]
+    assert [int.from_bytes(one, "little") for one in ours] == theirs
 
 
 def as_column(shown: Any, kind: pa.DataType) -> Any:

@@ -24,6 +24,7 @@ from seglog.values.forms import Column, Tally, are_control, naming_headers
 from seglog.values.frames import PATH_BEFORE, PLAIN_FRAME_BYTES, ZERO_FRAME, named_in_headers, other_frames, path_bytes
 from seglog.values.schemas import Remarks, SchemaId
 from seglog.values.shapes import Program
+from seglog.values.single_object import MARK
 
 # Numbers in the slots of a program at once: 12 bytes each.
 _MOST_SLOTS = 1 << 20
@@ -85,7 +86,8 @@ class TypedColumn:
         unframed = self.column.unframed
         if unframed is not None:
             for decoder in self._programs_of(None):
-                yield _Chosen(np.flatnonzero(left), unframed.schema.id, *decoder)
+                bare = self._not_beginning(part, np.flatnonzero(left), MARK)  # others may name the schema
+                yield _Chosen(bare, unframed.schema.id, *decoder)
             return
         rows = records.rows
         positions, sizes = rows[f"{side}_position"], rows[f"{side}_size"]

@@ -13,14 +13,17 @@ from typing import Any
 
 import fastavro
 from fastavro import _read, _read_py
+from fastavro.schema import fingerprint as crc_of
+from fastavro.schema import to_parsing_canonical_form
 
 from seglog.values.avro_forms import converter, readable
-from seglog.values.avro_schema import safe_schema
+from seglog.values.avro_schema import PRIMITIVES, safe_schema
 from seglog.values.fast_json import json_writer
 from seglog.values.schemas import MOST_NODES, NotDecodedError, Reader, RemarkedText, Remarks, Schema, first_line
 from seglog.values.shapes import Shape
 
 _FLOATS = [kind for one in ("float", "double") for kind in (one, ["null", one], [one, "null"])]
+_CANONICAL = ("name", "namespace", "type", "fields", "symbols", "items", "values", "size")
 _STRICT, _REPLACING = ({"handle_unicode_errors": how} for how in ("strict", "replace"))
 
 
@@ -62,6 +65,29 @@ def reader_of(schema: Schema, references: Mapping[str, Schema], shape: Shape | N
     cost = safe.cost
     most_bytes = max(MOST_NODES - cost.fixed, 0) // cost.per_byte if cost.per_byte else None
     return Reader(decode, "value of its schema", most_bytes, _reason)
+
+
+def fingerprint(schema: Schema) -> bytes:
+    """Returns the CRC-64-AVRO of a schema's canonical form, as single-object encoding has it.
+
+    Raises NotDecodedError for a schema that is not decoded by, or that refers to others.
+    """
+    safe_schema(schema, {})
+    text = schema.text.strip()
+    try:
+        form = to_parsing_canonical_form(text if text in PRIMITIVES else _bare(json.loads(text)))
+    except Exception as error:
+        raise NotDecodedError(f"fastavro refuses it: {_reason(error)}") from error
+    return bytes.fromhex(crc_of(form, "CRC-64-AVRO"))
+
+
+def _bare(schema: Any) -> Any:
+    """Returns a schema without what its canonical form has not: fastavro would check a logical type that is ignored."""
+    if isinstance(schema, list):
+        return [_bare(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: _bare(one) for name, one in schema.items() if name in _CANONICAL}
 
 
 def _fields_with_floats(definition: Any) -> tuple[str, ...] | None:

@@ -23,6 +23,7 @@ from seglog.values.forms import BY_SCHEMA, BySchema, Forms, has_id_zero, referen
 from seglog.values.frames import MessageName, Side, frame_of, message_named
 from seglog.values.schemas import KnownSchemas, Naming, NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text
 from seglog.values.shapes import Described, Shape, merged
+from seglog.values.single_object import Fingerprints
 
 _logger = logging.getLogger(__name__)
 
@@ -191,12 +192,15 @@ def _candidates(forms: Forms, side: Side, topic: str, samples: Iterable[Sample])
 def _sampled(
     source: SchemaSource, subject: str, side: Side, samples: Iterable[Sample]
 ) -> Iterable[tuple[Schema, Path]]:
-    has_zero = partial(has_id_zero, source)
+    has_zero, fingerprints = partial(has_id_zero, source), Fingerprints(source, None, subject)
     known: dict[SchemaId, Schema | None] = {}
     for data, headers in samples:
         try:
             frame = frame_of(data, headers, side, has_zero)
             if frame is None:
+                single = fingerprints.schema_of(data)
+                if single is not None:
+                    yield single, FIRST_MESSAGE
                 continue
             if frame.id not in known and len(known) < _MOST_SEEN:
                 known[frame.id] = None

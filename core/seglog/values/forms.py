@@ -44,6 +44,7 @@ from seglog.values.schemas import (
     Text,
     closure,
 )
+from seglog.values.single_object import HEAD_BYTES, Fingerprints
 
 AUTO, KAFKA = "auto", "kafka"
 # The forms that need schemas, and the type that each wants.
@@ -355,7 +356,8 @@ class BySchema:
         self._side, self._subject, self._wanted, self._source, self._given = side, subject, wanted, source, given
         self._only_given = source is None and given is not None
         self._as_text = wanted is None and made is None  # of a registry's topics, some may never have had a schema
-        self._read: dict[SchemaId | None, Read | NotDecodedError] = {}
+        self._fingerprints = Fingerprints(source, given, subject)
+        self._read: dict[SchemaId | Schema | None, Read | NotDecodedError] = {}
         self._labels: dict[SchemaId | None, str] = {}
         self._unframed: SchemaId | None = None  # the id of the schema of values without a frame
         self._zero: bool | None = None  # if there is a schema with the id 0, where this was asked
@@ -398,6 +400,10 @@ class BySchema:
             except NotDecodedError as error:
                 column.put((place,), (error,))
                 continue
+            single = self._fingerprints.schema_of(data) if frame is None else None
+            if single is not None:
+                column.put((place,), self._texts(single, (data[HEAD_BYTES:],), FIRST), single.id)
+                continue
             if frame is None or self._only_given:
                 bare[place] = data
             if frame is not None:
@@ -424,8 +430,8 @@ class BySchema:
     def _id_of_unframed(self, text: Text) -> SchemaId | None:
         return None if isinstance(text, NotDecodedError) else self._unframed
 
-    def _texts(self, number: SchemaId | None, payloads: Sequence[bytes], naming: Naming) -> Sequence[Text]:
-        """Reads payloads by the schema with this id; None: by that of values without a frame."""
+    def _texts(self, number: SchemaId | Schema | None, payloads: Sequence[bytes], naming: Naming) -> Sequence[Text]:
+        """Reads payloads by a schema or the one with this id; None: by that of values without a frame."""
         read = self._read.get(number)
         if read is None:
             if len(self._read) >= _READERS_KEPT:
@@ -437,10 +443,12 @@ class BySchema:
             self._read[number] = read
         return [read] * len(payloads) if isinstance(read, NotDecodedError) else read(payloads, naming)
 
-    def _made(self, number: SchemaId | None) -> Read:
+    def _made(self, number: SchemaId | Schema | None) -> Read:
         if self._source is None and self._given is None:
             raise NotDecodedError("there are no schemas to decode it by")
-        if number is not None:
+        if isinstance(number, Schema):
+            schema, number = number, number.id
+        elif number is not None:
             assert self._source is not None
             schema = self._source.by_id(number, self._subject)
         elif self._given is not None:

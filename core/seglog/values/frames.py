@@ -11,6 +11,8 @@ In Protobuf the message is named after the id or in a header (`schemas.Naming`):
 numbers, their count first, where a single 00 is the first message; by Glue with the number of the message among all of
 the schema, sorted by name; by Apicurio with its name.
 
+Avro's single-object encoding names no id: `single_object`.
+
 Sources: Confluent's `SchemaId`, `ProtobufSchema.toMessageIndexes` and `common/serde.py`, Materialize's `glue.rs`,
 Glue's `MessageIndexFinder`, Apicurio's `IdHandler` and `ProtobufSerializer`.
 """

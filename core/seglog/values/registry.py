@@ -63,6 +63,10 @@ class Registry:
         known = sorted(one for one in numbers if isinstance(one, int)) if isinstance(numbers, list) else []
         return [self.version(subject, one) for one in known[-MOST_VERSIONS:]]
 
+    def related(self, subject: str) -> list[Schema]:
+        """Returns the versions of a subject: a registry does not give all of its schemas at once."""
+        return self.versions(subject)
+
     def _of_subject(self, subject: str, version: str) -> Schema:
         fields = self._asked(f"/subjects/{quote(subject, safe='')}/versions/{version}")
         if not isinstance(fields, dict):

@@ -182,6 +182,8 @@ class SchemaSource(Protocol):
 
     def versions(self, subject: str) -> list[Schema]: ...
 
+    def related(self, subject: str) -> list[Schema]: ...  # that values of a subject may be of, as far as that is known
+
 
 @dataclass
 class KnownSchemas:
@@ -244,6 +246,11 @@ class KnownSchemas:
     def versions(self, subject: str) -> list[Schema]:
         """Returns all versions of a subject."""
         return list(self.subjects.get(subject, {}).values())
+
+    def related(self, subject: str) -> list[Schema]:
+        """Returns all schemas, those of a subject first."""
+        others = (one for name, versions in self.subjects.items() if name != subject for one in versions.values())
+        return [*self.versions(subject), *others, *self.ids.values()]
 
 
 def _places(schemas: Iterable[Schema]) -> str:

@@ -261,6 +261,14 @@ def test_branches_of_a_union_are_told_apart() -> None:
     assert decoded(tree, b"\4\4\2\2\xff\0\0") == {"f0": [{"f0": "ÿ"}, {"f0": None}]}
 
 
+def test_fingerprints_are_those_of_the_specification() -> None:
+    assert avro.fingerprint(Schema("AVRO", '"int"'))[::-1].hex() == "7275d51a3f395c8f"
+    assert avro.fingerprint(Schema("AVRO", " int ")) == avro.fingerprint(Schema("AVRO", '{"type": "int", "doc": "d"}'))
+    for text in ("{", '"a.Other"', "[" * 1000):
+        with pytest.raises(NotDecodedError):
+            avro.fingerprint(Schema("AVRO", text))
+
+
 def test_fastavros_own_tables_stay_as_they_are() -> None:
     assert not [name for name in (*_read.LOGICAL_READERS, *_read_py.LOGICAL_READERS) if "seglog" in name]
     schema = fastavro.parse_schema({"type": "long", "logicalType": "timestamp-millis"})
