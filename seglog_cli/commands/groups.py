@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +16,12 @@ from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.consumer_groups.group_states import Member
-    from seglog.operations.groups import Group, GroupPartition
+    from seglog.model import TopicPartition
+    from seglog.operations.groups import Group, GroupPartition, GroupsReport
 
+_NAMED = 5  # partitions that a warning names
 FORMATS = ("table", "json", "reset-csv")
+NOT_YET = "no group had committed an offset by then"
 _GROUPS = ("GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG")
 _OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED", "CONSUMER-ID")
 
@@ -50,7 +53,8 @@ def run(
     one it would have in a broker that loads it.
 
     --csv writes the file that `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one
-    group, and group,topic,partition,offset for several. It leaves out share groups.
+    group, and group,topic,partition,offset for several. It leaves out share groups, and commits of partitions that the
+    cluster's metadata does not have: for one of those the tool resets nothing for any group.
 
     Damage is reported and skipped; the exit code is then 3.
 
@@ -76,9 +80,11 @@ def run(
     for pattern in group or ():
         if not any(_wanted([pattern])(group_row.name) for group_row in report.groups):
             session.console.warning(f"--group {pattern}: no such group")
+    if not report.groups and not group:
+        session.console.message(NOT_YET if at is not None else "no group has committed an offset")
     if form == "reset-csv":
-        show_reset_csv(session.console, report.groups)
-    else:
+        show_reset_csv(session.console, report)
+    elif report.groups or session.as_json:
         show_groups(session.console, report.groups, as_json=form == "json")
     return tiers.code(ExitCode.INCOMPLETE if report.problems else ExitCode.DONE)
 
@@ -111,19 +117,31 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
     console.table(_OFFSETS, offsets, Layout(right=(2, 3, 4, 5), yielding=(7, 6)))
 
 
-def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
+def show_reset_csv(console: Console, report: GroupsReport) -> None:
     """Writes the CSV to standard output, and how to use it with Kafka's tool to standard error (-v)."""
     from seglog.consumer_groups.group_states import SHARE
     from seglog.operations.groups import reset_csv
 
-    taken = [group.name for group in groups if group.kind != SHARE]
-    left_out = [group.name for group in groups if group.kind == SHARE]
+    taken = [group.name for group in report.groups if group.kind != SHARE]
+    left_out = [group.name for group in report.groups if group.kind == SHARE]
     if left_out:
         console.warning(f"kafka-consumer-groups takes no share groups; left out: {', '.join(left_out)}")
-    console.write_exactly(reset_csv(groups).encode("utf-8", "surrogateescape"))
+    fails = "for a partition that is not there, kafka-consumer-groups --from-file resets nothing for any group"
+    if report.absent:
+        console.warning(f"the cluster has no {_named(report.absent)}; left out: {fails}")
+    if report.unseen:
+        console.warning(f"nothing here shows whether {_named(report.unseen)} exists: take such lines out, or {fails}")
+    console.write_exactly(reset_csv(report.groups, report.absent).encode("utf-8", "surrogateescape"))
     which = f"--group {taken[0]}" if len(taken) == 1 else "--all-groups, or a --group for each"
     if taken:
         console.detail(f"for kafka-consumer-groups --reset-offsets --from-file FILE {which} --execute")
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    """Returns the first partitions by name, and how many more there are."""
+    names = [str(partition) for partition in sorted(partitions)]
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _row(group: str, row: GroupPartition) -> tuple[str, ...]:

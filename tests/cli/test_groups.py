@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seglog.model import TopicPartition
 from seglog.operations.groups import coordinator_partition
+from seglog_cli.commands.groups import NOT_YET
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.group_records import commit
 from tests.support.open_logs import opened_log
@@ -24,6 +26,42 @@ def test_the_csv_names_groups_only_where_there_are_several(tmp_path: Path) -> No
     assert run("groups", "--csv", "--group", "group-1", logs).stdout == "orders-lz4,0,169\npayments,0,398\n"
     lines = run("groups", "--format", "reset-csv", "--group", "group-[01]", logs).stdout.splitlines()
     assert lines == [f"group-{n},{rest}" for n in (0, 1) for rest in ("orders-lz4,0,169", "payments,0,398")]
+
+
+def test_the_csv_leaves_out_a_partition_that_is_not_there_and_says_so(tmp_path: Path) -> None:
+    logs = clean_logs(tmp_path)
+    number = next(int(path.name[-1]) for path in sorted(logs.glob("__consumer_offsets-*")))
+    with opened_log(logs / f"__consumer_offsets-{number}") as log:
+        for topic, partition in (("no-such-topic", 0), ("orders-lz4", 77), ("orders-lz4", 0)):
+            log.append([commit("gone", 5, partition=TopicPartition(topic, partition))])
+    result = run("groups", "--csv", "--group", "gone", logs)
+    assert result.stdout == "orders-lz4,0,5\n"
+    assert "the cluster has no no-such-topic-0, orders-lz4-77; left out: for a partition" in result.stderr
+    assert [row["topic"] for row in json_lines(run("groups", "--json", "--group", "gone", logs))[1:]] == [
+        "no-such-topic",
+        "orders-lz4",
+        "orders-lz4",
+    ]
+
+
+def test_without_metadata_the_csv_has_every_commit_and_names_those_that_nothing_shows(tmp_path: Path) -> None:
+    offsets_topic(tmp_path, "g")
+    result = run("groups", "--csv", tmp_path)
+    assert result.stdout == "orders,3,5\n"
+    assert "nothing here shows whether orders-3 exists: take such lines out" in result.stderr
+    (tmp_path / "orders-0").mkdir()
+    assert "nothing here shows" not in run("groups", "--csv", tmp_path).stderr, "another broker may have the partition"
+
+
+def test_a_time_before_any_commit_is_answered_with_a_sentence(tmp_path: Path) -> None:
+    offsets_topic(tmp_path, "g")
+    result = run("groups", "--at", "999", tmp_path)
+    assert (result.stdout, result.stderr) == ("", f"{NOT_YET}\n")
+    assert run("groups", "--at", "999", "--json", tmp_path).stdout == ""
+    assert NOT_YET not in run("groups", "--at", "1000", tmp_path).stderr
+    with opened_log(tmp_path / "empty" / "__consumer_offsets-0"):
+        pass
+    assert run("groups", tmp_path / "empty").stderr == "no group has committed an offset\n"
 
 
 def test_lag_is_against_the_logs_that_are_there(tmp_path: Path) -> None:

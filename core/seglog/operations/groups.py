@@ -15,9 +15,10 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
@@ -95,9 +96,15 @@ class Group:
 
 @dataclass(slots=True)
 class GroupsReport:
-    """Groups by name. `problems` are sentences about data that may be missing, `notes` about oddities."""
+    """Groups by name. `problems` are sentences about data that may be missing, `notes` about oddities.
+
+    `absent` are partitions with commits that the cluster's metadata does not have, `unseen` those of topics of which
+    neither metadata nor a directory tells.
+    """
 
     groups: list[Group] = field(default_factory=list)
+    absent: frozenset[TopicPartition] = frozenset()
+    unseen: frozenset[TopicPartition] = frozenset()
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -126,17 +133,18 @@ def coordinator_partition(group: str, partitions: int) -> int:
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
 
-def reset_csv(groups: Sequence[Group]) -> str:
+def reset_csv(groups: Sequence[Group], absent: Container[TopicPartition] = ()) -> str:
     """Returns the lines that `kafka-consumer-groups --reset-offsets --from-file` takes (Kafka: CsvUtils).
 
-    A line is topic,partition,offset for one group, with the group before them for several. Leaves share groups out.
+    A line is topic,partition,offset for one group, with the group before them for several. Leaves share groups out, and
+    the partitions that are `absent`: for one of those the tool resets nothing for any group.
     """
     taken = [group for group in groups if group.kind != SHARE]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for group in taken:
         for committed in group.partitions:
-            if committed.offset is not None:
+            if committed.offset is not None and committed.partition not in absent:
                 row = (committed.partition.topic, committed.partition.partition, committed.offset)
                 writer.writerow(row if len(taken) == 1 else (group.name, *row))
     return out.getvalue()
@@ -174,7 +182,21 @@ class _GroupsReading:
                 self._take_groups(number, path, replay)
         for name in sorted(filter(wanted, self._groups)):
             self._found.groups.append(self._group(name, self._groups[name]))
+        shown = {row.partition for group in self._found.groups for row in group.partitions if row.offset is not None}
+        self._found.absent, self._found.unseen = self._absent(shown)
         return self._found
+
+    def _absent(self, shown: Iterable[TopicPartition]) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
+        """Returns the partitions that do not exist by the newest metadata; and, without metadata, those of topics of
+        which there is no directory: another broker may have them."""
+        known = [image for image in self._metadata if image.knows_topics]
+        if not known:
+            topics = {key.topic for key in self._places}
+            return frozenset(), frozenset(key for key in shown if key.topic not in topics)
+        image = max(known, key=attrgetter("end_offset"))
+        return frozenset(
+            key for key in shown if image.assignment(image.topic_ids.get(key.topic, ""), key.partition) is None
+        ), frozenset()
 
     def _coordinators(self) -> dict[tuple[str, int], list[Path]]:
         """Returns the replicas of each partition of the groups' topics."""

@@ -394,6 +394,16 @@ _REGISTRY = (
         doctor="LOG_END_MISSING",
     ),
     FindingCode(
+        "COMMITTED_BEYOND_END",
+        _I,
+        "A group has committed an offset above the log's end, and the broker's checkpoints agree with that end."
+        " MirrorMaker, tools that reset offsets, and clients of a topic that was made again commit such offsets.",
+        "Serves the log as it is. A consumer that begins there is told that the offset is out of range, and goes where"
+        " its auto.offset.reset says.",
+        Notice.READ,
+        doctor="COMMITTED_BEYOND_END",
+    ),
+    FindingCode(
         "PARTITION_MISSING",
         _E,
         "A checkpoint or the cluster's metadata names a partition that has no directory.",

@@ -5,7 +5,8 @@ A damaged file shows its damage; a missing one shows nothing. The evidence for i
 - the checkpoints: high watermark, recovery point, log start, the cleaner's first dirty offset;
 - names: producer snapshots, and indexes whose log is gone;
 - leader epochs that begin after the log's end, or in a hole;
-- offsets that groups have committed (weaker, because a client may commit any offset).
+- offsets that groups have committed (weaker, because a client may commit any offset; no witness at all of a longer log
+  where the broker's own checkpoints agree with the end).
 
 What compaction, retention and tiered storage remove is not a loss: a hole counts only where nothing was compacted, a
 later beginning only if the log start did not move. A replica also has its leader's holes, and the batch after a hole
@@ -41,6 +42,7 @@ from seglog.verification.surroundings import Surroundings
 LOG_MISSING = "LOG_MISSING"
 SEGMENT_MISSING = "SEGMENT_MISSING"
 LOG_END_MISSING = "LOG_END_MISSING"
+COMMITTED_BEYOND_END = "COMMITTED_BEYOND_END"
 
 _MOST_NAMED = 4  # witnesses that a message names
 
@@ -263,6 +265,10 @@ class _Losses:
         witnesses = self._beyond(end)
         if not witnesses:
             return
+        if self._ended_at(end) and not any(witness.trust is _Trust.STRONG for witness in witnesses):
+            message = f"{_texts(witnesses)}; the log ends at {end}, as its checkpoints say, and no file shows more"
+            yield Loss(COMMITTED_BEYOND_END, Severity.INFO, last.file, message, None, None)
+            return
         message = f"the log ends at {end}, but {_texts(witnesses)}"
         reached = max(witness.reached for witness in witnesses)
         yield Loss(LOG_END_MISSING, _severity(witnesses), last.file, message, end, reached - 1)
@@ -347,6 +353,11 @@ class _Losses:
         """Returns the witnesses that the log reached beyond `offset`; none if all of them are only supporting."""
         beyond = [witness for witness in self._witnesses() if witness.reached > offset]
         return beyond if any(witness.trust > _Trust.SUPPORTING for witness in beyond) else []
+
+    def _ended_at(self, end: int) -> bool:
+        """True if a broker wrote this end into a checkpoint: then a committed offset above it is its client's own."""
+        names = (filenames.HIGH_WATERMARK_CHECKPOINT, filenames.RECOVERY_POINT_CHECKPOINT)
+        return any(self._checkpoint(name) == end for name in names)
 
     def _in_hole(self, first: int, stop: int) -> list[_Witness]:
         """Returns the snapshots, epochs and producers' batches in a hole of a log that was never compacted.

@@ -14,6 +14,7 @@ from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.errors import RefusedError
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
+from seglog.model import TopicPartition
 from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import examination, repair
 from seglog.repairs.undo.apply import undo_run
@@ -25,11 +26,12 @@ from seglog.verification.findings import Finding
 from seglog.verification.surroundings import read_surroundings
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.group_records import commit
 from tests.support.log_files import FS, batch, write_segment
 from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import opened_log
 
-LOSSES = {"LOG_MISSING", "SEGMENT_MISSING", "LOG_END_MISSING", "PARTITION_MISSING"}
+LOSSES = {"LOG_MISSING", "SEGMENT_MISSING", "LOG_END_MISSING", "PARTITION_MISSING", "COMMITTED_BEYOND_END"}
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 
 
@@ -293,6 +295,44 @@ def test_what_a_group_has_read_and_the_log_no_longer_holds_is_a_warning(tmp_path
     (found,) = [each for each in losses(logs) if each.partition == str(key)]
     assert (found.code, found.severity) == ("LOG_END_MISSING", Severity.WARNING)
     assert found.last_offset == committed.offset - 1 and committed.group in found.message
+
+
+def commits_offset(logs: Path, offset: int) -> None:
+    with opened_log(logs / "__consumer_offsets-0") as log:
+        log.append([commit("mirror", offset, partition=TopicPartition("t", 0))])
+
+
+@pytest.mark.parametrize("offset", [41, 710, 1 << 62])
+@pytest.mark.parametrize("agrees", CHECKPOINTS)
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_a_committed_offset_above_an_end_that_the_broker_wrote_down_is_its_clients_own(
+    logs: Path, offset: int, agrees: str, clean: bool
+) -> None:
+    commits_offset(logs, offset)
+    for name in CHECKPOINTS:
+        checkpoint(logs, name, 40 if name == agrees else 25)
+    if not clean:
+        (logs / ".kafka_cleanshutdown").unlink()
+    (found,) = losses(logs)
+    assert (found.code, found.severity, found.offsets_lost) == ("COMMITTED_BEYOND_END", Severity.INFO, 0)
+    assert f"group mirror has read up to {offset}" in found.message and "ends at 40" in found.message
+    note = [("COMMITTED_BEYOND_END", Gravity.NOTE, None, None)]
+    assert diagnosed(logs) == note == diagnosed(logs, deep=False)
+
+
+def test_a_committed_offset_is_a_witness_where_no_checkpoint_agrees_with_the_end(logs: Path) -> None:
+    commits_offset(logs, 45)
+    for name in CHECKPOINTS:
+        checkpoint(logs, name, 25)
+    (found,) = losses(logs)
+    assert (found.code, found.severity, found.last_offset) == ("LOG_END_MISSING", Severity.WARNING, 44)
+
+
+def test_a_committed_offset_hides_no_better_witness(logs: Path) -> None:
+    commits_offset(logs, 710)
+    (logs / "t-0" / f"{55:020d}.snapshot").write_bytes(encode_snapshot([]))
+    assert told(logs) == [("LOG_END_MISSING", 40, 709)]
+    assert diagnosed(logs)[0][1] is Gravity.DANGER
 
 
 @pytest.mark.parametrize("name", ["4.3.0/clean", "4.3.0/killed", "4.3.0/generated", "0.10.2", "0.8.2", "0.7"])

@@ -398,6 +398,11 @@ _CASES = (
     Case("LOG_MISSING", _D, "Creates an empty log and serves it.", _RESTORE),
     Case("SEGMENT_MISSING", _D, "Does not notice. Readers skip these offsets silently.", _RESTORE),
     Case("LOG_END_MISSING", _D, "Takes the end that it finds, and gives these offsets to other records.", _RESTORE),
+    Case(
+        "COMMITTED_BEYOND_END",
+        _N,
+        "Serves the log as it is. A consumer that begins at such an offset goes where its auto.offset.reset says.",
+    ),
     # --- what the data holds
     Case("DAMAGE_SERVED", _D, "Does not notice at start. Readers and followers fail there.", _REPAIR),
     Case("CLEANER_LAUNDERS", _D, "The cleaner gives the damaged batch a new, valid checksum.", _REPAIR),

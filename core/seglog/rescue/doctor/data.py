@@ -14,7 +14,7 @@ from seglog.escaping import command_line
 from seglog.format.filenames import parse_file_name
 from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
-from seglog.rescue.doctor.hazards import cleaner_hazards
+from seglog.rescue.doctor.hazards import HazardReason, cleaner_hazards
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.verification.batches import Level
 from seglog.verification.finding_codes import CODES, UNREADABLE, Severity, Trait
@@ -127,6 +127,6 @@ def of_cleaner(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields what makes Kafka's cleaner fail on this partition, or hide damage."""
     for found in cleaner_hazards(facts.fs, facts.listing.segments, facts.survives):
         fields = {name: getattr(found, name) for name in ("position", "length", "first_offset", "count")}
-        if found.by_timestamp:  # nothing is damaged: seglog's cleaner does the round
+        if found.reason is not HazardReason.DAMAGE:  # nothing is damaged: seglog's cleaner does the round
             fields["command"] = command_line("seglog", "clean", facts.listing.directory)
         yield facts.diagnosis(found.code, found.segment.log, found.message, **fields)

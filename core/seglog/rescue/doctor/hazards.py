@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 import numpy as np
 
@@ -31,12 +32,17 @@ _REWRITTEN = ", and the cleaner cannot rewrite such a batch"
 Survives = Callable[[int, int], bool]
 
 
+class HazardReason(Enum):
+    """Why Kafka's cleaner fails. Only with DAMAGE is the data not whole; else `seglog clean` can do the round."""
+
+    DAMAGE = auto()
+    NEGATIVE_TIMESTAMP = auto()
+    KEYLESS_END = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """The first of `count` hazards of one kind in a segment. `code` is FAILS or LAUNDERS.
-
-    `by_timestamp`: a negative timestamp is the reason, so the data is whole and `seglog clean` can do the round.
-    """
+    """The first of `count` hazards of one code and reason in a segment. `code` is FAILS or LAUNDERS."""
 
     code: str
     segment: SegmentFiles
@@ -44,8 +50,13 @@ class Hazard:
     length: int
     message: str
     first_offset: int | None
-    by_timestamp: bool
+    reason: HazardReason
     count: int = 1
+
+    @property
+    def by_timestamp(self) -> bool:
+        """True if it is in the way only of a round that writes batches anew."""
+        return self.reason is HazardReason.NEGATIVE_TIMESTAMP
 
 
 def cleaner_hazards(
@@ -63,7 +74,7 @@ class _Segment:
 
     def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, survives: Survives | None) -> None:
         self._fs, self._segment, self._closed, self._survives = fs, segment, closed, survives
-        self._found: dict[tuple[str, bool], Hazard] = {}
+        self._found: dict[tuple[str, HazardReason], Hazard] = {}
         self._keyless_end: np.void | None = None
 
     def hazards(self) -> Iterator[Hazard]:
@@ -76,11 +87,11 @@ class _Segment:
             good = step.batches[step.valid & (step.batches["magic"] > 0)]
             for row in good[good["max_timestamp"] < NO_TIMESTAMP]:
                 message = f"the batch's max timestamp {int(row['max_timestamp'])} is negative{_REWRITTEN}"
-                self._batch(FAILS, row, message, by_timestamp=True)
+                self._batch(FAILS, row, message, HazardReason.NEGATIVE_TIMESTAMP)
             self._records(step)
         if self._closed and self._keyless_end is not None:
             message = "the segment ends with magic 0 or 1 messages without keys, on which Kafka's cleaner fails"
-            self._batch(FAILS, self._keyless_end, message)
+            self._batch(FAILS, self._keyless_end, message, HazardReason.KEYLESS_END)
         yield from self._found.values()
 
     def _damaged(self, piece: WalkedEntries) -> None:
@@ -103,7 +114,7 @@ class _Segment:
                 row = records.batches[int(records.rows["batch"][i])]
                 if row["max_timestamp"] >= NO_TIMESTAMP:
                     message = f"a record's timestamp {int(records.rows['timestamp'][i])} is negative{_REWRITTEN}"
-                    self._batch(FAILS, row, message, by_timestamp=True)
+                    self._batch(FAILS, row, message, HazardReason.NEGATIVE_TIMESTAMP)
             self._note_end(records)
 
     def _note_end(self, records: Records) -> None:
@@ -115,9 +126,9 @@ class _Segment:
         legacy = int(last["magic"]) < 2 and not int(last["attributes"]) & layout.CONTROL_MASK
         self._keyless_end = last if legacy and len(own) and bool((own < 0).all()) else None
 
-    def _batch(self, code: str, row: np.void, message: str, *, by_timestamp: bool = False) -> None:
+    def _batch(self, code: str, row: np.void, message: str, reason: HazardReason = HazardReason.DAMAGE) -> None:
         where = int(row["position"]), int(row["size"])
-        self._note(code, *where, message, int(row["base_offset"]), by_timestamp=by_timestamp)
+        self._note(code, *where, message, int(row["base_offset"]), reason)
 
     def _note(
         self,
@@ -126,12 +137,11 @@ class _Segment:
         length: int,
         message: str,
         first_offset: int | None = None,
-        *,
-        by_timestamp: bool = False,
+        reason: HazardReason = HazardReason.DAMAGE,
     ) -> None:
         if self._survives is not None and not self._survives(self._segment.base_offset, position):
             return
-        known = self._found.get((code, by_timestamp))
+        known = self._found.get((code, reason))
         if known is None:
-            known = Hazard(code, self._segment, position, length, message, first_offset, by_timestamp, 0)
-        self._found[code, by_timestamp] = replace(known, count=known.count + 1)
+            known = Hazard(code, self._segment, position, length, message, first_offset, reason, 0)
+        self._found[code, reason] = replace(known, count=known.count + 1)

@@ -323,16 +323,6 @@ def test_a_snapshot_may_hold_a_transaction_open_of_which_nothing_is_left(logs: P
     assert "TRANSACTION_HANGING" in codes(logs)
 
 
-@pytest.mark.parametrize("name", ["customers", "events"])
-def test_cleaner_hazards_concern_compacted_logs_only(logs: Path, name: str) -> None:
-    log = logs / f"{name}-0"
-    write_segment(log, 0, batch(0, 3, timestamp=-90))
-    write_segment(log, 3, batch(3))
-    found = codes(logs, settings={"cleanup.policy": "compact"} if name == "customers" else {})
-    assert ("CLEANER_FAILS" in found) == (name == "customers")
-    assert "HEADER_ODD" in found
-
-
 def test_rows_of_one_kind_and_file_are_one(tmp_path: Path) -> None:
     log = tmp_path / "t-0"
     write_segment(log, 0, *(batch(i) for i in range(9)))
@@ -457,13 +447,6 @@ def test_a_transaction_without_a_coordinator_anywhere_hangs(tmp_path: Path, lost
     shutil.rmtree(logs / "__cluster_metadata-0")  # then another broker may have its state
     (row,) = [row for row in diagnose(logs, now_ms=now_ms) if row.code.startswith("TRANSACTION")]
     assert (row.code, row.gravity) == ("TRANSACTION_OPEN", Gravity.NOTE)
-
-
-def test_a_negative_timestamp_is_mended_by_cleaning(logs: Path) -> None:
-    write_segment(logs / "customers-0", 0, batch(0, 3, timestamp=-90))
-    write_segment(logs / "customers-0", 3, batch(3))
-    (row,) = [row for row in diagnose(logs, settings={"cleanup.policy": "compact"}) if row.code == "CLEANER_FAILS"]
-    assert row.command == f"seglog clean {logs / 'customers-0'}"
 
 
 def test_a_stray_that_nothing_else_serves_is_a_danger_that_names_restore(logs: Path) -> None:
