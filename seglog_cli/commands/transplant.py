@@ -16,7 +16,6 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.configuration.settings import DirectorySettings
     from seglog.operations.transplant import TransplantRequest
     from seglog.rescue.transplant.apply import TransplantOutcome
     from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
@@ -29,7 +28,14 @@ def run(
         list[Path],
         argument("SOURCE", "Partition directories of the dead cluster, or whole log directories; only read."),
     ],
-    into: Annotated[Path, option("--into", "LOGDIR", "The log directory of a stopped broker of another cluster.")],
+    into: Annotated[
+        list[Path],
+        option(
+            "--into",
+            "LOGDIR",
+            "The log directory of a stopped broker of another cluster; repeatable for all directories of that broker.",
+        ),
+    ],
     topic: Annotated[
         list[str] | None,
         option("--topic", "OLD[=NEW]", "Take only this topic, under a new name if one is given; repeatable."),
@@ -56,7 +62,8 @@ def run(
     directories show it.
 
     First create the topics in the new cluster, on that broker, with the same number of partitions and one replica. Then
-    stop the broker cleanly, and run this command. The old cluster's broker may have been killed; the source stays as it
+    stop the broker cleanly, and run this command. If the broker has several log directories, name each with --into:
+    every partition goes where the broker has it. The old cluster's broker may have been killed; the source stays as it
     is. Until the new broker has written, `seglog undo` takes the transplant back.
 
     Records keep their offset, timestamp, key, value and headers. Topics keep the ids that the new cluster gave them.
@@ -82,6 +89,7 @@ def run(
     Examples:
       seglog transplant --dry-run /mnt/old/kafka --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka --into /var/lib/kafka/data
+      seglog transplant /mnt/old/kafka --into /data1/kafka --into /data2/kafka
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
     from seglog.operations.transplant import TransplantKeywords, TransplantRequest
@@ -91,38 +99,45 @@ def run(
         transactions_of=transactions_of or [],
         every_replica=every_replica,
         quarantine=quarantine,
+        beside=into[1:],
     )
-    request = TransplantRequest.of(session.fs, sources, into, keywords)
+    request = TransplantRequest.of(session.fs, sources, into[0], keywords)
     if dry_run:
-        plan, _ = _planned(session, request)
-        show_plan(session.console, plan)
+        show_plans(session.console, _planned(session, request))
         return ExitCode.DONE
-    outcome = _carried_out(session, request)
-    if outcome.run is not None:
-        session.remember_run(outcome.run.folder)
-    code = ExitCode.DONE if outcome.failure is None else exit_code_of(outcome.failure)
-    show_outcome(session.console, outcome, code)
+    outcomes = _carried_out(session, request)
+    for outcome in outcomes:
+        if outcome.run is not None:
+            session.remember_run(outcome.run.folder)
+    failure = outcomes[0].failure
+    code = ExitCode.DONE if failure is None else exit_code_of(failure)
+    show_outcomes(session.console, outcomes, code)
     return code
 
 
-def _planned(session: Session, request: TransplantRequest) -> tuple[TransplantPlan, DirectorySettings]:
-    """Returns the plan, and the target's configuration that it is based on."""
-    from seglog.operations.transplant import plan_transplant
+def _planned(session: Session, request: TransplantRequest) -> list[TransplantPlan]:
+    from seglog.operations.transplant import plan_each, plan_transplant
 
-    config_of = session.config_of(request.into)
+    def plan(one: TransplantRequest) -> TransplantPlan:
+        return plan_transplant(session.fs, session.clock, one, session.config_of(one.into), progress.advance)
+
     with session.progress("look") as progress:
-        return plan_transplant(session.fs, session.clock, request, config_of, progress.advance), config_of
+        return plan_each(request, plan)
 
 
-def _carried_out(session: Session, request: TransplantRequest) -> TransplantOutcome:
-    """Plans and applies the transplant under the target's lock."""
-    from seglog.operations.transplant import locked_target
+def _carried_out(session: Session, request: TransplantRequest) -> list[TransplantOutcome]:
+    """Plans and applies the transplant under the targets' locks."""
+    from seglog.operations.transplant import carry_out_each, locked_targets
     from seglog.rescue.transplant.apply import carry_out
 
-    with locked_target(session.fs, request.into, session.settled):
-        plan, config_of = _planned(session, request)
-        with session.progress("transplant", sum(partition.source.size for partition in plan.pending)) as progress:
-            return carry_out(session.fs, session.clock, plan, config_of, progress.advance)
+    def apply(plan: TransplantPlan) -> TransplantOutcome:
+        return carry_out(session.fs, session.clock, plan, session.config_of(plan.log_directory), progress.advance)
+
+    with locked_targets(session.fs, request, session.settled):
+        plans = _planned(session, request)
+        size = sum(partition.source.size for plan in plans for partition in plan.pending)
+        with session.progress("transplant", size) as progress:
+            return carry_out_each(session.fs, plans, apply)
 
 
 def _topics(given: Sequence[str]) -> dict[str, str]:
@@ -136,45 +151,50 @@ def _topics(given: Sequence[str]) -> dict[str, str]:
     return topics
 
 
-def show_plan(console: Console, plan: TransplantPlan) -> None:
-    """Shows what would be done."""
-    _partitions(console, plan, dry_run=True)
+def show_plans(console: Console, plans: Sequence[TransplantPlan]) -> None:
+    """Shows what would be done in each log directory."""
+    for plan in plans:
+        _partitions(console, plan, dry_run=True, several=len(plans) > 1)
     if console.as_json:
-        console.json({"type": "summary", "exit_code": 0, "run": None, **_counts(plan)})
-    elif plan.pending:
-        console.line(
-            f"{_sentence(plan)} would be transplanted; {bytes_text(plan.bytes_needed)} of disk space is needed"
-        )
+        console.json({"type": "summary", "exit_code": 0, "run": None, "runs": [], **_counts(plans)})
+    elif any(plan.pending for plan in plans):
+        needed = bytes_text(sum(plan.bytes_needed for plan in plans))
+        console.line(f"{_sentence(plans)} would be transplanted; {needed} of disk space is needed")
     else:
         console.line("nothing to do: the target holds this data already")
 
 
-def show_outcome(console: Console, outcome: TransplantOutcome, code: ExitCode) -> None:
-    """Shows what was done, and what the operator does next."""
-    plan = outcome.plan
-    run = None if outcome.run is None or outcome.failure is not None else outcome.run.name
-    if outcome.failure is None:
-        _partitions(console, plan, dry_run=False)
-    if outcome.failure is not None:
-        console.error(f"the transplant failed and was taken back: {message_of(outcome.failure)}")
-    steps = _next_steps(plan, run) if run is not None else []
+def show_outcomes(console: Console, outcomes: Sequence[TransplantOutcome], code: ExitCode) -> None:
+    """Shows what was done, and what the operator does next. A failure has taken everything back."""
+    plans, failure = [outcome.plan for outcome in outcomes], outcomes[0].failure
+    done = [outcome for outcome in outcomes if outcome.run is not None and failure is None]
+    runs = [outcome.run.name for outcome in done if outcome.run is not None]
+    if failure is None:
+        for plan in plans:
+            _partitions(console, plan, dry_run=False, several=len(plans) > 1)
+    else:
+        console.error(f"the transplant failed and was taken back: {message_of(failure)}")
+    steps = _next_steps([outcome.plan for outcome in done], runs) if runs else []
     if console.as_json:
-        console.json({"type": "summary", "exit_code": int(code), "run": run, **_counts(plan), "next": steps})
-    elif run is not None:
-        console.line(console.styled(f"{_sentence(plan)} transplanted", "good"))
+        run = runs[0] if runs else None
+        row = {"type": "summary", "exit_code": int(code), "run": run, "runs": runs, **_counts(plans), "next": steps}
+        console.json(row)
+    elif runs:
+        console.line(console.styled(f"{_sentence(plans)} transplanted", "good"))
         console.line("next:")
         for number, step in enumerate(steps, 1):
             console.line(f"  {number}. {step}")
-    elif outcome.failure is None:
+    elif failure is None:
         console.line("nothing to do: the target holds this data already")
 
 
-def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool) -> None:
+def _partitions(console: Console, plan: TransplantPlan, *, dry_run: bool, several: bool) -> None:
     for partition in plan.partitions:
         if console.as_json:
             console.json(_row(partition, dry_run))
             continue
-        console.line(f"{console.styled(str(partition.partition), 'strong')} from {partition.source.directory}")
+        name = console.styled(str(partition.partition), "strong")
+        console.line(f"{name} from {partition.source.directory}{f' into {plan.log_directory}' if several else ''}")
         for step in () if console.quiet else partition.steps():
             console.line(f"  {step}")
     for sentence in plan.releases:
@@ -197,6 +217,7 @@ def _row(partition: PartitionPlan, dry_run: bool) -> dict[str, Any]:
         "type": "transplant",
         "partition": str(partition.partition),
         "source": str(source.directory),
+        "log_directory": str(partition.target.directory.parent),
         "dry_run": dry_run,
         "already_there": partition.done,
         "topic_id": partition.target.topic_id,
@@ -225,30 +246,33 @@ def _row(partition: PartitionPlan, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _counts(plan: TransplantPlan) -> dict[str, int]:
-    committed = sum(ending.commit for ending in plan.endings)
+def _counts(plans: Sequence[TransplantPlan]) -> dict[str, int]:
+    pending = [partition for plan in plans for partition in plan.pending]
+    endings = [ending for partition in pending for ending in partition.endings]
+    committed = sum(ending.commit for ending in endings)
     return {
-        "partitions": len(plan.pending),
-        "already_there": len(plan.partitions) - len(plan.pending),
-        "bytes": sum(partition.source.size for partition in plan.pending),
-        "transactions_aborted": len(plan.endings) - committed,
+        "partitions": len(pending),
+        "already_there": sum(len(plan.partitions) for plan in plans) - len(pending),
+        "bytes": sum(partition.source.size for partition in pending),
+        "transactions_aborted": len(endings) - committed,
         "transactions_committed": committed,
     }
 
 
-def _sentence(plan: TransplantPlan) -> str:
-    counts = _counts(plan)
+def _sentence(plans: Sequence[TransplantPlan]) -> str:
+    counts = _counts(plans)
     aborted, committed = counts["transactions_aborted"], counts["transactions_committed"]
     ended = f", {count_text(aborted, 'open transaction')} ended by ABORT" if aborted else ""
     ended += f", {committed} by COMMIT" if committed else ""
-    return f"{count_text(len(plan.pending), 'partition')}, {bytes_text(counts['bytes'])}{ended}:"
+    return f"{count_text(counts['partitions'], 'partition')}, {bytes_text(counts['bytes'])}{ended}:"
 
 
-def _next_steps(plan: TransplantPlan, run: str) -> list[str]:
-    first = plan.pending[0]
+def _next_steps(plans: Sequence[TransplantPlan], runs: Sequence[str]) -> list[str]:
+    first, places = plans[0].pending[0], ", ".join(str(plan.log_directory) for plan in plans)
+    undo = " and ".join(f"seglog undo {run}" for run in runs)
     return [
-        f"start the broker of {plan.log_directory}; its log reports {first.partition}: logEndOffset={first.log_end}",
+        f"start the broker of {places}; its log reports {first.partition}: logEndOffset={first.log_end}",
         "restart producers and consumers of the old cluster: their cached state is not valid in this one",
         "add replicas with kafka-reassign-partitions when the broker leads the partitions",
-        f"until the broker has started, seglog undo {run} takes it back",
+        f"until the broker has started, {undo} {'takes' if len(runs) == 1 else 'take'} it back",
     ]

@@ -93,8 +93,9 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
 
     Offsets stay. `topics` takes only these topics, under new names if it is a mapping. `transactions_of` are further
     log directories whose `__transaction_state` says how open transactions ended. `every_replica` confirms that every
-    replica gets the same data. `undo(outcome.run)` takes it back until the broker has written. Raises, before anything
-    changes, RefusedError, LockedError, NotALogError, or Obstacles for several of them.
+    replica gets the same data. `beside` are the broker's other log directories: partitions that it has there are left
+    to a call with that directory as `into`. `undo(outcome.run)` takes it back until the broker has written. Raises,
+    before anything changes, RefusedError, LockedError, NotALogError, or Obstacles for several of them.
 
     >>> import os, tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:
@@ -112,7 +113,7 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
     """
     work, keywords = request_of(given, TransplantKeywords)
     request = TransplantRequest.of(work.fs, paths_of(sources), into, keywords)
-    with transplanting.locked_target(work.fs, request.into):
+    with transplanting.locked_targets(work.fs, request):
         settings = settings_of(work, request.into)
         plan = transplanting.plan_transplant(work.fs, work.clock, request, settings)
         outcome = carry_out(work.fs, work.clock, plan, settings, lambda _size: None)

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -23,7 +23,9 @@ from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.operations.undo import Settled, settle, unsettled
 from seglog.operations.workspace import CommonArguments, Location, local_path, optional_path, path_of
 from seglog.progress import BytesRead
+from seglog.repairs.undo.apply import undo_run
 from seglog.rescue.rebuild.completeness import missing_of
+from seglog.rescue.transplant.apply import TransplantOutcome
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.rescue.transplant.planner import Circumstances, TransplantPlanner, choose
@@ -48,6 +50,7 @@ class TransplantKeywords(TypedDict, total=False):
     transactions_of: Sequence[Location]
     every_replica: bool
     quarantine: Location | None
+    beside: Sequence[Location]
 
 
 class TransplantArguments(TransplantKeywords, CommonArguments, total=False):
@@ -59,7 +62,8 @@ class TransplantRequest:
     """The sources and their target. `into` is a resolved log directory; `topics` maps old names to new ones, and if it
     is not empty, no other topic is taken. `transactions_of` are further log directories whose `__transaction_state`
     tells how open transactions ended. `every_replica` is the user's word that all replicas of the partitions get the
-    same data before any starts.
+    same data before any starts. `beside` are the broker's other log directories that were named: they take the
+    partitions that have their place there, each by a request of its own.
     """
 
     sources: Sequence[Target]
@@ -68,6 +72,12 @@ class TransplantRequest:
     transactions_of: Sequence[Path] = ()
     every_replica: bool = False
     quarantine: Path | None = None
+    beside: tuple[Path, ...] = ()
+
+    def each(self) -> list[TransplantRequest]:
+        """Returns a request for every directory that takes partitions."""
+        places = (self.into, *self.beside)
+        return [replace(self, into=place, beside=tuple(p for p in places if p != place)) for place in places]
 
     @classmethod
     def of(
@@ -77,30 +87,86 @@ class TransplantRequest:
         topics = keywords.get("topics") or ()
         if not isinstance(topics, Mapping):
             topics = {topic: topic for topic in several("topics", topics, "names")}
+        place = links.resolve(local_path("into", into))
+        beside = several("beside", keywords.get("beside", ()), "a list of log directories")
+        further = dict.fromkeys(links.resolve(local_path("beside", path)) for path in beside)
         others = several("transactions_of", keywords.get("transactions_of", ()), "a list of log directories")
         return cls(
             resolve_paths(fs, sources),
-            links.resolve(local_path("into", into)),
+            place,
             dict(mapping("topics", topics, "names, or a mapping from old to new ones")),
             [links.resolve(path_of("transactions_of", path)) for path in others],
             flag("every_replica", keywords.get("every_replica", False)),
             optional_path("quarantine", keywords.get("quarantine")),
+            tuple(path for path in further if path != place),
         )
 
 
-@contextmanager
-def locked_target(fs: FileSystem, into: Path, settled: Settled = unsettled) -> Iterator[None]:
-    """Holds the target's lock, in which a transplant is planned and carried out, and settles an unfinished run there.
+def plan_each(request: TransplantRequest, plan: Callable[[TransplantRequest], TransplantPlan]) -> list[TransplantPlan]:
+    """Returns the plans for all directories that take partitions, those with none left out; what they all say stands in
+    the first. Raises what `plan` raises, each obstacle once, so that nothing is done unless everything can be."""
+    plans: list[TransplantPlan] = []
+    errors: dict[str, SeglogError] = {}
+    for one in request.each():
+        try:
+            made = plan(one)
+        except Obstacles as obstacles:
+            errors |= {str(error): error for error in obstacles.errors}
+            continue
+        except SeglogError as error:
+            errors[str(error)] = error
+            continue
+        told = {note for earlier in plans for note in (*earlier.notes, *earlier.releases)}
+        notes = tuple(note for note in made.notes if note not in told)
+        releases = tuple(sentence for sentence in made.releases if sentence not in told)
+        plans.append(replace(made, left_out=() if plans else made.left_out, notes=notes, releases=releases))
+    if errors:
+        raise next(iter(errors.values())) if len(errors) == 1 else Obstacles(list(errors.values()))
+    return [plan for plan in plans if plan.partitions] or plans[:1]
 
-    Raises LockedError, and RefusedError if it is no directory of a stopped broker. Does nothing if it is missing: the
-    plan says so.
+
+def carry_out_each(
+    fs: FileSystem, plans: Sequence[TransplantPlan], carry_out: Callable[[TransplantPlan], TransplantOutcome]
+) -> list[TransplantOutcome]:
+    """Carries the plans out, each as a run of its own; a failure takes back those before it. The caller holds the locks
+    of all directories."""
+    outcomes: list[TransplantOutcome] = []
+    try:
+        for plan in plans:
+            outcomes.append(carry_out(plan))
+            if outcomes[-1].failure is not None:
+                break
+    except BaseException:
+        _take_back(fs, outcomes)
+        raise
+    if outcomes[-1].failure is not None:
+        _take_back(fs, outcomes[:-1])
+        return outcomes[-1:]
+    return outcomes
+
+
+def _take_back(fs: FileSystem, outcomes: Sequence[TransplantOutcome]) -> None:
+    for outcome in reversed(outcomes):
+        if outcome.run is not None:
+            undo_run(fs, outcome.run)
+
+
+@contextmanager
+def locked_targets(fs: FileSystem, request: TransplantRequest, settled: Settled = unsettled) -> Iterator[None]:
+    """Holds the locks of all targets, in which a transplant is planned and carried out, and settles unfinished runs
+    there.
+
+    Raises LockedError, and RefusedError for what is not a directory of a stopped broker. Does nothing to a directory
+    that is missing: the plan says so.
     """
-    if fs.status(into) is None:
-        yield
-        return
-    require_brokers_own(fs, into)
-    with DirectoryLock(into):
-        settle(fs, into, settled)
+    places = [path for path in sorted((request.into, *request.beside)) if fs.status(path) is not None]
+    for path in places:
+        require_brokers_own(fs, path)
+    with ExitStack() as locks:
+        for path in places:
+            locks.enter_context(DirectoryLock(path))
+        for path in places:
+            settle(fs, path, settled)
         yield
 
 
@@ -112,9 +178,10 @@ def plan_transplant(
     progress: BytesRead = lambda _size: None,
 ) -> TransplantPlan:
     """Reads sources and target; changes nothing. Raises RefusedError or LockedError if a transplant is impossible; if
-    single partitions stand against it, the error of the one, or Obstacles."""
-    target = TargetDirectory(fs, request.into)
-    chosen, left_out = choose(fs, request.sources, request.topics, request.into)
+    single partitions stand against it, the error of the one, or Obstacles. The plan is without the partitions that
+    have their place `beside`."""
+    target = TargetDirectory(fs, request.into, request.beside)
+    chosen, left_out = choose(fs, request.sources, request.topics, (request.into, *request.beside))
     log_directories = list(dict.fromkeys(source.directory.parent for source in chosen))
     for path in log_directories:
         holder = holder_of(path)

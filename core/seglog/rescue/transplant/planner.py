@@ -46,7 +46,7 @@ class PartitionToTake:
 
 
 def choose(
-    fs: FileSystem, sources: Sequence[Target], topics: Mapping[str, str], into: Path
+    fs: FileSystem, sources: Sequence[Target], topics: Mapping[str, str], into: Sequence[Path]
 ) -> tuple[list[PartitionToTake], list[tuple[str, str]]]:
     """Returns the partitions by their new names, and (path, reason) for each directory left out.
 
@@ -60,7 +60,7 @@ def choose(
         path = links.resolve(source.path)
         if source.kind is TargetKind.FILE:
             raise RefusedError(f"{source.path} is a file; name the partition directory, or the log directory")
-        if into in (path, path.parent):
+        if path in into or path.parent in into:
             raise RefusedError(f"{source.path} lies in the target log directory")
         whole = source.kind is TargetKind.LOG_DIRECTORY
         for place in list_log_directory(fs, path).partitions if whole else [_named(path)]:

@@ -7,7 +7,7 @@ another replica could make the broker truncate it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,9 +59,10 @@ def require_brokers_own(fs: FileSystem, path: Path) -> None:
 
 
 class TargetDirectory:
-    """The log directory. Raises RefusedError unless its broker was stopped cleanly."""
+    """The log directory. Raises RefusedError unless its broker was stopped cleanly, or if one of `beside`, the broker's
+    other log directories that take their own partitions, is another broker's."""
 
-    def __init__(self, fs: FileSystem, path: Path) -> None:
+    def __init__(self, fs: FileSystem, path: Path, beside: Sequence[Path] = ()) -> None:
         self.fs, self.path = fs, path
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
         require_brokers_own(fs, path)
@@ -76,11 +77,19 @@ class TargetDirectory:
                 " it, stop it with SIGTERM, and wait for its end"
             )
         self._identity = identity_of(fs, path)
+        self.beside = [TargetDirectory(fs, other) for other in beside]
+        for other in self.beside:
+            for key in ("cluster.id", "node.id"):
+                if other._identity.get(key) != self._identity.get(key):
+                    raise RefusedError(
+                        f"{path} and {other.path} belong to two brokers ({key} {self._identity.get(key)} and"
+                        f" {other._identity.get(key)}): transplant into one at a time"
+                    )
 
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
         """The cluster's metadata; None if it cannot be found."""
-        found = find_metadata(self.fs, self.path, None)
+        found = find_metadata(self.fs, self.path, None, [other.path for other in self.beside])
         return None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
 
     @cached_property
@@ -89,8 +98,13 @@ class TargetDirectory:
         return frozenset(one.path for one in self.listing.live)
 
     def has_topic(self, topic: str) -> bool:
-        """True if any partition of the topic lies here."""
-        return any(one.topic_partition.topic == topic for one in self.listing.live)
+        """True if any partition of the topic lies here or beside."""
+        here = any(partition.topic_partition.topic == topic for partition in self.listing.live)
+        return here or any(other.has_topic(topic) for other in self.beside)
+
+    def leaves_to_others(self, key: TopicPartition) -> bool:
+        """True if one of the directories beside has the partition's place."""
+        return any(other.has_place(key) for other in self.beside)
 
     def has_place(self, key: TopicPartition) -> bool:
         """True if the broker serves the partition from here."""
@@ -116,10 +130,34 @@ class TargetDirectory:
             yield from self.metadata.problems
 
     def absences(self, keys: Iterable[TopicPartition]) -> list[RefusedError]:
-        """Returns errors for the partitions without a place here: one for committed offsets, one for all others."""
-        missing = [key for key in keys if not self.has_place(key)]
-        groups = ([key for key in missing if (key.topic == OFFSETS_TOPIC) is internal] for internal in (True, False))
-        return [RefusedError(self._missing(group)) for group in groups if group]
+        """Returns errors for the partitions without a place here or beside: one for those that the broker has in a
+        directory that was not named, one for committed offsets, and one for all others."""
+        missing = [key for key in keys if not self.has_place(key) and not self.leaves_to_others(key)]
+        elsewhere = {key: place for key in missing if (place := self._place_elsewhere(key)) is not None}
+        errors = [RefusedError(self._unnamed(elsewhere))] if elsewhere else []
+        rest = [key for key in missing if key not in elsewhere]
+        groups = ([key for key in rest if (key.topic == OFFSETS_TOPIC) is internal] for internal in (True, False))
+        return errors + [RefusedError(self._missing(group)) for group in groups if group]
+
+    def _place_elsewhere(self, key: TopicPartition) -> str | None:
+        """Returns the id of the log directory in which the broker has a partition that the cluster gave it; "" if the
+        broker had not told the controller yet, None if it has it in a directory that was named, or not at all."""
+        node, metadata = self._identity.get("node.id", ""), self.metadata
+        if metadata is None or not (node.isascii() and node.isdigit()):
+            return None
+        assigned = metadata.assignment(metadata.topic_ids.get(key.topic, ""), key.partition)
+        if assigned is None or int(node) not in assigned.replicas:
+            return None
+        identity = assigned.directory_of(int(node)) or ""
+        return None if identity in {place._identity.get("directory.id") for place in (self, *self.beside)} else identity
+
+    def _unnamed(self, elsewhere: Mapping[TopicPartition, str]) -> str:
+        names, ids = ", ".join(map(str, elsewhere)), ", ".join(dict.fromkeys(filter(None, elsewhere.values())))
+        does, where = "is" if len(elsewhere) == 1 else "are", f" (directory.id {ids})" if ids else ""
+        return (
+            f"{names} {does} in another log directory of this broker{where}, not in {self._named}: name that directory,"
+            " too, with one more --into"
+        )
 
     def _missing(self, keys: Sequence[TopicPartition]) -> str:
         if keys[0].topic == OFFSETS_TOPIC:
@@ -132,7 +170,12 @@ class TargetDirectory:
         else:
             how = "start the broker, make the topics with the same numbers of partitions and one replica, and stop it"
         aside = "set it aside as a stray" if len(keys) == 1 else "set them aside as strays"
-        return f"{self.path} has no {', '.join(map(str, keys))}, so a broker would {aside}: {how}"
+        has = "has" if not self.beside else "have"
+        return f"{self._named} {has} no {', '.join(map(str, keys))}, so a broker would {aside}: {how}"
+
+    @property
+    def _named(self) -> str:
+        return " and ".join(sorted(str(place.path) for place in (self, *self.beside)))
 
     def _topic_id(self, directory: Path) -> str:
         path = directory / filenames.PARTITION_METADATA
@@ -155,7 +198,8 @@ class TargetDirectory:
     def _require_assigned(self, directory: Path, key: TopicPartition, topic_id: str, every_replica: bool) -> int | None:
         metadata = self.metadata
         if metadata is None or not metadata.knows_topics:
-            listed = [partition.topic_partition for partition in self.listing.live]
+            places = (self, *self.beside)
+            listed = [partition.topic_partition for place in places for partition in place.listing.live]
             most = max(other.partition for other in listed if other.topic == key.topic)
             return None if metadata is not None else most + 1
         assigned_id = metadata.topic_ids.get(key.topic)
