@@ -46,6 +46,12 @@ def logs(tmp_path: Path) -> Path:
 
 
 def rows(path: Path, **options: str) -> tuple[pa.Schema, list[dict[str, Any]]]:
+    """What a task yields, as rows."""
+    batches = batches_of(path, **options)
+    return batches[0].schema, pa.Table.from_batches(batches).to_pylist()
+
+
+def batches_of(path: Path, **options: str) -> list[pa.RecordBatch]:
     """What a task yields, with what the driver has sent to it."""
     chosen = parse_read_options({"path": str(path), **options})
     values = spark_values(chosen)
@@ -53,10 +59,9 @@ def rows(path: Path, **options: str) -> tuple[pa.Schema, list[dict[str, Any]]]:
     decoded = [Column(output.field.name, "any") for output in sent.outputs]
     projection = default_projection("records", chosen.columns, False, decoded)
     fs = LocalFileSystem()
-    batches = [
+    return [
         one for split in plan_splits(fs, chosen) for one in split_batches(fs, split, projection, chosen, sent.outputs)
     ]
-    return batches[0].schema, pa.Table.from_batches(batches).to_pylist()
 
 
 def test_the_options_are_parsed_and_refused_in_words() -> None:
