@@ -84,3 +84,37 @@ PAGES = {
     "exit-codes": "What a script learns from the exit code.",
     "dead-cluster": "From a dead cluster's disks to running consumers.",
 }
+
+# What other tools call things, and what does it here.
+ELSEWHERE = {
+    "compact": "clean",
+    "compaction": "clean",
+    "gc": "retain",
+    "delete": "retain",
+    "prune": "retain",
+    "trim": "retain",
+    "purge": "retain",
+    "expire": "retain",
+    "fsck": "verify, or doctor",
+    "check": "verify, or doctor",
+    "validate": "verify",
+    "scrub": "verify",
+    "health": "doctor",
+    "status": "doctor",
+    "fix": "repair",
+    "cat": "read",
+    "consume": "read",
+    "tail": "read",
+    "list": "ls",
+    "query": "sql",
+    "info": "stats",
+    "du": "report",
+    "produce": "append",
+    "write": "append",
+    "reset": "truncate",
+    "erase": "redact",
+    "forget": "redact",
+    "rollback": "undo",
+    "revert": "undo",
+}
+OPTIONS_ELSEWHERE = {"--port": "--listen HOST:PORT", "--host": "--listen HOST:PORT", "--bind": "--listen HOST:PORT"}

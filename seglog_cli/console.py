@@ -46,6 +46,7 @@ class Console:
         self.color_err = wants_color(self._err.is_terminal, color)
         # Removes what moves on the terminal before a line is written there; set while such a display is open.
         self.before_line: Callable[[], None] | None = None
+        self._warned: set[str] = set()
 
     @property
     def stdout_is_terminal(self) -> bool:
@@ -140,7 +141,10 @@ class Console:
             self.say(text)
 
     def warning(self, text: str) -> None:
-        """Writes a warning to stderr, unless `-q`."""
+        """Writes a warning to stderr, unless `-q`; the same one only once."""
+        if text in self._warned:
+            return
+        self._warned.add(text)
         self.message(f"{styled('warning:', 'warning', self.color_err)} {text}")
 
     def error(self, text: str) -> None:

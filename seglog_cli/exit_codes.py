@@ -61,8 +61,18 @@ class HungUpError(KeyboardInterrupt):
     """SIGHUP, raised in the main thread: the terminal is gone."""
 
 
-SIGNAL_MESSAGES = {
-    KeyboardInterrupt: "interrupted; what is on disk is consistent",
-    TerminatedError: "terminated; what is on disk is consistent",
-    HungUpError: "hung up; what is on disk is consistent",
-}
+class Changes:
+    """Whether this process has begun a command that may change logs."""
+
+    begun = False
+
+
+SIGNAL_WORDS = {KeyboardInterrupt: "interrupted", TerminatedError: "terminated", HungUpError: "hung up"}
+
+
+def signal_sentence(kind: type[BaseException], far: str = "") -> str:
+    """Returns what is said of a signal; `far` is how far a command came that changes nothing."""
+    reached = f" after {far}" if far else ""
+    return (
+        f"{SIGNAL_WORDS[kind]}{reached}; {'what is on disk is consistent' if Changes.begun else 'no log was changed'}"
+    )

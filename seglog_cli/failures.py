@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from seglog import errors, extras
 from seglog_cli.console import Console
-from seglog_cli.exit_codes import SIGNAL_MESSAGES, ExitCode, HungUpError, TerminatedError
+from seglog_cli.exit_codes import ExitCode, HungUpError, TerminatedError, signal_sentence
 
 if TYPE_CHECKING:
     from seglog.scan.listing import Target
@@ -89,8 +89,7 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
-        sentence = SIGNAL_MESSAGES[type(error)]
-        return sentence if not error.args else sentence.partition(";")[0] + str(error.args[0])
+        return signal_sentence(type(error), str(error.args[0]) if error.args else "")
     if is_out_of_memory(error):
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     if isinstance(error, OSError):

@@ -23,6 +23,7 @@ import typer
 
 from seglog_cli import completing
 from seglog_cli.console import ColorChoice, Console
+from seglog_cli.exit_codes import Changes
 from seglog_cli.failures import UsageError, guard
 from seglog_cli.help_option import HelpOption
 from seglog_cli.progress import ProgressChoice
@@ -272,6 +273,7 @@ class CommonOptions(OptionGroup):
         """Builds the command's session."""
         from seglog.clock import SystemClock
 
+        Changes.begun = False
         console = Console(as_json=self.as_json, quiet=self.quiet, verbose=self.verbose, color=self.color)
         now = _absolute(self.now, SystemClock().now_ms)
         return Session(console, self.progress, self.jobs, self.config, tuple(self.overrides or ()), now)
@@ -337,12 +339,12 @@ def _only_reads(function: Callable[..., int | None], arguments: Mapping[str, Any
 @contextlib.contextmanager
 def _told_of_interrupts(session: Session, only_reads: bool) -> Iterator[None]:
     """Lets the error of a signal say how far a command came that changes nothing."""
+    Changes.begun = not only_reads
     try:
         yield
     except KeyboardInterrupt as error:
         if only_reads:
-            far = session.how_far()
-            error.args = (f"{f' after {far}' if far else ''}; no log was changed",)
+            error.args = (session.how_far(),)
         raise
 
 

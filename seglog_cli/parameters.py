@@ -22,9 +22,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from typer import TyperException
 from typer.core import TyperCommand, TyperGroup
 
 from seglog.errors import ConfigError
+from seglog_cli.catalogue import ELSEWHERE, OPTIONS_ELSEWHERE
 from seglog_cli.completing import whole
 from seglog_cli.failures import UsageError
 
@@ -40,6 +42,10 @@ class PlainCommand(TyperCommand):
         """Replaces the converters when all parameters are there."""
         _simplify(self.params)
         return super().make_context(*arguments, **options)
+
+    def make_parser(self, context: Any) -> Any:
+        """Returns a parser that refuses an option given twice."""
+        return _without_repeats(super().make_parser(context), context)
 
     def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
         """Takes a query that begins with a comment for what it is, not for an option."""
@@ -61,10 +67,46 @@ class PlainGroup(TyperGroup):
         _simplify(self.params)
         return super().make_context(*arguments, **options)
 
+    def make_parser(self, context: Any) -> Any:
+        """Returns a parser that refuses an option given twice."""
+        return _without_repeats(super().make_parser(context), context)
+
+    def resolve_command(self, context: Any, arguments: list[str]) -> Any:
+        """Names the command that does what other tools have this name for."""
+        meant = ELSEWHERE.get(arguments[0], "") if context.parent is None else ""
+        if meant and arguments[0] not in self.commands and not context.resilient_parsing:
+            raise UsageError(f"No such command '{arguments[0]}': that is seglog {meant} (see seglog --help)")
+        return super().resolve_command(context, arguments)
+
     def get_short_help_str(self, limit: int = 45) -> str:
         """Returns the summary as a shell shows it, whatever its length."""
         del limit
         return _summary(self.help)
+
+
+def _without_repeats(parser: Any, context: Any) -> Any:
+    """Lets a parser refuse an option that takes one value and was given twice: its last value would win in silence.
+
+    A flag that is repeated says the same again, except together with its opposite.
+    """
+    parse = parser.parse_args
+
+    def parse_once(args: list[str]) -> Any:
+        try:
+            values, rest, order = parse(args=args)
+        except TyperException as error:
+            meant = OPTIONS_ELSEWHERE.get(getattr(error, "option_name", ""), "")
+            if any(meant.startswith(f"{name} ") for parameter in context.command.params for name in parameter.opts):
+                raise UsageError(f"{error.message} (here it is {meant})") from error
+            raise
+        for parameter in dict.fromkeys(order):
+            is_single = parameter.param_type_name == "option" and not parameter.multiple and not parameter.count
+            if is_single and not parameter.is_flag and order.count(parameter) > 1 and not context.resilient_parsing:
+                raise UsageError(f"{parameter.opts[0]} was given more than once, and takes one value")
+        return values, rest, order
+
+    parser.parse_args = parse_once
+    return parser
 
 
 def _summary(help_text: str | None) -> str:

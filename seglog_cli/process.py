@@ -24,7 +24,7 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from seglog_cli.exit_codes import SIGNAL_MESSAGES, HungUpError, TerminatedError
+from seglog_cli.exit_codes import HungUpError, TerminatedError, signal_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ class Signals:
 
     def _end_at_once(self, number: int, kind: type[KeyboardInterrupt]) -> NoReturn:
         code = 128 + number
-        sentence = SIGNAL_MESSAGES[kind] if self.received is None else _TWICE
+        sentence = signal_sentence(kind) if self.received is None else _TWICE
         text = f"error: {sentence}\n"
         if self.as_json:
             text += f'{{"type":"exit_error","code":{code},"error":"{kind.__name__}","message":"{sentence}"}}\n'

@@ -11,6 +11,7 @@ import pytest
 
 from seglog.arguments import MOST_THREADS
 from seglog.model import Compression
+from seglog_cli.catalogue import COMMANDS, ELSEWHERE
 from seglog_cli.manual import descriptions
 from seglog_cli.options import CODECS, MOST_JOBS, require_servers
 from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
@@ -330,3 +331,67 @@ def test_a_deleted_working_directory_matters_only_for_relative_paths(
         (74, b"error: the working directory was deleted: change to another one\n"),
         (10, b"error: clicks-0: no such file or directory\n"),
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("ls", "--config", "a", "--config", "b"), "--config"),
+        (("ls", "-j", "2", "--jobs=3"), "--jobs"),
+        (("read", "--limit", "1", "--limit", "1"), "--limit"),
+        (("clean", "--metadata-dir", "a", "--metadata-dir", "b"), "--metadata-dir"),
+        (("config", "show", "--metadata-dir", "a", "--metadata-dir", "b"), "--metadata-dir"),
+        (("retain", "--free", "1GB", "--free=2GB"), "--free"),
+    ],
+)
+def test_an_option_with_one_value_is_given_once(logs: Path, arguments: tuple[str, ...], option: str) -> None:
+    done = ended(*arguments, logs / "payments-0")
+    assert (done.code, done.stderr) == (2, f"error: {option} was given more than once, and takes one value\n".encode())
+
+
+def test_what_may_be_repeated_is_repeated(logs: Path) -> None:
+    keys = ("--set", "retention.ms=1", "--set", "retention.bytes=1")
+    done = ended("ls", "--json", "--json", "-v", "-v", *keys, logs / "payments-0")
+    assert done.code == 0, done.stderr
+    done = ended("ls", *keys, "--set", "retention.ms=2", logs / "payments-0")
+    assert done.code == 2 and b"--set gives retention.ms more than once" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("compact", "x"), b"No such command 'compact': that is seglog clean (see"),
+        (("fsck", "x"), b"that is seglog verify, or doctor (see"),
+        (("check",), b"that is seglog verify, or doctor (see"),
+        (("serve", "--port", "1", "x"), b"No such option: --port (here it is --listen HOST:PORT)"),
+        (("verfy",), b"Did you mean 'verify'?"),
+    ],
+)
+def test_the_names_of_other_tools_lead_to_the_command(arguments: tuple[str, ...], said: bytes) -> None:
+    done = ended(*arguments)
+    assert done.code == 2 and said in done.stderr
+
+
+def test_every_name_of_other_tools_leads_to_a_command_and_hides_none() -> None:
+    named = {command for text in ELSEWHERE.values() for command in text.replace(" or", "").split(", ")}
+    assert named <= set(COMMANDS) and not set(ELSEWHERE) & set(COMMANDS)
+
+
+SERVICE = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_KAFKA", "PORT", "PORT_9092_TCP", "PORT_9092_TCP_ADDR")
+
+
+def test_a_variable_that_is_no_setting_is_named_once_and_those_of_kubernetes_never(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in SERVICE:
+        monkeypatch.setenv(f"SEGLOG_{name}", "tcp://10.0.0.1:9092")
+        monkeypatch.setenv(f"SEGLOG_SERVE_{name}", "tcp://10.0.0.1:9092")
+    monkeypatch.setenv("SEGLOG_HOME", "/opt/seglog")
+    monkeypatch.setenv("SEGLOG_RETENTION_M", "1")
+    for command in (("doctor",), ("retain", "--free", "1MB", "--dry-run"), ("config", "show")):
+        warnings = [line for line in ended(*command, logs).stderr.decode().splitlines() if "SEGLOG_" in line]
+        assert warnings == [
+            "warning: SEGLOG_HOME is set, but no setting has this name; it is ignored",
+            "warning: SEGLOG_RETENTION_M is set, but no setting has this name (did you mean SEGLOG_RETENTION_MS?);"
+            " it is ignored",
+        ], command

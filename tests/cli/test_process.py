@@ -238,7 +238,7 @@ def test_a_signal_outside_of_the_command_has_its_sentence_and_code_too() -> None
     for signal_name, code in CODES.items():
         done = interrupted(f"{signal_name}:{calls - 100}", ["clean", "--help"])
         assert done.returncode == code
-        assert re.fullmatch(r"error: .*; what is on disk is consistent\n", done.stderr.decode())
+        assert re.fullmatch(r"error: .*; no log was changed\n", done.stderr.decode())
 
 
 def check_logs(logs: Path) -> None:
@@ -257,7 +257,7 @@ def test_with_json_a_signal_before_the_command_is_an_exit_error_too(logs: Path) 
         "type": "exit_error",
         "code": 143,
         "error": "TerminatedError",
-        "message": "terminated; what is on disk is consistent",
+        "message": "terminated; no log was changed",
     }
 
 

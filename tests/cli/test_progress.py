@@ -170,3 +170,16 @@ def test_only_a_command_that_writes_speaks_of_the_disk(
     monkeypatch.setattr("seglog.operations.workspace.Workspace.settings", stopped)
     done = ended(*command, logs / "customers-0")
     assert done.code == ExitCode.INTERRUPTED and said in done.stderr
+
+
+@pytest.mark.parametrize("command", [("read",), ("verify",), ("clean",)])
+def test_before_a_command_has_begun_no_log_was_changed(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    ended("retain", logs / "customers-0")  # a command before it in this process
+    monkeypatch.setattr("seglog_cli.session.Session.check_configuration", stopped)
+    done = ended(*command, logs / "customers-0")
+    assert (done.code, done.stderr) == (ExitCode.INTERRUPTED, b"error: interrupted; no log was changed\n")

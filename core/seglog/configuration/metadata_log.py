@@ -21,12 +21,15 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
+from seglog.errors import RefusedError
 from seglog.format.columns import Records
 from seglog.format.control import ControlRecordError, Voter, parse_control_record
 from seglog.format.coordinator import decode_metadata_record
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.wire import FRAME_VERSION, FramedRecord, UnknownRecordTypeError, WireError
 from seglog.model import ControlType
+from seglog.scan.index_files import read_index
+from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import is_torn_from
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.scan.view import PartitionView
@@ -125,7 +128,7 @@ class MetadataReplay:
                 missing = f"offsets {self.end_offset} to {segment.base_offset - 1} are missing before this segment"
                 self._problem(segment.log, 0, missing)
                 break
-            if not self._read_file(view.fs, segment.log, start, may_be_torn=following is None):
+            if not self._read_file(view.fs, segment.log, start, segment):
                 break
         if view.live:
             self.torn.clear()  # a controller may be writing it
@@ -158,9 +161,9 @@ class MetadataReplay:
         elif end is not None and not ended:
             self.unnoticed.append(f"{path}: position {end.position}: the snapshot ends without its footer")
 
-    def _read_file(self, fs: FileSystem, path: Path, start: int, *, may_be_torn: bool = False) -> bool:
-        """Replays the records of `path` from offset `start`. Returns False if damage ended it. The end of the last
-        segment may be torn."""
+    def _read_file(self, fs: FileSystem, path: Path, start: int, segment: SegmentFiles | None = None) -> bool:
+        """Replays the records of `path` from offset `start`. Returns False if damage ended it. A `segment` may end
+        torn: one that follows must go on at the same offset."""
         scan = SegmentScan(fs, path)
         for chunk in scan:
             valid = chunk.checksums_valid()
@@ -173,7 +176,7 @@ class MetadataReplay:
         end = scan.end
         if end is None or end.reason is EndReason.COMPLETE:
             return True
-        if may_be_torn and is_torn_from(fs, path, end.position):
+        if segment is not None and _is_torn(fs, segment, end.position):
             self.torn.append(
                 f"{path}: position {end.position}: {end.reason.value}; the log ends at offset {self.end_offset}"
             )
@@ -271,6 +274,20 @@ def read_voters(fs: FileSystem, directory: Path) -> tuple[Voter, ...]:
     replay = MetadataReplay(lambda *_: None, ())
     replay.read(fs, directory)
     return replay.voters
+
+
+def _is_torn(fs: FileSystem, segment: SegmentFiles, position: int) -> bool:
+    """True if only the rest of an unfinished write lies at `position` of a segment and after it. An index that leads
+    further shows that whole batches were there once: such a file is the beginning of a log, as of a copy cut short."""
+    if not is_torn_from(fs, segment.log, position):
+        return False
+    if segment.offset_index is None:
+        return True
+    try:
+        rows = read_index(fs, segment.offset_index, segment.base_offset).rows
+    except (OSError, RefusedError):
+        return True  # an index is only a hint
+    return not (rows["position"] > position).any()
 
 
 def newest_snapshot(fs: FileSystem, directory: Path, end: int | None) -> tuple[Path, int] | None:

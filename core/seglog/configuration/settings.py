@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -49,12 +50,21 @@ _OTHER_VARIABLES = frozenset(
         CONFIG_VARIABLE,
         "SEGLOG_KERNELS",
         "SEGLOG_JIT",
+        "SEGLOG_BUILD_CACHE",
         "SEGLOG_BUILD_TARGET",
+        "SEGLOG_BUNDLE",
+        "SEGLOG_BUNDLE_CACHE",
+        "SEGLOG_COMMAND",
         "SEGLOG_TEST_CACHE",
+        "SEGLOG_EFFORT",
         "SEGLOG_REQUIRE_JAVA",
+        "SEGLOG_SEED",
         *limits.VARIABLES,
     }
 )
+# What Kubernetes sets in every pod for a Service whose name begins with `seglog`.
+_OF_A_SERVICE = re.compile(r"SEGLOG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)")
+_ALIKE = 0.85  # of names, by difflib's measure
 _FILE_LIMIT = 1 << 20
 _MOST_NEIGHBOURS = 1024
 _PROPERTIES_LIMIT = 1 << 16
@@ -78,7 +88,11 @@ def load_settings(
     path, unreachable = _config_path(fs, environment, config, working_directory)
     top_level, topics, others = _read_file(fs, path, is_named=config is not None) if path else ({}, {}, ())
     variables, unknown = _environment(environment)
-    options, option_defaults = _by_level(map(_override, overrides))
+    said = [_override(text) for text in overrides]
+    for name, _, _ in said:
+        if sum(name == other for other, _, _ in said) > 1:
+            raise ConfigError(f"--set gives {name} more than once")
+    options, option_defaults = _by_level(iter(said))
     own, defaults = _by_level(iter(variables))
     warnings = (*unreachable, *unknown)
     return Settings(options, own, top_level, topics, path, warnings, option_defaults, defaults, others)
@@ -107,7 +121,15 @@ def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[s
     unknown = sorted(
         name for name in environment if name.startswith(_PREFIX) and name not in names and name not in _OTHER_VARIABLES
     )
-    return written, tuple(f"{name} is set, but is not a configuration key; it is ignored" for name in unknown)
+    return written, tuple(_ignored(name, names) for name in unknown if not _OF_A_SERVICE.fullmatch(name))
+
+
+def _ignored(name: str, names: Collection[str]) -> str:
+    from difflib import get_close_matches
+
+    meant = get_close_matches(name, [*names, *_OTHER_VARIABLES], 1, _ALIKE)
+    hint = f" (did you mean {meant[0]}?)" if meant else ""
+    return f"{name} is set, but no setting has this name{hint}; it is ignored"
 
 
 def _config_path(

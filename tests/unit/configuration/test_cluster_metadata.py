@@ -211,6 +211,89 @@ def test_damage_before_whole_batches_is_missing_knowledge_and_no_torn_end(direct
         assert not settings.resolve("a").policy_known
 
 
+# --- a torn end, as a full disk and a kill leave it: complete knowledge up to there
+
+
+KNOWN = (topic_record("a", 7), config("a", "k", "good"))
+
+
+def with_tail(directory: Path, tail: bytes, *, base_offset: int = 0) -> Path:
+    path = log(directory, *KNOWN, base_offset=base_offset)
+    path.write_bytes(path.read_bytes() + tail)
+    return path
+
+
+def test_a_metadata_log_cut_at_any_byte_of_its_last_batch_is_known_whole_up_to_there(directory: Path) -> None:
+    last = record_batches([config("a", "k", "torn")], 2)
+    for size in range(len(last)):
+        with_tail(directory, last[:size])
+        found = replayed(directory)
+        assert (values(directory, "a"), found.problems, found.end_offset) == ({"k": "good"}, [], 2), size
+        assert found.knows_topics
+
+
+@pytest.mark.parametrize("zeros", [1, 11, 12, 61, 4096, 1 << 20])
+def test_zeros_after_the_last_batch_are_no_damage(directory: Path, zeros: int) -> None:
+    with_tail(directory, bytes(zeros))
+    assert (values(directory, "a"), replayed(directory).problems) == ({"k": "good"}, [])
+
+
+def test_a_batch_after_the_torn_one_shows_that_knowledge_is_missing(directory: Path) -> None:
+    lost, after = record_batches([config("a", "k", "lost")], 2), record_batches([config("b", "k", "after")], 3)
+    path = with_tail(directory, lost[:30] + after)
+    (problem,) = replayed(directory).problems
+    assert (
+        problem.startswith(f"{path}: position {len(record_batches(KNOWN))}: ") and not replayed(directory).knows_topics
+    )
+
+
+def test_a_last_batch_with_a_wrong_checksum_may_have_been_acknowledged_and_is_missing_knowledge(
+    directory: Path,
+) -> None:
+    last = bytearray(record_batches([config("a", "k", "rotten")], 2))
+    last[-3] ^= 1
+    with_tail(directory, bytes(last))
+    assert "checksum" in replayed(directory).problems[0] and not replayed(directory).knows_topics
+
+
+def test_an_index_that_leads_past_the_end_shows_that_the_log_was_longer(directory: Path) -> None:
+    last = record_batches([config("a", "k", "torn")], 2)
+    path = with_tail(directory, last[:40])
+    end = len(record_batches(KNOWN))
+    path.with_suffix(".index").write_bytes((2).to_bytes(4, "big") + end.to_bytes(4, "big") + bytes(64))
+    assert replayed(directory).problems == []  # the torn batch itself
+    path.with_suffix(".index").write_bytes((3).to_bytes(4, "big") + (end + 90).to_bytes(4, "big") + bytes(64))
+    assert len(replayed(directory).problems) == 1
+
+
+def test_a_segment_after_the_torn_one_counts_only_where_it_goes_on(directory: Path) -> None:
+    with_tail(directory, bytes(20))
+    (directory / f"{2:020}.log").touch()
+    assert (values(directory, "a"), replayed(directory).problems) == ({"k": "good"}, [])
+    (directory / f"{2:020}.log").rename(directory / f"{4:020}.log")
+    assert "offsets 2 to 3 are missing" in replayed(directory).problems[0]
+
+
+def test_a_torn_log_after_a_snapshot_is_known_whole_and_a_torn_snapshot_is_not(directory: Path) -> None:
+    whole = record_batches([*KNOWN, config("a", "l", "kept")])
+    snapshot = directory / f"{2:020}-{1:010}.checkpoint"
+    snapshot.write_bytes(whole)
+    path = directory / f"{2:020}.log"
+    path.write_bytes(record_batches([config("a", "k", "newer")], 2) + bytes(40))
+    assert (values(directory, "a"), replayed(directory).problems) == ({"k": "newer", "l": "kept"}, [])
+    path.write_bytes(b"\0\0\0")
+    assert (values(directory, "a"), replayed(directory).problems) == ({"k": "good", "l": "kept"}, [])
+    snapshot.write_bytes(whole[:-3])
+    assert replayed(directory).problems and not replayed(directory).knows_topics
+
+
+def test_an_empty_metadata_log_knows_no_topic_and_has_no_damage(directory: Path) -> None:
+    (directory / f"{0:020}.log").touch()
+    assert (replayed(directory).problems, replayed(directory).knows_topics) == ([], False)
+    settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+    assert not settings.resolve("a").policy_known
+
+
 # --- a broker with several log directories
 
 
