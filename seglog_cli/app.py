@@ -46,7 +46,7 @@ def _show_completion(shell: Shell | None) -> None:
 
 def _install_completion(shell: Shell | None) -> None:
     if shell is not None:
-        show_text(f"{shell} completion installed in {install_script(shell)}; it takes effect in new terminals")
+        show_text("\n".join(install_script(shell)))
         raise typer.Exit
 
 

@@ -57,13 +57,42 @@ def script_of(shell: Shell) -> str:
     return f"{script}\n{_ZSH_AT_ONCE}" if shell == "zsh" else script
 
 
-def install_script(shell: Shell) -> Path:
-    """Installs a shell's script for this user; returns where. Raises OSError."""
-    _, place = install(shell, "seglog", VARIABLE)
-    path = Path(place)
+def install_script(shell: Shell) -> list[str]:
+    """Installs a shell's script for this user; returns sentences: which files were written, and what is left to do.
+
+    Typer's way for zsh adds a completion menu for all commands and a second compinit to ~/.zshrc. That file is the
+    user's; the line that it needs is only shown. Raises OSError.
+    """
     if shell == "zsh":
+        path = Path.home() / ".zfunc" / "_seglog"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script_of(shell) + "\n")
-    return path
+        return [f"wrote {path}", _left_in_zshrc()]
+    settings = Path.home() / ".bashrc"
+    before = _text_of(settings)
+    _, place = install(shell, "seglog", VARIABLE)
+    added = " ".join(_text_of(settings).removeprefix(before).split())
+    lines = [f"wrote {place}", *([f"added to {settings}: {added}"] if added else [])]
+    return [*lines, f"{shell} completion takes effect in new terminals"]
+
+
+def _left_in_zshrc() -> str:
+    """Says what ~/.zshrc lacks so that zsh finds the script."""
+    path = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+    lines = [line.partition("#")[0] for line in _text_of(path).splitlines()]
+    if any(".zfunc" in line for line in lines):
+        return "zsh completion takes effect in new terminals"
+    if any("compinit" in line or "oh-my-zsh" in line for line in lines):
+        return f"{path} is left as it is; zsh finds the script after this line, above compinit: fpath+=~/.zfunc"
+    return f"{path} is left as it is; zsh finds the script after: fpath+=~/.zfunc; autoload -Uz compinit; compinit"
+
+
+def _text_of(path: Path) -> str:
+    """Returns a file's text; "" if it is not there."""
+    try:
+        return path.read_text(errors="surrogateescape")
+    except FileNotFoundError:
+        return ""
 
 
 def offer_of(metavar: str | None, name: str) -> Offer | None:

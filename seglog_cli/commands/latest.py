@@ -41,6 +41,8 @@ def run(
     (a null value). Without it, the newest record of every key is shown, in the order of offsets, unless it is a
     tombstone: what a compacted topic holds. If the keys do not fit into the memory, the log is read several times.
 
+    Of several partitions, each has a line with its name above its records.
+
     --value-as and --key-as show values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
     topic _schemas-0 beside the log suffices. Avro and Protobuf need the extra schemas (pip install '.[schemas]' in
     seglog's clone).
@@ -64,11 +66,14 @@ def run(
         found = newest_of_keys(source, MEMORY_BYTES if memory is None else memory)
     else:
         found = newest_of_key(source, os.fsencode(key))
-    shown = 0
+    shown, headed = 0, None
     for partition, records in found:
         if limit is not None:
             records = replace(records, rows=records.rows[: limit - shown])
         shown += len(records)
+        if len(source.logs) > 1 and partition != headed and len(records) and not session.as_json:
+            session.console.write_dump(memoryview(f"partition {partition}\n".encode()))
+            headed = partition
         decoder = None if values is None else values.of_topic(partition.topic)
         for block in line(records, str(partition), decoder=decoder):
             session.console.write_dump(block)

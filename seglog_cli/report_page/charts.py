@@ -18,6 +18,8 @@ _STRIP_WIDTH, _STRIP_HEIGHT = 160, 14
 _MOST_SEGMENTS = 48  # of a strip
 _SPARK_WIDTH, _SPARK_HEIGHT = 92, 20
 _TILE_RATIO = 2.6  # the treemap's width to height, for the shapes of its tiles
+_TREEMAP_WIDTHS = (1050, 335)  # pixels, on a wide and on a narrow screen
+_LEAST_LABEL = 4  # characters of a shortened label
 _STATES = {
     "clean": "k",
     "": "k-plain",
@@ -106,14 +108,39 @@ def treemap(tiles: Sequence[tuple[str, int]]) -> str:
     drawn = []
     for (name, length), (x, y, width, height) in zip(tiles, squarified([length for _, length in tiles]), strict=True):
         words = f"{name}: {size(length)}, {100 * length / total:.1f} %"
-        fits = width * 10.5 > 7 * min(len(name), 16) and height * 3 > 20  # of some 1050 by 300 pixels
-        text = f"<text x=8 y=18>{said(name)}</text>" if fits else ""
-        text += f"<text x=8 y=34>{size(length)}</text>" if fits and height * 3 > 40 else ""
+        text = _labels(name, size(length), width, height * 3)
         drawn.append(
             f'<svg x="{x:.3f}%" y="{y:.3f}%" width="{width:.3f}%" height="{height:.3f}%"><title>{said(words)}</title>'
             f'<rect width="100%" height="100%"/>{text}</svg>'
         )
     return f'<svg class=t width="100%" height=300 role=img aria-label="Bytes by topic">{"".join(drawn)}</svg>'
+
+
+def _labels(name: str, bytes_text: str, share: float, height: float) -> str:
+    """Returns a tile's texts: its name where the wide page has room, and for a narrow one as much of its end.
+
+    `share` is the tile's width in percent of the picture, `height` its height in pixels.
+    """
+    wide, narrow = (_shortened(name, share * width / 100) for width in _TREEMAP_WIDTHS)
+    texts = ""
+    if height > 20:
+        if wide == narrow:
+            texts = f"<text x=8 y=18>{said(wide)}</text>" if wide else ""
+        else:
+            texts = f"<text class=o x=8 y=18>{said(wide)}</text>" if wide else ""
+            texts += f"<text class=s x=8 y=18>{said(narrow)}</text>" if narrow else ""
+    if height > 40 and _shortened(bytes_text, share * _TREEMAP_WIDTHS[0] / 100) == bytes_text:
+        fits = _shortened(bytes_text, share * _TREEMAP_WIDTHS[1] / 100) == bytes_text
+        texts += f"<text{'' if fits else ' class=o'} x=8 y=34>{bytes_text}</text>"
+    return texts
+
+
+def _shortened(text: str, width: float) -> str:
+    """Returns a text, or as much of its end as `width` pixels hold: names of topics differ at their ends."""
+    room = int((width - 12) / 7)
+    if len(text) <= room:
+        return text
+    return f"\u2026{text[1 - room :]}" if room >= _LEAST_LABEL else ""
 
 
 def squarified(sizes: Sequence[int]) -> Iterator[tuple[float, float, float, float]]:

@@ -67,6 +67,7 @@ th[aria-sort=ascending] button::after{content:" \\25b2"}
 th[aria-sort=descending] button::after{content:" \\25bc"}
 svg{display:block}
 svg text{font-size:12px;fill:var(--ink)}
+.s{display:none}
 .t rect{fill:var(--tile);stroke:var(--page);stroke-width:2}
 .a{fill:var(--tile)}
 .l{fill:none;stroke:var(--bytes);stroke-width:1.5;vector-effect:non-scaling-stroke}
@@ -82,13 +83,18 @@ padding:0;list-style:none}
 .f{border:1px solid var(--line)}
 details{margin:.6rem 0}
 summary{cursor:pointer;color:var(--bytes)}
-@media(max-width:40rem){body{padding:1rem .75rem 3rem}dl{gap:.5rem 1.25rem}dd{font-size:1.15rem}}
+@media(max-width:40rem){body{padding:1rem .75rem 3rem}dl{gap:.5rem 1.25rem}dd{font-size:1.15rem}
+.o{display:none}.s{display:block}}
 @media print{body{max-width:none;padding:0;font-size:11px}h2{break-after:avoid}tr,.c{break-inside:avoid}
-.w{overflow:visible}table{font-size:9px}th,td{padding:3px 4px}th button{display:contents}}
+.w{overflow:visible}table{font-size:9px}th,td{padding:3px 4px}th button{display:contents}
+details::details-content{content-visibility:visible;block-size:auto}}
 """
 
 SCRIPT = """
 "use strict";
+const folded = () => document.querySelectorAll("details");
+addEventListener("beforeprint", () => folded().forEach(one => { one.dataset.was = one.open; one.open = true; }));
+addEventListener("afterprint", () => folded().forEach(one => { one.open = one.dataset.was === "true"; }));
 for (const table of document.querySelectorAll("table[data-sort]")) {
   const heads = Array.from(table.tHead.rows[0].cells), body = table.tBodies[0];
   const value = (row, column) => {

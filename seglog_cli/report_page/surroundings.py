@@ -44,7 +44,8 @@ def headline(report: Report) -> str:
 def _directories(report: Report) -> str:
     rows = []
     for directory in report.directories:
-        state = "running" if directory.running else "stopped in order" if directory.clean_shutdown else "stopped"
+        stopped = "stopped in order" if directory.clean_shutdown else "killed, or not stopped in order"
+        state = "running" if directory.running else stopped
         free = NOTHING if directory.free_bytes is None else size(directory.free_bytes)
         rows.append(
             row_head(said(directory.path))

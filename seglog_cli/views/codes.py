@@ -43,6 +43,7 @@ def meanings(text: str) -> list[dict[str, str]]:
         known = [code for code in ExitCode if int(code) == int(text)]
         return [{"code": str(int(code)), "of": "exit", "meaning": f"{code.meaning}."} for code in known]
     from seglog.rescue.doctor.cases import CASES
+    from seglog.rescue.doctor.general_mends import general_mend
     from seglog.verification.finding_codes import CODES
 
     code, entries = text.upper(), list[dict[str, str]]()
@@ -56,7 +57,7 @@ def meanings(text: str) -> list[dict[str, str]]:
                 "severity": kind.severity.value,
                 "meaning": kind.meaning,
                 "broker": f"{noticed}. {kind.broker}",
-                "mend": _mend(kind.repair),
+                "mend": _mend(kind.repair) or _of_diagnosis(kind.code) or general_mend(code),
             }
         )
     if code in CASES:
@@ -67,10 +68,18 @@ def meanings(text: str) -> list[dict[str, str]]:
                 "of": "doctor",
                 "severity": case.gravity.value,
                 "broker": case.broker,
-                "mend": case.command.format(log_directory="LOGDIR", partition="PARTITION", path="PATH"),
+                "mend": _of_diagnosis(code) or general_mend(code),
             }
         )
     return entries
+
+
+def _of_diagnosis(code: str) -> str:
+    """Returns the command in a diagnosis's entry, with words for its places; "" without one."""
+    from seglog.rescue.doctor.cases import CASES
+
+    command = CASES[code].command if code in CASES else ""
+    return command.format(log_directory="LOGDIR", partition="PARTITION", path="PATH")
 
 
 def _mend(repair: str) -> str:

@@ -62,8 +62,41 @@ def test_each_shell_has_a_script_of_its_own(shell: str, said: bytes, tmp_path: P
     assert said in done.stdout
     installed = process("--install-completion", shell, variables={"HOME": str(tmp_path)})
     assert (installed.returncode, installed.stderr) == (0, b"")
-    assert f"{shell} completion installed".encode() in installed.stdout
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and shell in str(path)]
+    assert f"wrote {tmp_path}".encode() in installed.stdout
+    written = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == {"bash": {".bashrc", "seglog.sh"}, "zsh": {"_seglog"}, "fish": {"seglog.fish"}}[shell]
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        (None, "after: fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+        ("alias l=ls\n# compinit\n", "after: fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+        ("autoload -Uz compinit; compinit\n", "after this line, above compinit: fpath+=~/.zfunc\n"),
+        ("fpath+=~/.zfunc; autoload -Uz compinit; compinit\n", "zsh completion takes effect in new terminals"),
+    ],
+)
+def test_the_settings_of_zsh_stay_as_they_are_and_what_they_lack_is_said(
+    settings: str | None, left: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ".zshrc"
+    if settings is not None:
+        path.write_text(settings)
+    done = process("--install-completion", "zsh", variables={"HOME": str(tmp_path), "ZDOTDIR": ""})
+    assert f"wrote {tmp_path}/.zfunc/_seglog\n" in done.stdout.decode() and left in done.stdout.decode()
+    assert (path.read_text() if path.exists() else None) == settings
+    assert {each.name for each in tmp_path.iterdir()} <= {".zshrc", ".zfunc"}
+
+
+def test_what_is_added_to_the_settings_of_bash_is_said(tmp_path: Path) -> None:
+    path = tmp_path / ".bashrc"
+    path.write_text("alias l=ls\n")
+    done = process("--install-completion", "bash", variables={"HOME": str(tmp_path)}).stdout.decode()
+    script = tmp_path / ".bash_completions" / "seglog.sh"
+    assert f"wrote {script}\nadded to {path}: source '{script}'\n" in done
+    assert path.read_text().startswith("alias l=ls\n")
+    again = process("--install-completion", "bash", variables={"HOME": str(tmp_path)}).stdout.decode()
+    assert "added to" not in again
 
 
 def test_zsh_is_answered_at_the_first_tab_of_a_session(tmp_path: Path) -> None:

@@ -45,6 +45,17 @@ def test_the_newest_record_of_every_key_and_of_each(logs: Path, name: str) -> No
     assert [row["offset"] for row in found] == sorted(offset for offset, there in uncommitted.values() if there)
 
 
+def test_records_of_several_partitions_stand_below_their_names(logs: Path) -> None:
+    lines = run("latest", logs / "customers", "--key", "customer-124").stdout.splitlines()
+    named = [line for line in lines if not line.startswith("  offset=")]
+    assert named == [f"partition customers-{n}" for n in range(2) if f"partition customers-{n}" in lines] and named
+    assert len(lines) == 2 * len(named)
+    alone = run("latest", logs / "customers-0", "--key", "customer-124").stdout
+    assert alone.startswith("  offset=") and alone.count("\n") == 1
+    every = run("latest", "--limit", "5", logs / "customers").stdout.splitlines()
+    assert every[0] == "partition customers-0" and len(every) == 6
+
+
 def test_more_keys_than_memory_are_found_in_several_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(4)
     with seglog.open_log(tmp_path / "t-0", create=True, config={"segment.bytes": 65536}) as log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import seglog
 from seglog.escaping import escaped
 from seglog.storage.filesystem import File, OpenMode
 from seglog.storage.local import LocalFileSystem
-from seglog_cli.report_page.charts import squarified
+from seglog_cli.report_page.charts import _labels, squarified
 from seglog_cli.report_page.page import page
 from seglog_cli.report_page.style import PALETTE, PICTURE_PAIRS, SCRIPT, TEXT_PAIRS
 from tests.support.command_line import clean_logs, json_lines, run
@@ -247,6 +248,36 @@ def test_the_areas_of_a_treemap_are_in_proportion_and_do_not_overlap(sizes: list
             across = min(x + width, a + wide) - max(x, a)
             down = min(y + height, b + high) - max(y, b)
             assert across < 1e-6 or down < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "wide", "narrow"),
+    [
+        ("orders", 50, "orders", "orders"),
+        ("shop.payments-settled", 20, "shop.payments-settled", "\u2026ettled"),
+        ("shop.payments-settled", 12, "\u2026ayments-settled", "\u2026led"),
+        ("shop.payments-settled", 2, None, None),
+    ],
+)
+def test_a_tiles_label_is_whole_or_shows_its_end(name: str, share: float, wide: str | None, narrow: str | None) -> None:
+    texts = re.findall(r"<text(?: class=(\w))? x=8 y=18>([^<]*)", _labels(name, "1 kB", share, 100))
+    on = {None: {"wide", "narrow"}, "": {"wide", "narrow"}, "o": {"wide"}, "s": {"narrow"}}
+    shown = {screen: text for kind, text in texts for screen in on[kind]}
+    assert (shown.get("wide"), shown.get("narrow")) == (wide, narrow)
+
+
+def test_what_is_folded_is_printed(logs: Path) -> None:
+    page = made(logs)
+    assert "details::details-content{content-visibility:visible" in page[page.index("@media print") :]
+    assert 'addEventListener("beforeprint"' in page
+
+
+def test_a_killed_brokers_directory_is_not_one_that_was_stopped_in_order(logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs, tmp_path / "killed")
+    (tmp_path / "killed" / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    (logs / ".kafka_cleanshutdown").touch()
+    page = made(logs, tmp_path / "killed")
+    assert "<td>stopped in order" in page and "<td>killed, or not stopped in order" in page
 
 
 def test_a_file_is_written_whole_and_never_over_another_by_itself(logs: Path, tmp_path: Path) -> None:

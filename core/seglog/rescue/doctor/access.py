@@ -31,6 +31,7 @@ _READ, _WRITE, _SEARCH = 4, 2, 1
 _WRITTEN = {kind for kind in FileKind if kind not in (FileKind.PRODUCER_SNAPSHOT, FileKind.METADATA_SNAPSHOT)}
 _REPLACED = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filenames.LEADER_EPOCH_CHECKPOINT, filenames.QUORUM_STATE)
 _READ_ONLY = (*_REPLACED, filenames.PARTITION_METADATA, filenames.BOOTSTRAP_CHECKPOINT)
+_MANY = 4  # directories, from which on one command for all is kinder than one for each
 _TEMPORARY = FileState.TEMPORARY.value
 
 
@@ -89,17 +90,22 @@ def denied(fs: FileSystem, listing: LogDirectoryListing) -> Iterator[Denied]:
     user = None if isinstance(listing.path, RemotePath) else _broker_user(fs, listing)  # objects have no owner or mode
     if user is None:
         return
-    for directory in (listing.path, *(partition.path for partition in listing.partitions)):
+    places = [listing.path, *(partition.path for partition in listing.partitions)]
+    denials = {
+        place: found for place in places if (found := _denied_in(fs, place, user, is_partition=place != listing.path))
+    }
+    inside = [place for place in denials if (own := fs.status(place, follow=False)) is not None and not own.is_link]
+    for directory, found in denials.items():
         is_own = directory == listing.path
-        found = _denied_in(fs, directory, user, is_partition=not is_own)
-        if not found:
-            continue
         path, status = found[0]
         message = (
             f"it belongs to {described_user(status.owner)} with mode {status.mode:04o};"
             f" the broker, which seems to run as {described_user(user.number)}, cannot open it"
         )
-        command = user.chown_command([path for path, _ in found] if is_own else [directory])
+        if len(inside) >= _MANY and directory in inside:
+            command = user.chown_command([listing.path])  # one line for all, to be pasted once
+        else:
+            command = user.chown_command([path for path, _ in found] if is_own else [directory])
         yield Denied("" if is_own else directory.name, path, message, command, len(found))
 
 

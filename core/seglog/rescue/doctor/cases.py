@@ -98,13 +98,22 @@ def diagnosis(
             known.update(_UNREAD_OBJECT)
         known["command"] = _for_a_copy(known["command"], log_directory)
     name = "" if partition is None else partition.name
-    return Diagnosis(code, log_directory=str(log_directory), partition=name, file=path.name, message=message, **known)
+    file = "" if path == log_directory else path.name
+    return Diagnosis(code, log_directory=str(log_directory), partition=name, file=file, message=message, **known)
 
 
 def format_command(cluster_id: str | None = None) -> str:
     """Returns the command that formats those log directories of a node that are not formatted yet."""
     known = ("-t", "CLUSTER-ID" if cluster_id is None else cluster_id)
     return command_line("kafka-storage.sh", "format", "--ignore-formatted", *known, "-c", "server.properties")
+
+
+def apple_double_command(log_directory: Path) -> str:
+    """Returns the one command that moves all AppleDouble files (`._NAME`, from copies made by macOS) out of a log
+    directory. Files of one name come from many partitions, so the moves number them.
+    """
+    move = f"mv --backup=numbered -t {ASIDE}"
+    return f"find {shell_path(log_directory)}/ -type f -name '._*' -exec {move} {{}} +"
 
 
 def beside(log_directory: Path, what: str) -> Path:
@@ -133,7 +142,7 @@ _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 UNFORESEEN = "Refuses to start: its code does not handle such a file (NumberFormatException or similar)."
 
 # A mend that begins with one of these is a command.
-TOOLS = ("seglog ", "mv ", "sed ", "printf ", "chown ", "chmod ", "cp ", "rm ", "rmdir ", "kafka-")
+TOOLS = ("seglog ", "mv ", "sed ", "printf ", "chown ", "chmod ", "cp ", "rm ", "rmdir ", "find ", "kafka-")
 _ON_URLS = ("seglog dump ", "seglog txn ")
 _UNREAD_OBJECT = {"broker": "Unknown: the store did not show it.", "command": "run the doctor again when it does"}
 

@@ -23,7 +23,7 @@ from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.producer_state import SnapshotRefusedError
 from seglog.log.swap import ReplacedLog, settle_leftovers
-from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis, Gravity
+from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis, Gravity, apple_double_command
 from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_transactions
 from seglog.rescue.doctor.no_files import examine_no_files, is_closed_index, unwritable_snapshots
 from seglog.rescue.doctor.partition_facts import PartitionFacts
@@ -85,7 +85,10 @@ def _names(facts: PartitionFacts) -> Iterator[Diagnosis]:
             continue
         number = path.name.partition(".")[0]
         if not is_offset(number):
-            yield facts.diagnosis("STRANGE_SEGMENT_NAME", path, f"{number!r} is not an offset")
+            fields = {}
+            if path.name.startswith("._"):
+                fields["command"] = apple_double_command(facts.log_directory)
+            yield facts.diagnosis("STRANGE_SEGMENT_NAME", path, f"{number!r} is not an offset", **fields)
         elif path in facts.listing.strangers and path.name.endswith(".log"):
             message = (
                 f"Kafka never gives this name to a file ({count_text(status.size, 'byte')}); it opens"

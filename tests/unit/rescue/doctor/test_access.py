@@ -66,6 +66,29 @@ def test_files_of_root_are_reported_by_directory_and_the_commands_mend_them(logs
     assert denials(logs) == []
 
 
+def test_many_directories_of_another_owner_have_one_command(logs: Path) -> None:
+    for name in (".lock", f"{ORDERS}/{LOG}", "payments-0", "clicks-0/partition.metadata"):
+        os.chown(logs / name, 0, 0)
+    (logs / "clicks-0" / "partition.metadata").chmod(0o600)
+    rows = denials(logs)
+    assert len(rows) == 4
+    (command,) = {row.command for row in rows}
+    assert command == f"chown -R nobody:nogroup {logs} && chmod -R u+rwX {logs}"
+    mended(rows[0])
+    assert denials(logs) == []
+
+
+def test_a_partition_behind_a_link_keeps_a_command_of_its_own(logs: Path, tmp_path: Path) -> None:
+    for name in (".lock", f"{ORDERS}/{LOG}", "payments-0", "clicks-0"):
+        os.chown(logs / name, 0, 0)
+    (logs / "customers-0").rename(tmp_path / "elsewhere")
+    (logs / "customers-0").symlink_to(tmp_path / "elsewhere")
+    os.chown(tmp_path / "elsewhere", 0, 0)
+    commands = {row.partition: row.command for row in denials(logs)}
+    assert len(set(commands.values())) == 2, "chown -R follows no link inside the directory"
+    assert f"{logs}/customers-0" in commands["customers-0"]
+
+
 def test_many_files_of_a_partition_are_one_row(logs: Path) -> None:
     given_to(logs / ORDERS, 0)
     (row,) = denials(logs)
