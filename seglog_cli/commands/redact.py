@@ -116,8 +116,9 @@ def run(
     used again.
 
     --verify then decompresses and searches every file below the log directories and in their quarantines, but for the
-    partitions beside those that you name. If a copy is found, or a file cannot be read, the exit code is 1. With
-    --dry-run it shows where copies are now.
+    partitions beside those that you name. If a copy is found, the exit code is 1. It is also 1 if a search of some file
+    proves nothing, and the file is named: one that cannot be read, is packed (.gz, .zip, .zst) or holds a torn batch,
+    and a link that leads elsewhere. With --dry-run it shows where copies are now.
 
     Examples:
       seglog redact --dry-run orders-none-0 --key order-7 --replicas 1

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import bz2
+import gzip
+import io
 import json
+import lzma
+import os
 import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +21,8 @@ import pytest
 import seglog
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
+from tests.support.damage import batches_of
+from tests.support.other_users import OTHER
 
 KEY, VALUE = b"order-7", b'{"order": 7, "sku"'
 ONE_COPY = ("--replicas", "1", "--yes")
@@ -264,3 +276,82 @@ def test_a_set_aside_directory_of_the_partition_is_erased_with_it(logs: Path) ->
     shutil.copytree(logs / "orders-none-0", aside)
     assert run("redact", logs / "orders-none-0", "--key", "order-7", *ONE_COPY).exit_code == 0
     assert values_of(aside, KEY) == values_of(logs / "orders-none-0", KEY) == {None}
+
+
+def _tarred(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("0.log")
+        entry.size = len(data)
+        archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def _zipped(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("0.log", data)
+    return out.getvalue()
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "0.log.gz": gzip.compress,
+    "0.log.old": gzip.compress,
+    "copy": bz2.compress,
+    "copy.index": lzma.compress,
+    "copy.zip": _zipped,
+    "copy.tar.gz": _tarred,
+    "copy.txt": lambda data: base64.b64encode(data),
+    "copy.zst": lambda data: b"\x28\xb5\x2f\xfd" + zlib.compress(data),
+    "copy.raw": lambda data: zlib.compress(data, wbits=-15),
+    "copy.7z": lambda data: b"7z\xbc\xaf\x27\x1c" + zlib.compress(data),
+    "copy.lz4": lambda data: b"\x04\x22\x4d\x18" + zlib.compress(data),
+}
+
+
+@pytest.mark.parametrize("place", ["orders-none-0", "."])
+@pytest.mark.parametrize("name", PACKED)
+def test_a_copy_that_is_packed_is_named_as_not_searched(logs: Path, name: str, place: str) -> None:
+    copy = logs / place / name
+    copy.write_bytes(PACKED[name]((logs / "orders-none-0" / f"{0:020d}.log").read_bytes()))
+    done = run("redact", logs, "--key", "order-7", "--verify", "--json", *ONE_COPY)
+    (report,) = json_lines(done)
+    assert [Path(row["path"]) for row in report["search"]["unread"]] == [copy]
+    assert not report["search"]["complete"]
+    assert done.exit_code == 1
+
+
+@pytest.mark.parametrize("torn", ["end", "beginning"])
+def test_a_compressed_batch_that_is_not_whole_hides_its_records_and_is_named(logs: Path, torn: str) -> None:
+    data = (logs / "orders-lz4-0" / f"{0:020d}.log").read_bytes()
+    copy = logs / "orders-lz4-0" / "interrupted.copy"
+    (first, *_) = batches_of(data)
+    copy.write_bytes(data[: len(first) - 9] if torn == "end" else data[80:])
+    done = run("redact", logs, "--key", "order-7", "--verify", *ONE_COPY)
+    assert done.exit_code == 1
+    assert f"{copy}: not searched" in done.stderr
+
+
+def test_what_a_link_leads_to_is_searched_and_a_link_that_is_not_followed_is_named(logs: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(logs / "orders-none-0" / f"{0:020d}.log", elsewhere / "copy.log")
+    (logs / "orders-none-0" / "nowhere").symlink_to("no-file")
+    (logs / "orders-none-0" / "back").symlink_to(logs / "orders-none-0")
+    assert run("redact", logs, "--key", "order-7", "--verify", *ONE_COPY).exit_code == 0
+    (logs / "orders-none-0" / "link").symlink_to(elsewhere)
+    done = run("redact", logs, "--key", "order-7", "--verify", *ONE_COPY)
+    assert done.exit_code == 1
+    assert "link/copy.log: 3 records" in done.stderr
+    elsewhere.chmod(0o777)
+    (elsewhere / "planted").symlink_to(tmp_path / "planted.log")
+    (tmp_path / "planted.log").touch()
+    if os.geteuid() == 0:
+        os.lchown(elsewhere / "planted", OTHER, OTHER)
+        done = run("redact", logs, "--key", "order-7", "--verify", *ONE_COPY)
+        assert "planted: not searched: it is a link" in done.stderr
+
+
+def test_notes_beside_the_segments_are_searched(logs: Path) -> None:
+    (logs / "orders-none-0" / "notes.txt").write_text("nothing of it, as an operator says: straße\n")
+    assert run("redact", logs, "--key", "order-7", "--verify", *ONE_COPY).exit_code == 0

@@ -84,6 +84,7 @@ def _seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
         file.seek(at)
         course = Course(not refusal, file.read().decode(errors="replace"))
     read_course(course)
+    _forget_others(course, root)
     _follow_promoted(course)
     after = {path for one in directories for path in _entries(one)}
     promoted = {path.with_name(path.name.partition(".")[0]) for path in course.logs if path.name.endswith("-future")}
@@ -94,6 +95,13 @@ def _seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
         errors = [line.removeprefix("ERROR ") for line in course.said.splitlines() if line.startswith("ERROR ")]
         refusal = next((line for line in errors if "Interrupted" not in line), refusal)
     return course, refusal
+
+
+def _forget_others(course: Course, root: Path) -> None:
+    """Leaves out what a broker before it, whose threads go on, has said of its own directories."""
+    course.logs = {path: log for path, log in course.logs.items() if path.is_relative_to(root)}
+    course.strays = {path for path in course.strays if path.is_relative_to(root)}
+    course.offline = {path for path in course.offline if path.is_relative_to(root)}
 
 
 def _follow_promoted(course: Course) -> None:

@@ -43,7 +43,7 @@ from seglog.format.control import encode_control_key, encode_transaction_marker
 from seglog.format.filenames import segment_file_name
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.kernels import encode as kernels
-from seglog.log.producer_state import BatchMetadata, read_markers
+from seglog.log.producer_state import NOT_A_MARKER, BatchMetadata, read_markers
 from seglog.log.validator import (
     AnalyzedBatches,
     AppendOrigin,
@@ -312,8 +312,7 @@ class Appender:
             return
         for row, marker in zip(control, read_markers(part.data, control, 0, self._log.directory), strict=True):
             if marker is None and int(row["count"]) > 0:
-                reason = "the control record of a producer is not a transaction marker"
-                raise InvalidRecordError(_WHERE, reason, int(row["position"]))
+                raise InvalidRecordError(_WHERE, NOT_A_MARKER, int(row["position"]))
             if isinstance(marker, InvalidRecordError):
                 raise marker
 

@@ -33,6 +33,7 @@ from seglog.storage.filesystem import FileSystem, write_atomically
 
 DEFAULT_EXPIRATION_MS = 86_400_000
 BATCHES_KEPT = 5
+NOT_A_MARKER = "the control record of a producer is not a transaction marker"
 NO_OFFSET = -1
 
 
@@ -193,7 +194,8 @@ class ProducerStateManager:
         """Replays `batches` (layout.BATCH, in log order), whose bytes are in `data` (first byte at `file_position`).
 
         Calls `completed` for each transaction that ends, with the last stable offset then, and moves `end_offset`.
-        Raises InvalidRecordError for a broken control record, InvalidTransactionStateError by the rules above; both
+        Raises InvalidRecordError for a broken control record, InvalidTransactionStateError by the rules above and for a
+        control record of a type other than a marker's (Kafka: IllegalArgumentException, which recovery fails with); all
         leave the state as after the batch before.
         """
         rows = batches[batches["producer_id"] >= 0]
@@ -232,6 +234,12 @@ class ProducerStateManager:
                 if isinstance(marker, InvalidRecordError):
                     self.end_offset = base
                     raise marker
+                if marker is None and count > 0 and self._strict:
+                    self.end_offset = base
+                    raise InvalidTransactionStateError(
+                        f"{path}: position {position}: {NOT_A_MARKER} (offset {base}), and a broker's recovery fails"
+                        " there; a repair takes it out"
+                    )
                 if marker is not None or count == 0:
                     producer = producer or self._added(producer_id)
                 if marker is not None and producer is not None:

@@ -3,7 +3,8 @@
 Two searches run over each file. Batches are found wherever they begin, decompressed and decoded, and their records
 compared with the selection; a copy that is cut or damaged still gives its whole records. And some of the erased bytes
 are searched as bytes, in the file and in what its batches expand to: they may lie inside other values, or outside any
-batch. A `grep` over compressed files would find nothing.
+batch. A `grep` over compressed files would find nothing. Nor does this search in what others have packed: such files
+are named as not searched, and so are logs with a part that is not a whole batch, and links that lead elsewhere.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import numpy as np
 from seglog import layout
 from seglog.escaping import escaped
 from seglog.format.columns import Records
-from seglog.format.filenames import parse_partition_directory
+from seglog.format.filenames import FileKind, parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.redaction.rewriting import Erasure
+from seglog.redaction.searchable import Contents
 from seglog.redaction.selection import PartitionSelection, RecordsToErase
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
-from seglog.units import count_text
+from seglog.units import count_is, count_text
 
 LEAST_NEEDLE_BYTES = 8  # shorter ones lie in unrelated data, too
 MOST_NEEDLES = 16
@@ -51,7 +53,9 @@ class Trace:
 
 @dataclass(slots=True)
 class SearchReport:
-    """What a search went through. `unread` are files that could not be read, with the reason."""
+    """What a search went through. `unread` are files of which it proves nothing, with the reason: they could not be
+    read, or hide what is in them (`searchable`).
+    """
 
     files: int = 0
     bytes: int = 0
@@ -168,10 +172,14 @@ class CopySearch:
         self.searched = SearchReport(needles=len(remembered.needles))
 
     def below(self, roots: Sequence[Path]) -> Iterator[Trace]:
-        """Yields a trace for each file below the roots that has one, each file once. Links are not followed."""
+        """Yields a trace for each file below the roots that has one, each file once.
+
+        Links are followed, except those that another user may have planted: such a link counts as unread.
+        """
         seen: set[Path] = set()
+        entered: set[tuple[int, int]] = set()
         for root in roots:
-            for path in self._files(root):
+            for path in self._files(root, entered):
                 if path in seen:
                     continue
                 seen.add(path)
@@ -179,13 +187,17 @@ class CopySearch:
                 if trace is not None:
                     yield trace
 
-    def _files(self, root: Path) -> Iterator[Path]:
-        status = self._fs.status(root, follow=False)
+    def _files(self, root: Path, entered: set[tuple[int, int]]) -> Iterator[Path]:
+        """Yields the files below a root; `entered` are the devices and inodes of directories: a link may lead back."""
+        status = self._fs.status(root)
         if status is None:
             return
         if not status.is_directory:
             yield root
             return
+        if status.inode and (status.device, status.inode) in entered:
+            return
+        entered.add((status.device, status.inode))
         try:
             entries = sorted(self._fs.entries(root))
         except OSError as error:
@@ -193,31 +205,42 @@ class CopySearch:
             return
         for name, found in entries:
             if found.is_directory and root / name not in self._others:
-                yield from self._files(root / name)
-            elif found.is_directory:
-                continue
-            elif not (found.is_link or found.is_special):
+                yield from self._files(root / name, entered)
+            elif found.is_link:
+                self.searched.unread.append((root / name, "it is a link that another user may have planted"))
+            elif not (found.is_directory or found.is_special):
                 yield root / name
 
     def _look(self, path: Path) -> Trace | None:
+        contents = Contents(path)
         try:
-            records, first = self._in_records(path)
-            places, first_place = self._in_bytes(path)
+            records, first, reason = self._in_records(path)
+            places, first_place = self._in_bytes(path, contents)
         except OSError as error:
             self.searched.unread.append((path, error.strerror or str(error)))
             return None
-        self.searched.files += 1
+        reason = contents.hides() if reason is None else reason
+        if reason:
+            self.searched.unread.append((path, reason))
+        else:
+            self.searched.files += 1
         if not records and not places:
             return None
         return Trace(path, records, places, min(at for at in (first, first_place) if at is not None))
 
-    def _in_records(self, path: Path) -> tuple[int, int | None]:
-        """Returns how many records of a file are not erased, or hold erased bytes, and where the first batch is."""
+    def _in_records(self, path: Path) -> tuple[int, int | None, str | None]:
+        """Returns how many records of a file are not erased, or hold erased bytes; where the first batch is; and why a
+        part of the log may hide some, "" if none does, None if the file is not a log.
+        """
         selection = self._selection.of(_partition_around(path))
-        count, first = 0, None
+        count, first, reason = 0, None, ""
+        is_log = path.name.partition(".")[2].startswith(FileKind.LOG.value[1:])
         for piece in LogWalk(self._fs, path):
             if isinstance(piece, Gap):
+                if not piece.zeros and not reason:
+                    reason = f"{count_is(piece.length, 'byte')} not a whole batch (from position {piece.position} on)"
                 continue
+            is_log = is_log or bool(piece.valid.any())
             for records in piece.records():
                 self.searched.records += len(records)
                 mask = self._left(records, selection)
@@ -225,7 +248,10 @@ class CopySearch:
                     count += int(np.count_nonzero(mask))
                     batch = int(records.rows["batch"][int(np.argmax(mask))])
                     first = int(records.batches["position"][batch]) if first is None else first
-        return count, first
+                if records.status.any() and not reason:
+                    at = int(records.batches["position"][int(np.argmax(records.status != 0))])
+                    reason = f"not all records of the batch at position {at} can be read"
+        return count, first, reason if is_log else None
 
     def _left(self, records: Records, selection: PartitionSelection) -> np.ndarray:
         mask = np.zeros(len(records), dtype=np.bool_)
@@ -251,13 +277,14 @@ class CopySearch:
                 at = data.find(needle, at + 1)
         return mask
 
-    def _in_bytes(self, path: Path) -> tuple[int, int | None]:
-        """Returns how often needles lie in the bytes of a file, and where the first one begins."""
+    def _in_bytes(self, path: Path, contents: Contents) -> tuple[int, int | None]:
+        """Returns how often needles lie in the bytes of a file, and where the first one begins. `contents` sees all."""
         longest = max(map(len, self._needles), default=0)
         count, first, position = 0, None, 0
         with self._fs.open(path, "r") as file:
             kept = b""
             while data := file.read_at(position, _PIECE_BYTES):
+                contents.take(data)
                 window, start = kept + data, position - len(kept)
                 for needle in self._needles:
                     at = window.find(needle, max(0, len(kept) - len(needle) + 1))

@@ -288,7 +288,8 @@ def _judge_markers(path: Path, judged: Judged) -> None:
     at = np.flatnonzero(control & (bits == 0))
     markers = read_markers(judged.piece.data, batches[at], judged.piece.position, path)
     for i, marker in zip(at.tolist(), markers, strict=True):
-        if isinstance(marker, InvalidRecordError):
+        is_other = marker is None and batches["count"][i] > 0 and batches["producer_id"][i] >= 0
+        if is_other or isinstance(marker, InvalidRecordError):
             bits[i] |= validate.CONTROL_INVALID
 
 

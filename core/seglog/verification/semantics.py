@@ -21,7 +21,7 @@ from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.control import ControlRecordError, parse_control_record
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
 from seglog.log.indexes import AbortedTransaction, TransactionIndex
-from seglog.log.producer_state import CompletedTransaction, ProducerState, ProducerStateManager
+from seglog.log.producer_state import NOT_A_MARKER, CompletedTransaction, ProducerState, ProducerStateManager
 from seglog.model import ControlType
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
@@ -176,7 +176,12 @@ class SemanticObserver:
                 except ControlRecordError as error:
                     yield batch_finding("CONTROL_INVALID", (self._partition, self._current.log.name), str(error), batch)
                     continue
-                if record.type in (ControlType.ABORT, ControlType.COMMIT):
+                is_marker = record.type in (ControlType.ABORT, ControlType.COMMIT)
+                is_first = i == 0 or records.rows[i]["batch"] != records.rows[i - 1]["batch"]
+                if not is_marker and is_first and batch["producer_id"] >= 0:
+                    message = f"{NOT_A_MARKER}: its type is {record.type_id}"
+                    yield batch_finding("CONTROL_INVALID", (self._partition, self._current.log.name), message, batch)
+                if is_marker:
                     self._begun_before.pop(int(batch["producer_id"]), None)
                 if record.type is ControlType.ABORT:
                     self._found.abort_markers.add((int(batch["producer_id"]), int(batch["base_offset"])))

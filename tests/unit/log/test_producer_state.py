@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -147,8 +148,15 @@ def test_the_state_ends_before_what_is_wrong(tmp_path: Path) -> None:
         assert (producers.end_offset, producers.open_transactions) == (1, {0: 7})
 
 
-def test_markers_of_unknown_type_end_nothing(tmp_path: Path) -> None:
-    producers = replayed(tmp_path, transactional(0, 7, 0), marker(1, 7, commit=True, key=b"\x00\x00\x00\x09"))
+@pytest.mark.parametrize("kind", [-1, 2, 6, 9, 77])
+def test_a_producers_control_record_of_another_type_ends_a_replay_as_in_kafka(tmp_path: Path, kind: int) -> None:
+    """Kafka: EndTransactionMarker.deserialize, whose IllegalArgumentException ends the load."""
+    batches = transactional(0, 7, 0), marker(1, 7, commit=True, key=struct.pack(">hh", 0, kind))
+    with pytest.raises(InvalidTransactionStateError, match="not a transaction marker"):
+        replayed(tmp_path, *batches)
+    producers = ProducerStateManager(FS, tmp_path, strict=False)  # as a repair replays them
+    data, rows = rows_of(b"".join(batches))
+    producers.replay(data, rows, 0, tmp_path / "test.log")
     assert producers.open_transactions == {0: 7}
 
 

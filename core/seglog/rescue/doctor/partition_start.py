@@ -195,7 +195,7 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         unwritable_snapshots=frozenset(unwritable),
     )
     for segment in facts.listing.segments:
-        path = segment.transaction_index
+        path = segment.transaction_index if segment.offset_index is not None else None  # else recovered, and made anew
         stop = None if path is None else TransactionIndex(facts.fs, path, segment.base_offset).broker_stops_at()
         if path is not None and stop is not None:
             yield facts.diagnosis("LOAD_FAILS", path, stop.reason, position=stop.position)
