@@ -27,6 +27,7 @@ import pytest
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from tests.support.kafka import NODE_ID
+from tests.support.kafka.broker import SETTINGS
 from tests.support.kafka.starts import Starts
 from tests.support.prognoses import QUIET, Course, Prognosis, foretell, read_course
 from tests.support.wounded_starts import BROKERS_USER, METADATA, State, made, sound
@@ -38,6 +39,7 @@ HEADER = """\
 # Made by: python -m tests.support.fates
 # base | file | wound | fate
 """
+NODE_KEYS = ("node.id", "process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers")
 SETTLING_S, LIMIT_S = 0.8, 30.0
 DISK_BYTES = 64 << 20
 UNENDED = "no end of it"  # what `Starts` says of a start that took too long, as on a busy machine
@@ -226,7 +228,8 @@ def word_of_doctor(state: State, root: Path, sounds: Path) -> str:
 
 
 def _word(state: State, root: Path, directories: Sequence[Path], sounds: Path) -> str:
-    settings = ("--set", f"node.id={state.settings.get('node.id', NODE_ID)}")
+    known = {"node.id": str(NODE_ID), "process.roles": SETTINGS["process.roles"], **state.settings}
+    settings = [part for name in NODE_KEYS if name in known for part in ("--set", f"{name}={known[name]}")]
     course = foretold(foretell(directories, "--quick", *settings), directories)
     of_sound, place = sound_prognosis(state.base, sounds)
     return fate_text(course, of_sound, root, place)

@@ -174,6 +174,9 @@ class BrokerConfig:
     transactional_id_expiration_ms: int = 604_800_000
     transaction_partition_verification_enable: bool = True
     node_id: int = -1
+    process_roles: tuple[str, ...] = ()
+    controller_quorum_voters: tuple[str, ...] = ()
+    controller_quorum_bootstrap_servers: tuple[str, ...] = ()
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
@@ -440,13 +443,11 @@ KEYS: tuple[Key, ...] = (
     _broker("producer.id.expiration.ms", "producer_id_expiration_ms", _MS, 1, INT_MAX),
     _broker("producer.id.expiration.check.interval.ms", "producer_id_expiration_check_interval_ms", _MS, 1, INT_MAX),
     _broker("transactional.id.expiration.ms", "transactional_id_expiration_ms", _MS, 1, INT_MAX),
+    Key("process.roles", BrokerConfig, "process_roles", _names),
+    Key("controller.quorum.voters", BrokerConfig, "controller_quorum_voters", _names),
+    Key("controller.quorum.bootstrap.servers", BrokerConfig, "controller_quorum_bootstrap_servers", _names),
     Key("node.id", BrokerConfig, "node_id", parse_integer, -1, INT_MAX, synonyms={"broker.id": None}),
-    Key(
-        "transaction.partition.verification.enable",
-        BrokerConfig,
-        "transaction_partition_verification_enable",
-        _boolean,
-    ),
+    _broker("transaction.partition.verification.enable", "transaction_partition_verification_enable", _boolean, 0, 1),
     *(Key(f"remote.price.{item.name}", Prices, item.name, _price, 0, 1e9) for item in fields(Prices)),
 )
 

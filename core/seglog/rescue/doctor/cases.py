@@ -325,6 +325,12 @@ _CASES = (
         "Waits for a controller, and ends after a minute: this node has no vote, and no other node has one.",
     ),
     Case(
+        "VOTERS_UNKNOWN",
+        _B,
+        "Waits for a controller, and ends after a minute: nobody has a vote.",
+        "set controller.quorum.voters=NODE-ID@HOST:PORT instead of controller.quorum.bootstrap.servers",
+    ),
+    Case(
         "BOOTSTRAP_UNREADABLE",
         _B,
         "Refuses to start: it reads the file also if the metadata log has long begun.",

@@ -191,7 +191,9 @@ class Doctor:
             try:
                 with PartitionView(self._fs, partition.path, live=False, clock=self._clock) as view:
                     facts = facts_of_metadata(view, self._clock, directory.around)
-                    start = examine_metadata(facts, [directory.listing.path for directory in directories], kafka)
+                    broker = self._settings_of(directory.listing.path).resolve(None).broker
+                    paths = [one.listing.path for one in directories]
+                    start = examine_metadata(facts, paths, kafka, broker)
             except OSError as error:
                 is_refused = is_url(error.filename)
                 code = "NOT_EXAMINED" if is_refused else "DIRECTORY_UNREADABLE"

@@ -30,6 +30,7 @@ from seglog.configuration.cluster_metadata import (
     MetadataChanges,
 )
 from seglog.configuration.feature_levels import METADATA_VERSION, supported_levels
+from seglog.configuration.keys import BrokerConfig
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.escaping import command_line
@@ -69,11 +70,13 @@ class MetadataStart:
     known: ClusterMetadata | None = None
 
 
-def examine_metadata(facts: PartitionFacts, log_directories: Sequence[Path], kafka: KafkaVersion) -> MetadataStart:
-    """Foresees the start of a release on the metadata log in `facts`. `log_directories` are all that were given.
-    Raises OSError.
+def examine_metadata(
+    facts: PartitionFacts, log_directories: Sequence[Path], kafka: KafkaVersion, broker: BrokerConfig
+) -> MetadataStart:
+    """Foresees the start of a release on the metadata log in `facts`. `log_directories` are all that were given,
+    `broker` is what is known of the node's configuration. Raises OSError.
     """
-    return _Start(facts, log_directories, kafka).run()
+    return _Start(facts, log_directories, kafka, broker).run()
 
 
 def rebuild_command(log_directories: Sequence[Path]) -> str:
@@ -89,8 +92,10 @@ def aside_command(path: Path) -> str:
 class _Start:
     """The start of one metadata log, step by step."""
 
-    def __init__(self, facts: PartitionFacts, log_directories: Sequence[Path], kafka: KafkaVersion) -> None:
-        self._facts, self._log_directories, self._kafka = facts, log_directories, kafka
+    def __init__(
+        self, facts: PartitionFacts, log_directories: Sequence[Path], kafka: KafkaVersion, broker: BrokerConfig
+    ) -> None:
+        self._facts, self._log_directories, self._kafka, self._broker = facts, log_directories, kafka, broker
         self._directory = facts.listing.directory
         self._rebuild = rebuild_command(log_directories)
 
@@ -106,7 +111,7 @@ class _Start:
         if not self._snapshots_fit(found, files, report):
             return found
         replay, checks = self._replayed(files)
-        found.rows += examine_voters(self._facts, replay.voters or self._first_voters())
+        found.rows += examine_voters(self._facts, replay.voters or self._first_voters(), self._broker)
         problems = [*checks.problems, *replay.problems]
         mends = {**dict.fromkeys(replay.of_newer, _BY_NEWER), **checks.mends}
         for problem in problems[:1]:

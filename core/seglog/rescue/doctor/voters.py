@@ -4,6 +4,8 @@ Such a voter is a node with the id of its metadata directory. A controller whose
 `directory.id`, or none, is only an observer, and so is one with another `node.id`. If it is the only voter, nobody is
 ever elected. With a static quorum (`controller.quorum.voters`) no record names voters, and the id does not matter.
 
+Without any voter, a controller whose configuration names none either (no `controller.quorum.voters`) has no vote.
+
 Kafka (KIP-853): VotersRecord, VoterSet.isVoter, ReplicaKey; KafkaRaftServer.initializeLogDirs makes up a missing id.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from seglog.configuration.keys import BrokerConfig
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.control import Voter
@@ -22,10 +25,16 @@ _OF_SEVERAL = (
     "Follows the other controllers, and has no vote: one controller less may fail. If the disk is a new one, leave the"
     " id, and have the voter replaced (kafka-metadata-quorum remove-controller, add-controller)."
 )
+_JOINS = "Has no vote before it has the metadata of another controller. If none of them has any, none is elected."
 
 
-def examine_voters(facts: PartitionFacts, voters: Sequence[Voter]) -> Iterator[Diagnosis]:
-    """Yields a diagnosis if `meta.properties` is not that of the voter to which the metadata log belongs."""
+def examine_voters(facts: PartitionFacts, voters: Sequence[Voter], broker: BrokerConfig) -> Iterator[Diagnosis]:
+    """Yields a diagnosis if `meta.properties` is not that of the voter to which the metadata log belongs, or if nobody
+    says who has a vote. `broker` is what is known of the node's configuration.
+    """
+    if not voters:
+        yield from _nobody(facts, broker)
+        return
     meta, own = facts.around.meta, facts.around.directory_id
     if meta is None or meta.node_id is None:
         return  # reported as such
@@ -45,3 +54,13 @@ def examine_voters(facts: PartitionFacts, voters: Sequence[Voter]) -> Iterator[D
         return
     fields: dict[str, object] = {} if len(voters) == 1 else {"gravity": Gravity.DANGER, "broker": _OF_SEVERAL}
     yield diagnosis("NOT_THE_VOTER", facts.log_directory, None, path, message, command=command, **fields)
+
+
+def _nobody(facts: PartitionFacts, broker: BrokerConfig) -> Iterator[Diagnosis]:
+    """Yields a diagnosis if a controller's quorum is dynamic by its configuration, and no record names the voters."""
+    servers = broker.controller_quorum_bootstrap_servers
+    if "controller" not in broker.process_roles or broker.controller_quorum_voters or not servers:
+        return
+    message = "no record of the log or of its snapshots names the voters, and neither does controller.quorum.voters"
+    fields: dict[str, object] = {} if len(servers) == 1 else {"gravity": Gravity.DANGER, "broker": _JOINS}
+    yield facts.diagnosis("VOTERS_UNKNOWN", filenames.FIRST_SNAPSHOT, message, **fields)

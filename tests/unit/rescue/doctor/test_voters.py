@@ -127,3 +127,22 @@ def test_a_new_empty_directory_is_formatted_with_the_clusters_id(tmp_path: Path)
     (row,) = [row for row in diagnose(logs, new) if row.code == "META_PROPERTIES_MISSING"]
     assert f"format --ignore-formatted -t {identity(logs)['cluster.id']} -c" in row.command
     assert logs.name == LOGS
+
+
+@pytest.mark.parametrize(
+    ("servers", "more", "gravity"),
+    [
+        ("a:9093", {}, Gravity.BLOCKER),
+        ("a:9093,b:9093", {}, Gravity.DANGER),
+        ("a:9093", {"process.roles": "broker"}, None),
+        ("a:9093", {"controller.quorum.voters": "1@a:9093"}, None),
+    ],
+)
+def test_a_controller_of_a_dynamic_quorum_needs_somebody_with_a_vote(
+    servers: str, more: dict[str, str], gravity: Gravity | None, logs: Path
+) -> None:
+    known = {"process.roles": "broker,controller", "controller.quorum.bootstrap.servers": servers, **more}
+    assert not [row for row in diagnose(logs, settings=known) if row.code == "VOTERS_UNKNOWN"]
+    (logs / METADATA / snapshot_name(0, 0)).unlink()
+    rows = [row for row in diagnose(logs, settings=known) if row.code == "VOTERS_UNKNOWN"]
+    assert [row.gravity for row in rows] == ([] if gravity is None else [gravity])
