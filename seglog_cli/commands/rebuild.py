@@ -254,6 +254,12 @@ def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
             " new, empty metadata.log.dir, run kafka-storage format --standalone --ignore-formatted"
             f" -t {plan.cluster_id} -c FILE, and run seglog rebuild once more with that directory, too"
         )
+    for node in plan.without:
+        joins = " --no-initial-controllers" if any(voter.node == node for voter in plan.voters) else ""
+        steps.append(
+            f"on broker {node}, make new, empty directories in place of the lost ones, and format them:"
+            f" kafka-storage format --ignore-formatted{joins} -t {plan.cluster_id} -c FILE, with its server.properties"
+        )
     return [
         *steps,
         f"on each controller, cp -R {made} METADATA_LOG_DIR/, over files of these names",

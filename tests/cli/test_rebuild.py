@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from seglog.format.metadata_snapshot import metadata_snapshot
+from seglog.format.uuids import format_uuid
 from tests.support.command_line import json_lines, run
-from tests.support.lost_clusters import CLUSTER, TOPIC_IDS, broker_directory, topic_records
+from tests.support.lost_clusters import CLUSTER, TOPIC_IDS, broker_directory, directory_id, registration, topic_records
 from tests.support.metadata_records import write_metadata_log
 from tests.support.target_directories import everything
+from tests.support.wounded_starts import snapshot_name, voter
 
 
 def test_a_dry_run_shows_the_cluster_and_writes_nothing(tmp_path: Path) -> None:
@@ -80,3 +85,20 @@ def test_places_and_options_that_cannot_be_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file.txt").write_text("no snapshot")
     assert run("rebuild", one, "--metadata", tmp_path / "file.txt", "-o", tmp_path / "out").exit_code == 10
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("voters", "joins"), [((), ""), ((1,), ""), ((1, 2), " --no-initial-controllers")])
+def test_a_broker_whose_disks_are_lost_gets_new_ones_by_a_step_that_is_filled_in(
+    voters: tuple[int, ...], joins: str, tmp_path: Path
+) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0]})
+    log = write_metadata_log(one, [registration(1), registration(2), *topic_records("orders", [[1, 2]])])
+    if voters:
+        first = metadata_snapshot([], 1000, [voter(node, format_uuid(directory_id(node))) for node in voters])
+        (log / snapshot_name(0, 0)).write_bytes(first)
+    done = run("rebuild", "--json", "--without", "2", one, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    steps = json_lines(done)[-1]["next"]
+    (step,) = [step for step in steps if "kafka-storage format --ignore-formatted" in step]
+    assert step.startswith("on broker 2, make new, empty directories in place of the lost ones")
+    assert f"format --ignore-formatted{joins} -t {CLUSTER} -c FILE" in step

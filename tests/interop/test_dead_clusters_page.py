@@ -5,6 +5,8 @@ Its brokers died one after the other: what was acknowledged at last is only on t
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -134,6 +136,35 @@ def test_brokers_that_died_one_after_the_other_start_again_with_every_acknowledg
         assert committed(cluster.bootstrap) == OFFSET
         write(cluster, PLACES, range(70, 80))
         assert {len(rows) for rows in read(cluster.bootstrap, PLACES).values()} == {70, 80}
+    assert not [found for path in lost.paths for found in path.glob("*-stray")]
+
+
+def test_a_broker_whose_disks_are_lost_comes_back_on_new_ones_by_the_printed_step(
+    dead: DeadCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = dead.copied(tmp_path)
+    gone, kept = lost.directories[1], [path for path in lost.paths if path not in lost.directories[1]]
+    for path in gone:
+        shutil.rmtree(path)
+    done = run("rebuild", *kept, "--without", "1", "-o", tmp_path / "made", "--json")
+    assert done.exit_code == 0, done.output
+    (step,) = [step for step in json_lines(done)[-1]["next"] if step.startswith("on broker 1, make new, empty dir")]
+    (line,) = re.findall(r"kafka-storage (format .* -c FILE)", step)
+    for path in kept:
+        shutil.rmtree(path / "__cluster_metadata-0", ignore_errors=True)
+    copy_snapshots(tmp_path / "made", lost.controller)
+    formatted: list[str] = []
+
+    def follow(broker: Broker) -> None:
+        if not (broker.log_directory / "meta.properties").exists():
+            formatted.append(line.replace("FILE", str(broker.properties_file)))
+            broker.storage_tool(*shlex.split(formatted[-1]))
+
+    monkeypatch.setattr(Broker, "_format", follow)
+    with Cluster(lost.controller, lost.directories, settings=SETTINGS) as cluster:
+        assert len(formatted) == 1
+        assert read(cluster.bootstrap, PLACES) == lost.rows
+        write(cluster, PLACES, range(70, 80))
     assert not [found for path in lost.paths for found in path.glob("*-stray")]
 
 

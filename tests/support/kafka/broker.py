@@ -132,6 +132,11 @@ class Broker:
         if self.process.poll() is None:
             self.stop()
 
+    @property
+    def properties_file(self) -> Path:
+        """Its server.properties."""
+        return self._properties
+
     def stop(self) -> None:
         """Shuts down in order and waits for it; RuntimeError when the broker does not end by itself."""
         self.process.terminate()

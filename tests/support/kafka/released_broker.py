@@ -151,11 +151,6 @@ class ReleasedBroker(Broker):
         prepare(self)
         self.process = self._start()
 
-    @property
-    def properties_file(self) -> Path:
-        """Its server.properties."""
-        return self._properties
-
     def kill(self) -> None:
         super().kill()
         if self._zookeeper is not None:

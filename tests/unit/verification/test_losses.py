@@ -251,6 +251,17 @@ def test_a_partition_that_checkpoints_name_and_that_is_not_there_is_missed(logs:
     assert told(logs) == [], "it is being deleted"
 
 
+def test_share_groups_without_their_state_stand_still_until_their_offsets_are_set(logs: Path) -> None:
+    for name in CHECKPOINTS:
+        checkpoint(logs, name, 40, "__share_group_state 0")
+    shutil.rmtree(logs / "t-0")
+    given = load_settings(FS, overrides=[], environment={}, config=None, working_directory=logs)
+    rows = Doctor(FS, [logs], FixedClock(0), lambda each: DirectorySettings(FS, each, given))
+    (row,) = [row for row in rows if row.code == "PARTITION_MISSING"]
+    assert "stand still" in row.broker
+    assert row.command.startswith("kafka-share-groups.sh --bootstrap-server HOST:PORT --reset-offsets --group GROUP ")
+
+
 def test_a_partition_in_the_brokers_other_directory_is_not_missed(logs: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

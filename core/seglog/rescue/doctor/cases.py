@@ -102,10 +102,14 @@ def diagnosis(
     return Diagnosis(code, log_directory=str(log_directory), partition=name, file=file, message=message, **known)
 
 
-def format_command(cluster_id: str | None = None) -> str:
-    """Returns the command that formats those log directories of a node that are not formatted yet."""
-    known = ("-t", "CLUSTER-ID" if cluster_id is None else cluster_id)
-    return command_line("kafka-storage.sh", "format", "--ignore-formatted", *known, "-c", "server.properties")
+def format_command(cluster_id: str = "CLUSTER-ID", *, votes: bool = False) -> str:
+    """Returns the command that formats those log directories of a node that are not formatted yet.
+
+    Without the option, it refuses those of a node that `votes` in a dynamic quorum.
+    """
+    option = ("--no-initial-controllers",) if votes else ()
+    words = ("format", "--ignore-formatted", *option, "-t", cluster_id, "-c", "server.properties")
+    return command_line("kafka-storage.sh", *words)
 
 
 def apple_double_command(log_directory: Path) -> str:

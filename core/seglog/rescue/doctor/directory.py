@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from seglog.configuration.metadata_log import read_voters
 from seglog.configuration.writers import WITHOUT_ZOOKEEPER, is_of_zookeeper, recognise
+from seglog.consumer_groups.coordinator_replay import SHARE_TOPIC
 from seglog.escaping import command_line, shell_path
 from seglog.format import filenames
 from seglog.format.checkpoint import (
@@ -51,6 +52,13 @@ _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OF
 _WRITTEN_SOON = tuple(  # the high watermarks as soon as replicas are made leaders, the others after a minute
     f"{name}.tmp" for name in (*_READ_BEFORE_LOGS, filenames.HIGH_WATERMARK_CHECKPOINT)
 )
+_SHARE_STATE = {
+    "broker": "Creates an empty log. Unless another replica has it, the share groups whose state was there stand still:"
+    " they get no record any more, and no error. Each goes on, without members meanwhile, from where its offsets are"
+    " set (--to-earliest delivers everything again).",
+    "command": "kafka-share-groups.sh --bootstrap-server HOST:PORT --reset-offsets --group GROUP --topic TOPIC"
+    " --to-earliest --execute",
+}
 _TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
 _UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
 
@@ -228,7 +236,8 @@ def _absent(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
         where = {"first_offset": found.first_offset, "last_offset": found.last_offset}
         directory = by_path[found.path]
         path = found.path / str(found.topic_partition)
-        yield directory.diagnosis("PARTITION_MISSING", path, found.message, gravity=gravity, **where)
+        of_groups = _SHARE_STATE if found.topic_partition.topic == SHARE_TOPIC and found.last_offset else {}
+        yield directory.diagnosis("PARTITION_MISSING", path, found.message, gravity=gravity, **where, **of_groups)
 
 
 def _cleaner_twice(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
@@ -292,11 +301,11 @@ def _identity(directory: DirectoryFacts, directories: Sequence[DirectoryFacts]) 
     meta = next((meta for meta in metas if meta.cluster_id is not None and meta.node_id is not None), None)
     if meta is None or meta.cluster_id is None:
         return {}
-    log = next((one.path for one in directory.listing.partitions if one.is_cluster_metadata), None)
-    voters = () if log is None else read_voters(directory.around.fs, log)
+    logs = [log.path for one in directories for log in one.listing.partitions if log.is_cluster_metadata]
+    voters = [voter for log in logs for voter in read_voters(directory.around.fs, log)]
     voter = next((voter for voter in voters if voter.node == meta.node_id), None)
-    if voter is None:
-        return {"command": format_command(meta.cluster_id)}
+    if voter is None or not has_metadata_log(directory):
+        return {"command": format_command(meta.cluster_id, votes=voter is not None)}
     lines = ("version=1", f"cluster.id={meta.cluster_id}", f"node.id={voter.node}")
     written = command_line("printf", "%s\\n", *lines, f"directory.id={voter.directory_id}")
     return {"command": f"{written} > {shell_path(directory.listing.path / filenames.META_PROPERTIES)}"}

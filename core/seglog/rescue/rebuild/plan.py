@@ -80,7 +80,8 @@ class RebuildPlan:
     `old_metadata` are the metadata logs in them, a broker's copies too, which must not be there when a broker starts.
     `files` are to be copied into the log directories. `source` is the metadata that was read, up to `end_offset`;
     `problems` are sentences about unreadable parts. `left_out` lists directories not taken, with reasons; `notes` are
-    sentences for the operator. `voters` are those of a dynamic quorum, as `voters_source` names them.
+    sentences for the operator. `voters` are those of a dynamic quorum, as `voters_source` names them. `without` are the
+    brokers that get new directories in place of lost ones.
     """
 
     cluster_id: str
@@ -100,6 +101,7 @@ class RebuildPlan:
     notes: tuple[str, ...]
     voters: tuple[Voter, ...] = ()
     voters_source: Path | None = None
+    without: tuple[int, ...] = ()
 
     @property
     def partitions(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
 from tests.support.named_commands import run_named
-from tests.support.wounded_starts import LOGS, METADATA, Change, made, replaced, snapshot_name, sound, voter, voting
+from tests.support.wounded_starts import METADATA, Change, made, replaced, snapshot_name, sound, voter, voting
 from tests.unit.rescue.doctor.test_doctor import diagnose
 
 META = "meta.properties"
@@ -120,13 +120,13 @@ def test_a_lost_identity_of_a_voter_is_written_with_its_directory_id(tmp_path: P
     assert not [row for row in diagnose(*directories) if row.gravity is Gravity.BLOCKER]
 
 
-def test_a_new_empty_directory_is_formatted_with_the_clusters_id(tmp_path: Path) -> None:
-    (logs,) = made(sound("clean"), tmp_path)
+@pytest.mark.parametrize(("base", "option"), [("clean", ""), ("dynamic", " --no-initial-controllers")])
+def test_a_new_empty_directory_is_formatted_with_the_clusters_id(base: str, option: str, tmp_path: Path) -> None:
+    (logs,) = made(sound(base), tmp_path)
     new = tmp_path / "new"
     new.mkdir()
     (row,) = [row for row in diagnose(logs, new) if row.code == "META_PROPERTIES_MISSING"]
-    assert f"format --ignore-formatted -t {identity(logs)['cluster.id']} -c" in row.command
-    assert logs.name == LOGS
+    assert f"format --ignore-formatted{option} -t {identity(logs)['cluster.id']} -c" in row.command
 
 
 @pytest.mark.parametrize(
