@@ -78,8 +78,8 @@ def run(
     The answer is a table, CSV (--csv: an unquoted empty field is null), or JSON lines (--json). On a terminal, cells
     that do not fit end with …, and columns that only * names may be left out, which is said. In all forms, decimal
     numbers have every digit (in JSON they are text), dates and times are those of ISO 8601, and NaN and infinity have
-    their names. A timestamp more than 292,000 years from 1970, which types of time do not hold, is the nearest one that
-    they do, so that conditions find it, with a warning; timestamp_ms has the number itself. Damage ends a query with an
+    their names. A timestamp beyond the years -260000 to 260000, which types of time do not hold, is the nearest one
+    within, so that conditions find it, with a warning; timestamp_ms has the number itself. Damage ends a query with an
     error that names file, position and offsets.
 
     Examples:

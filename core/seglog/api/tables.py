@@ -38,8 +38,8 @@ def open_table(
     A path is a partition directory, a log directory, LOGDIR/TOPIC, a `.log` file, or a URL of one. The columns are
     topic, partition, offset, timestamp (null without one), key, value, headers (null without any), or those in
     `columns`, which may also be timestamp_type, producer_id, producer_epoch, sequence, leader_epoch, segment, position,
-    timestamp_ms. A timestamp that 64 bits of microseconds do not hold (years about 292,000 from now) is the nearest one
-    that they do, so that filters find it, and a warning is logged; timestamp_ms has every number as it is.
+    timestamp_ms. A timestamp beyond the years -260000 to 260000, which engines do not hold, is the nearest one within,
+    so that filters find it, and a warning is logged; timestamp_ms has every number as it is.
     A filter on topic, partition, offset, or a lower bound of timestamp reads only what the indexes leave.
 
     `isolation` "read_committed" leaves out aborted records and all from the first open transaction on. At damage a read

@@ -386,7 +386,7 @@ def held(milliseconds: np.ndarray) -> np.ndarray:
 
 
 def timestamps(milliseconds: np.ndarray) -> pa.Array:
-    """Converts epoch milliseconds to Spark's timestamps: one that 64 bits of microseconds lack becomes the nearest."""
+    """Converts epoch milliseconds to Spark's timestamps: one beyond TIMESTAMPS becomes the nearest."""
     return pa.array(held(milliseconds) * 1000).view(pa.timestamp("us", "UTC"))
 
 

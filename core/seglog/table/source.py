@@ -54,8 +54,8 @@ class Distant:
 
     def __str__(self) -> str:
         return (
-            f"timestamps are beyond what 64 bits of microseconds hold, the first at {self.first}: the column timestamp"
-            " has the nearest time that they hold, timestamp_ms the number itself"
+            f"timestamps are beyond the years -260000 to 260000, the first at {self.first}: the column timestamp has"
+            " the nearest time within, timestamp_ms the number itself"
         )
 
 

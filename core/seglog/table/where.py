@@ -5,7 +5,7 @@
 It is SQL comparisons joined by AND; use a DataFrame's own filter for `<>`, OR and NOT. A timestamp is epoch
 milliseconds, or RFC 3339 in quotes. A condition is a filter, not a bound: it may mention offsets that the log does not
 hold. It keeps the rows that the DataFrame's own filter would keep: a record without a timestamp has -1, a millisecond
-before 1970; a timestamp that Spark cannot hold is the nearest one that it holds (`held` in `columns`).
+before 1970. Only beyond the years that columns have (TIMESTAMPS) they differ: a condition compares the log's numbers.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Range:
 
 
 ALL = Range()
-# The milliseconds of timestamps in Spark, DuckDB and others, which have 64 bits of microseconds: 292,000 years about
-# 1970. Kafka's have 64 bits of milliseconds, and producers that send nanoseconds or Long.MAX_VALUE use them.
-TIMESTAMPS = Range(-(INT64_MAX // 1000), INT64_MAX // 1000 + 1)
+# The epoch milliseconds that columns of time have: from -260000-01-01 to +260000-01-01. Kafka's have 64 bits, and
+# producers that send nanoseconds or Long.MAX_VALUE use them; engines have 64 bits of microseconds, to the year 294247,
+# and fail near the ends of these (DuckDB's date_trunc from -290308 on), or sooner (Polars has the years to 262142).
+TIMESTAMPS = Range(-8_266_974_739_200_000, 8_142_640_300_800_000 + 1)
 
 
 @dataclass(frozen=True, slots=True)

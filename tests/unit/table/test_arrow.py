@@ -17,6 +17,7 @@ from seglog.table.arrow import split_batches
 from seglog.table.options import parse_read_options
 from seglog.table.schema import VIEWS, arrow_schema, default_projection
 from seglog.table.splits import plan_splits
+from seglog.table.where import TIMESTAMPS
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.rows import expected_rows, rows_of
@@ -111,7 +112,7 @@ def test_a_timestamp_beyond_microseconds_is_the_last_one_that_they_hold(tmp_path
     projection = default_projection("records", ("timestamp", "timestampMs"), False)
     (split,) = plan_splits(FS, options)
     (batch,) = split_batches(FS, split, projection, options)
-    assert [column.cast("int64").to_pylist() for column in batch.columns] == [[(2**63 - 1) // 1000 * 1000], [2**62]]
+    assert [column.cast("int64").to_pylist() for column in batch.columns] == [[(TIMESTAMPS.stop - 1) * 1000], [2**62]]
 
 
 def test_batches_are_cut_by_rows_and_by_bytes(monkeypatch):

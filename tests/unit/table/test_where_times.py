@@ -17,11 +17,12 @@ from seglog.table.arrow import record_batches
 from seglog.table.options import parse_read_options
 from seglog.table.schema import default_projection
 from seglog.table.splits import plan_splits
+from seglog.table.where import TIMESTAMPS
 from tests.support.naive import NaiveRecord, batch_v2, message
 
 COLUMNS = default_projection("records", ("partition", "offset", "timestamp", "timestampMs"), False)
-MOST = INT64_MAX // 1000  # milliseconds that Spark's microseconds can hold
-# no timestamp, before 1970, ordinary ones, the last that Spark can hold, and what it cannot
+MOST = TIMESTAMPS.stop - 1
+# no timestamp, before 1970, ordinary ones, the last that columns have, and what they have not
 STAMPS = [-1, -2, -5000, 0, 1, 999, 1000, 60_000, 86_400_000, MOST, MOST + 1, INT64_MAX - 1, INT64_MAX]
 COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 GZIP, LOG_APPEND_TIME = 1, 8
