@@ -310,8 +310,8 @@ class _Urls:
 _URLS: dict[Callable[..., int | None], _Urls] = {}
 
 
-def _require_local(function: Callable[..., int | None], arguments: Mapping[str, Any]) -> None:
-    """Raises UsageError for a URL where the command would write."""
+def _named_paths(function: Callable[..., int | None], arguments: Mapping[str, Any]) -> Iterator[Path]:
+    """Yields the local paths among the arguments. Raises UsageError for a URL where the command would write."""
     from seglog.remote_path import RemotePath
 
     urls = _URLS.get(function, _Urls((), (), ()))
@@ -320,6 +320,8 @@ def _require_local(function: Callable[..., int | None], arguments: Mapping[str, 
     for name, value in arguments.items():
         for path in value if isinstance(value, list) else [value]:
             if not isinstance(path, RemotePath):
+                if isinstance(path, Path):
+                    yield path
                 continue
             if name not in urls.names:
                 raise UsageError(f"{path}: this needs a local directory, not a URL: copy it to a disk first")
@@ -370,7 +372,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 given = {option.name: _absolute(values[option.name], now_ms) for option in declared[parameter.name]}
                 in_group = parameter.name in groups
                 arguments[parameter.name] = parameter.annotation(**given) if in_group else given[parameter.name]
-            _require_local(function, arguments)
+            session.named.extend(_named_paths(function, arguments))
             with _told_of_interrupts(session, _only_reads(function, arguments)):
                 code = function(session, **arguments)
             session.tell_unused()

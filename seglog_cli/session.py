@@ -48,6 +48,7 @@ class Session:
     config: Path | None = None
     overrides: tuple[str, ...] = ()
     now: int | None = None
+    named: list[Path] = field(default_factory=list)  # the paths among the command's arguments and options
     used: set[str] = field(default_factory=set)  # the common options that the command has read
     displays: list[Progress] = field(default_factory=list)  # the progress displays that were opened
 
@@ -71,7 +72,8 @@ class Session:
         self.used.update(used)
         share_freed_memory()
         warn = self.console.warning
-        return Workspace(self.fs, self._clock, self.overrides, self.config, self.jobs, warn=warn)
+        named = tuple(self.named)
+        return Workspace(self.fs, self._clock, self.overrides, self.config, self.jobs, named, warn=warn)
 
     def settled(self, run: RunRecord) -> None:
         """Reports that an interrupted run was settled, and remembers where it is."""

@@ -15,6 +15,7 @@ from seglog_cli.catalogue import COMMANDS, ELSEWHERE
 from seglog_cli.manual import descriptions
 from seglog_cli.options import CODECS, MOST_JOBS, require_servers
 from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
+from tests.support.metadata_records import metadata_record, topic_id, write_metadata_log
 
 KEPT = ("payments-0", "customers-0", "clicks-0", "orders-none-0")
 
@@ -395,3 +396,24 @@ def test_a_variable_that_is_no_setting_is_named_once_and_those_of_kubernetes_nev
             "warning: SEGLOG_RETENTION_M is set, but no setting has this name (did you mean SEGLOG_RETENTION_MS?);"
             " it is ignored",
         ], command
+
+
+def test_copies_that_are_named_together_take_their_own_configuration(tmp_path: Path) -> None:
+    """Beside them lies the original, whose metadata has changed since."""
+    original, copy, other = tmp_path / "A0", tmp_path / "a", tmp_path / "b"
+    for directory, number in ((original, 1), (copy, 1), (other, 2)):
+        directory.mkdir()
+        (directory / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id=1\ndirectory.id={number}\n")
+    assert ended("append", "--create", other / "t-0", input_bytes=b"x\n").code == 0
+    for directory, lag in ((original, "1"), (copy, "2")):
+        records = [
+            metadata_record("TOPIC_RECORD", name="t", topicId=topic_id(1)),
+            metadata_record("CONFIG_RECORD", resourceType=2, resourceName="t", name="min.compaction.lag.ms", value=lag),
+        ]
+        write_metadata_log(directory, records)
+    for command in (("report", "--json"), ("doctor", "--json"), ("retain", "--dry-run")):
+        done = ended(*command, copy, other)
+        assert b"A0" not in done.stdout + done.stderr, command
+    shown = ended("report", "--json", copy, other).stdout
+    assert b'"value":"2"' in shown and b'"value":"1"' not in shown
+    assert b"2 directories may have the cluster's metadata" in ended("config", "show", other / "t-0").stderr

@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from seglog.format.properties import parse_properties
 from seglog.remote import limits
 from seglog.remote.routing import parse_location
 from seglog.scan.listing import Target, TargetKind, list_log_directory
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, read_whole
 from seglog.storage.links import name_of
 from seglog.storage.trust import ROOT, reason_for_doubt
@@ -210,8 +212,9 @@ class DirectorySettings:
     """Topic and broker configuration for the partitions in `log_directory`.
 
     Call it with a topic to get its LogConfig (the `config_of` of LogDirectory). `chosen` are values from command
-    options, by Kafka's key. `problems` are messages about metadata that could not be read, `remarks` about its torn
-    end. With `override_policy` the user accepts values that contradict the metadata.
+    options, by Kafka's key; `named` the paths that the user named, which come before what lies beside the directory.
+    `problems` are messages about metadata that could not be read, `remarks` about its torn end. With `override_policy`
+    the user accepts values that contradict the metadata.
     """
 
     def __init__(
@@ -222,13 +225,16 @@ class DirectorySettings:
         chosen: Mapping[str, object] | None = None,
         *,
         override_policy: bool = False,
+        named: Sequence[Path] = (),
     ) -> None:
-        self._given, self._chosen, self._override_policy = given, chosen, override_policy
+        self._chosen, self._override_policy = chosen, override_policy
         broker = given.resolve(None, chosen=chosen).broker
         stated = _directory("metadata.log.dir", broker.metadata_log_dir) if broker.metadata_log_dir else None
         others = tuple(_directory("log.dirs", path) for path in broker.log_dirs)
         self._fs, self._log_directory = fs, log_directory
-        self.metadata_directory = find_metadata(fs, log_directory, stated, others)
+        answering = metadata_directories(fs, log_directory, stated, _log_directories(named), others)
+        self._given = replace(given, warnings=(*given.warnings, *_rivals(log_directory, answering)))
+        self.metadata_directory = answering[0] if answering else None
         self.metadata: ClusterMetadata | None = None
         self._node: dict[str, tuple[str, str]] = {}
         self._cluster: dict[str, tuple[str, str]] = {}
@@ -335,29 +341,56 @@ def identity_of(fs: FileSystem, log_directory: Path) -> dict[str, str]:
 
 
 def find_metadata(fs: FileSystem, log_directory: Path, stated: Path | None, others: Sequence[Path] = ()) -> Path | None:
-    """Finds the log directory whose `__cluster_metadata-0` applies to `log_directory`. Returns None if there is none.
+    """Returns the first of `metadata_directories`, None if there is none. `others` are the broker's other log.dirs."""
+    return next(iter(metadata_directories(fs, log_directory, stated, others)), None)
+
+
+def metadata_directories(
+    fs: FileSystem, log_directory: Path, stated: Path | None, *others: Iterable[Path]
+) -> Sequence[Path]:
+    """Finds the log directories whose `__cluster_metadata-0` may apply to `log_directory`: one unless copies lie there.
 
     A broker with several `log.dirs` keeps it in only one of them (Kafka: metadata.log.dir). The search order:
 
     1. The configured directory (`metadata.log.dir`, `--metadata-dir`).
     2. The log directory itself.
-    3. The other configured `log.dirs`, sibling directories, and directories of the same name beside its parent
-       (`/data1/kafka`, `/data2/kafka`). Such a directory must have the same cluster, the same node and another
-       directory id in its `meta.properties`, and belong to the log directory's owner or root, because the metadata
-       decides what is deleted.
+    3. The directories that the user named, the other configured `log.dirs`, and sibling directories and those of the
+       same name beside its parent (`/data1/kafka`, `/data2/kafka`), each only if the ones before have no answer. Such
+       a directory must have the same cluster, the same node and another directory id in its `meta.properties`, and
+       belong to the log directory's owner or root, because the metadata decides what is deleted.
 
-    `others` are the broker's other known `log.dirs`. Raises ConfigError if there is no metadata in `stated`,
-    RefusedError if it is another cluster's.
+    `others` are the groups of directories that come before the neighbours. Raises ConfigError if there is no metadata
+    in `stated`, RefusedError if it is another cluster's.
     """
     if stated is not None:
-        return _stated(fs, log_directory, stated)
+        return [_stated(fs, log_directory, stated)]
     if _has_metadata(fs, log_directory):
-        return log_directory
+        return [log_directory]
     own = identity_of(fs, log_directory)
     if not own.get("cluster.id") or not own.get("node.id"):
-        return None
-    candidates = dict.fromkeys((*others, *_neighbours(fs, log_directory)))
-    return next((path for path in candidates if _is_sibling(fs, log_directory, own, path)), None)
+        return []
+    for candidates in (*others, _neighbours(fs, log_directory)):
+        answering = [path for path in dict.fromkeys(candidates) if _is_sibling(fs, log_directory, own, path)]
+        if answering:
+            return answering
+    return []
+
+
+def _log_directories(named: Iterable[Path]) -> Iterator[Path]:
+    """Yields what may be a log directory: paths that were named, and those that hold named partitions or files."""
+    for path in named:
+        with contextlib.suppress(SeglogError, OSError):  # whoever works on it reports why
+            found = links.resolve(path)
+            yield from (found, *found.parents[:2])
+
+
+def _rivals(log_directory: Path, answering: Sequence[Path]) -> Iterator[str]:
+    if len(answering) > 1:
+        several = ", ".join(map(str, answering))
+        yield (
+            f"{len(answering)} directories may have the cluster's metadata for {log_directory}, copies of each other:"
+            f" {several}; the first counts, unless --metadata-dir names another one"
+        )
 
 
 def _stated(fs: FileSystem, log_directory: Path, stated: Path) -> Path:

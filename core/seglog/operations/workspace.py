@@ -71,6 +71,7 @@ class Workspace:
     """The files, clock, threads and configuration sources of an operation.
 
     `overrides` (`KEY=VALUE`) are the options --set, `config_file` is --config, `jobs` is --jobs (None: all cores).
+    `named` are the paths that the user named: what they hold comes before what lies beside them.
     `environment` holds SEGLOG_CONFIG and the variables of single keys. `warn` takes sentences for the user.
     """
 
@@ -79,6 +80,7 @@ class Workspace:
     overrides: tuple[str, ...] = ()
     config_file: Path | None = None
     jobs: int | None = None
+    named: tuple[Path, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     warn: Callable[[str], None] = lambda sentence: _logger.warning("%s", sentence)
 
@@ -104,7 +106,9 @@ class Workspace:
         if said.metadata_directory is not None:
             chosen["metadata.log.dir"] = links.resolve(said.metadata_directory)
         given = self.given_settings()
-        return DirectorySettings(self.fs, log_directory, given, chosen, override_policy=said.override_policy)
+        return DirectorySettings(
+            self.fs, log_directory, given, chosen, override_policy=said.override_policy, named=self.named
+        )
 
     def given_options(self) -> list[str]:
         """Returns --set and --config as on the command line, for the commands that messages suggest."""

@@ -309,6 +309,32 @@ def broker_disk(path: Path, directory_id: str, *, cluster: str = "c", node: int 
     return path
 
 
+def test_a_directory_that_was_named_comes_before_its_neighbours(tmp_path: Path) -> None:
+    broker_disk(tmp_path / "A0", "one", metadata=True)
+    copy, other = broker_disk(tmp_path / "a", "one", metadata=True), broker_disk(tmp_path / "b", "two")
+    (other / "t-0").mkdir()
+    fs = LocalFileSystem()
+    for named in ([copy], [other / "t-0", copy], [copy / "a-0"], [copy / "a-0" / f"{0:020}.log"]):
+        settings = DirectorySettings(fs, other, Settings(), named=named)
+        assert settings.metadata_directory == copy and settings.resolve(None).warnings == (), named
+    configured = {"log.dirs": str(tmp_path / "A0")}
+    assert DirectorySettings(fs, other, Settings(), configured, named=[copy]).metadata_directory == copy
+    assert DirectorySettings(fs, other, Settings(), configured).metadata_directory == tmp_path / "A0"
+
+
+def test_two_neighbours_that_could_answer_are_both_named(tmp_path: Path) -> None:
+    for name in ("A0", "a"):
+        broker_disk(tmp_path / name, "one", metadata=True)
+    other = broker_disk(tmp_path / "b", "two")
+    (warning,) = DirectorySettings(LocalFileSystem(), other, Settings()).resolve("t").warnings
+    assert warning == (
+        f"2 directories may have the cluster's metadata for {other}, copies of each other: {tmp_path / 'A0'},"
+        f" {tmp_path / 'a'}; the first counts, unless --metadata-dir names another one"
+    )
+    said = DirectorySettings(LocalFileSystem(), other, Settings(), {"metadata.log.dir": tmp_path / "a"}).resolve("t")
+    assert said.warnings == ()
+
+
 def policy_of(path: Path, **options: object) -> str:
     found = DirectorySettings(LocalFileSystem(), path, Settings(), {k.replace("_", "."): v for k, v in options.items()})
     policy = found.resolve("a").settings["cleanup.policy"]
