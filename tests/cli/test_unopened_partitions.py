@@ -40,7 +40,7 @@ def test_the_others_are_worked_on_and_the_failed_one_is_named(
     logs: Path, command: tuple[str, ...], dry_run: bool
 ) -> None:
     with acting_as_user():
-        done = ended(*command, *(["--dry-run"] if dry_run else []), logs)
+        done = ended(*command, "--json", *(["--dry-run"] if dry_run else []), logs)
     assert done.code == 3
     assert str(logs / CLOSED).encode() in done.stderr and b"Permission denied" in done.stderr
     assert all(name.encode() in done.stdout for name in PARTITIONS if name != CLOSED)

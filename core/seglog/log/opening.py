@@ -68,7 +68,8 @@ def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") 
         segments = list_partition(directory.fs, partition).segments
         # Loading drops a log that ends below its start, even after a clean shutdown.
         may_end_below_start = bool(segments) and options.log_start_offset > segments[-1].base_offset
-        if not options.clean_shutdown or may_end_below_start:
+        lacks_index = any(segment.offset_index is None for segment in segments)  # such a segment is recovered
+        if not options.clean_shutdown or may_end_below_start or lacks_index:
             report = plan_recovery(directory.fs, partition, directory.clock, options)
             refuse_losses(report)
             if directory.writable:

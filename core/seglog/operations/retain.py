@@ -44,6 +44,7 @@ from seglog.format.filenames import (
 )
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
+from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
 from seglog.log.opening import incomplete_without, open_undamaged
 from seglog.log.retention import (
@@ -342,14 +343,22 @@ class _DirectoryRetention:
         return retain_ahead(directory, retainable, planner, torn=self._rules.free is not None)
 
     def _opened(self, directory: LogDirectory, path: Path, torn: ExitStack) -> Log:
-        """Opens a log, one that `is_torn` in memory until the end of `torn`. Raises SeglogError if that loses data."""
+        """Opens a log, in memory until the end of `torn` if it `is_torn`, or for a dry run: by the times in the indexes
+        that the run would rebuild first. Raises SeglogError if that loses data.
+        """
+        if self._rules.dry_run:
+            with incomplete_without(path):
+                tried = torn.enter_context(directory.try_log(path))
+            if self._rules.free is None or not is_torn(tried.recovery):
+                refuse_losses(tried.recovery)
+            return tried
         try:
             return open_undamaged(directory, path, self._way_out(path))
         except CorruptRecordError:
-            tried = torn.enter_context(try_torn(directory, path)) if self._rules.free is not None else None
-            if tried is None:
+            held = torn.enter_context(try_torn(directory, path)) if self._rules.free is not None else None
+            if held is None:
                 raise
-            return tried
+            return held
 
     def _way_out(self, path: Path) -> str:
         """Advises what to do if a log still cannot be recovered for lack of room although --free deleted all it may."""

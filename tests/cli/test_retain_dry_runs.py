@@ -1,0 +1,85 @@
+"""`seglog retain --dry-run` shows what the run then does, whatever the state of the indexes that it reads."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import clean_logs, json_lines, run
+from tests.support.compacted_directories import broker_directory
+from tests.support.open_logs import START_MS
+
+NOW = str(START_MS + 86_400_000)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def zero(path: Path) -> None:
+    path.write_bytes(bytes(max(24, path.stat().st_size)))
+
+
+def foreign(path: Path) -> None:
+    path.write_bytes(b"".join((START_MS + 10**8 + i).to_bytes(8, "big") + i.to_bytes(4, "big") for i in range(1, 6)))
+
+
+def disordered(path: Path) -> None:
+    data = path.read_bytes()
+    entries = [data[at : at + 12] for at in range(0, len(data), 12)]
+    path.write_bytes(b"".join(reversed(entries)))
+
+
+STATES: dict[str, Callable[[Path], object]] = {
+    "absent": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": cut,
+    "zero": zero,
+    "foreign": foreign,
+    "disordered": disordered,
+}
+KINDS = ("timeindex", "index")
+
+
+def deleted(directory: Path, *more: str) -> list[tuple[list[int], list[tuple[int, bool]]]]:
+    """Each partition's deleted segments, and the time of each segment."""
+    rows = json_lines(run("retain", "--json", *more, directory))
+    times = [[(s["largest_timestamp"], s["from_modified"]) for s in row["segments"]] for row in rows]
+    return [(row["deleted_segments"], each) for row, each in zip(rows, times, strict=True)]
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("which", [slice(None), slice(1), slice(-1, None)], ids=["all", "first", "last"])
+def test_a_dry_run_takes_the_times_that_the_run_takes(tmp_path: Path, state: str, which: slice, clean: bool) -> None:
+    for kinds in (KINDS[:1], KINDS[1:], KINDS):
+        path = broker_directory(tmp_path / "-".join(kinds), {"t-0": (3, 5)}, cleanup_policy=frozenset({"delete"}))
+        if not clean:
+            (path / ".kafka_cleanshutdown").unlink()
+        for kind in kinds:
+            for file in sorted((path / "t-0").glob(f"*.{kind}"))[which]:
+                STATES[state](file)
+        rule = ("--retention-ms", "1h", "--now", NOW)
+        planned = deleted(path / "t-0", "--dry-run", *rule)
+        assert planned == deleted(path / "t-0", *rule), kinds
+
+
+def test_random_states_of_all_indexes_of_a_brokers_directory(tmp_path: Path) -> None:
+    rng = random.Random(41)
+    source = clean_logs(tmp_path)
+    for number in range(6):
+        path = tmp_path / str(number)
+        shutil.copytree(source, path)
+        for file in sorted((*path.rglob("*.timeindex"), *path.rglob("*.index"))):
+            if rng.random() < 0.3 and not file.parent.name.startswith("__"):
+                STATES[rng.choice(sorted(STATES))](file)
+        if number % 2:
+            (path / ".kafka_cleanshutdown").unlink()
+        rule = ("--retention-ms", rng.choice(["1h", "5s", "30d"]), "--now", "2026-11-21T05:04:00Z")
+        named = [str(one) for one in sorted(path.iterdir()) if one.name in ("payments-0", "orders-none-0", "clicks-0")]
+        planned = deleted(Path(named[0]), "--dry-run", *rule)
+        assert planned == deleted(Path(named[0]), *rule), number
