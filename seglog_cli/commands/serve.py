@@ -57,7 +57,8 @@ def run(
         option("--tls-client-ca", "FILE", "Accept only clients with a certificate of these authorities (PEM)."),
     ] = None,
     metrics: Annotated[
-        str | None, option("--metrics", "HOST:PORT", "Serve counters for Prometheus at this address, under /metrics.")
+        str | None,
+        option("--metrics", "HOST:PORT", "Serve counters for Prometheus under /metrics, and /healthz for a probe."),
     ] = None,
     *,
     tiers: Tiers,

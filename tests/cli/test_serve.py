@@ -72,6 +72,15 @@ def test_counters_are_on_a_page_of_their_own(directory: Path) -> None:
             urllib.request.urlopen(f"http://{said['metrics']}/other", timeout=LIMIT_SECONDS)
 
 
+def test_a_readiness_probe_is_answered_where_the_counters_are(directory: Path) -> None:
+    with served("--metrics", "127.0.0.1:0", directory) as (_, said):
+        with urllib.request.urlopen(f"http://{said['metrics']}/healthz", timeout=LIMIT_SECONDS) as answer:
+            assert (answer.status, answer.read()) == (200, b"ok\n")
+        request = urllib.request.Request(f"http://{said['metrics']}/healthz", method="POST", data=b"")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(request, timeout=LIMIT_SECONDS)
+
+
 def commit(client: RawClient, offset: int) -> ErrorCode:
     partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
     values = {"group_id": "g", "topics": [{"name": "t", "partitions": [partition]}]}

@@ -61,7 +61,10 @@ def exposition(metrics: Metrics) -> str:
 
 
 class MetricsPage:
-    """A page for Prometheus from `start` to `stop`: `GET /metrics` over HTTP/1.1, one request per connection."""
+    """A page for Prometheus from `start` to `stop`: `GET /metrics` over HTTP/1.1, one request per connection.
+
+    `GET /healthz` answers "ok" to a probe: the page starts when clients can connect, and stops with the endpoint.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -94,8 +97,11 @@ class MetricsPage:
 
     def _response(self, head: bytes) -> bytes:
         target = head.split(b"\r\n", 1)[0].split(b" ")
-        found = len(target) == 3 and target[0] == b"GET" and target[1].split(b"?")[0] == b"/metrics"
-        body = exposition(self._metrics).encode() if found else b"only GET /metrics is served\n"
+        path = target[1].split(b"?")[0] if len(target) == 3 and target[0] == b"GET" else b""
+        found = path in (b"/metrics", b"/healthz")
+        body = b"ok\n" if found else b"only GET /metrics and /healthz are served\n"
+        if path == b"/metrics":
+            body = exposition(self._metrics).encode()
         lines = [
             b"HTTP/1.1 200 OK" if found else b"HTTP/1.1 404 Not Found",
             b"Content-Type: text/plain; version=0.0.4; charset=utf-8",
