@@ -120,9 +120,9 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
 def show_reset_csv(console: Console, report: GroupsReport) -> None:
     """Writes the CSV to standard output, and how to use it with Kafka's tool to standard error (-v)."""
     from seglog.consumer_groups.group_states import SHARE
-    from seglog.operations.groups import reset_csv
+    from seglog.escaping import command_line
+    from seglog.operations.groups import reset_csv, resettable
 
-    taken = [group.name for group in report.groups if group.kind != SHARE]
     left_out = [group.name for group in report.groups if group.kind == SHARE]
     if left_out:
         console.warning(f"kafka-consumer-groups takes no share groups; left out: {', '.join(left_out)}")
@@ -132,9 +132,10 @@ def show_reset_csv(console: Console, report: GroupsReport) -> None:
     if report.unseen:
         console.warning(f"nothing here shows whether {_named(report.unseen)} exists: take such lines out, or {fails}")
     console.write_exactly(reset_csv(report.groups, report.absent).encode("utf-8", "surrogateescape"))
-    which = f"--group {taken[0]}" if len(taken) == 1 else "--all-groups, or a --group for each"
-    if taken:
-        console.detail(f"for kafka-consumer-groups --reset-offsets --from-file FILE {which} --execute")
+    taken = [group.name for group in resettable(report.groups, report.absent)]
+    if taken:  # with --all-groups the tool of 4.3 takes the lines for those of one group, and fails
+        which = command_line(*(word for name in taken for word in ("--group", name)))
+        console.detail(f"kafka-consumer-groups --reset-offsets --from-file FILE {which} --execute")
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

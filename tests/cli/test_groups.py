@@ -26,6 +26,8 @@ def test_the_csv_names_groups_only_where_there_are_several(tmp_path: Path) -> No
     assert run("groups", "--csv", "--group", "group-1", logs).stdout == "orders-lz4,0,169\npayments,0,398\n"
     lines = run("groups", "--format", "reset-csv", "--group", "group-[01]", logs).stdout.splitlines()
     assert lines == [f"group-{n},{rest}" for n in (0, 1) for rest in ("orders-lz4,0,169", "payments,0,398")]
+    said = run("groups", "--csv", "-v", "--group", "group-[01]", logs).stderr
+    assert "--from-file FILE --group group-0 --group group-1 --execute" in said
 
 
 def test_the_csv_leaves_out_a_partition_that_is_not_there_and_says_so(tmp_path: Path) -> None:

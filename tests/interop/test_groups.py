@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
+from seglog.model import TopicPartition as SeglogPartition
+from seglog.operations.groups import coordinator_partition
 from tests.support.command_line import environment, json_lines, run
+from tests.support.group_records import commit
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.tools import GROUPS, java, tool
+from tests.support.open_logs import opened_log
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 
@@ -135,6 +139,32 @@ def test_a_killed_brokers_groups_are_what_kafkas_tool_described(tmp_path: Path) 
             current = ("--to-current", "--all-topics", "--export", "--dry-run")
             exported = tool(GROUPS, broker, "--reset-offsets", *named(groups), *current)
             assert set(exported.replace('"', "").split()) == set(lines.split())
+
+
+@pytest.mark.kafka
+def test_kafkas_tool_resets_offsets_though_a_group_had_a_topic_that_is_gone(tmp_path: Path) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    directory = tmp_path / "logs"
+    with Broker(directory) as broker:
+        broker.create_topic("orders", partitions=2)
+        fill_evenly(broker.bootstrap)
+        reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "closed"})
+        reader.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
+        reader.close()
+    number = coordinator_partition("stale", 2)  # a broker forgets such commits, a restore brings them back
+    with opened_log(directory / f"__consumer_offsets-{number}") as log:
+        log.append([commit("stale", 5, partition=SeglogPartition("no-such-topic", 0))])
+    lines = run("groups", "--csv", directory).stdout
+    assert lines == "orders,0,3\n"
+    (tmp_path / "taken.csv").write_text(lines)
+    (tmp_path / "refused.csv").write_text("closed,orders,0,3\nstale,no-such-topic,0,5\n")
+    with Broker(directory) as broker:
+        reset = ("--reset-offsets", "--dry-run", "--from-file")
+        taken, refused = str(tmp_path / "taken.csv"), str(tmp_path / "refused.csv")
+        assert rows(tool(GROUPS, broker, *reset, taken, "--group", "closed"), 4) == {("closed", "orders", "0", "3")}
+        with pytest.raises(AssertionError, match="UnknownTopicOrPartition"):
+            tool(GROUPS, broker, *reset, refused, *named(("closed", "stale")))
 
 
 def named(groups: tuple[str, ...]) -> list[str]:

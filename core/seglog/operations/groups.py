@@ -133,13 +133,23 @@ def coordinator_partition(group: str, partitions: int) -> int:
     return (0 if signed == -(1 << 31) else abs(signed)) % partitions
 
 
+def resettable(groups: Sequence[Group], absent: Container[TopicPartition] = ()) -> list[Group]:
+    """Returns the groups that have lines in `reset_csv`; Kafka's tool needs a --group for each of them."""
+    return [
+        group
+        for group in groups
+        if group.kind != SHARE
+        and any(row.offset is not None and row.partition not in absent for row in group.partitions)
+    ]
+
+
 def reset_csv(groups: Sequence[Group], absent: Container[TopicPartition] = ()) -> str:
     """Returns the lines that `kafka-consumer-groups --reset-offsets --from-file` takes (Kafka: CsvUtils).
 
     A line is topic,partition,offset for one group, with the group before them for several. Leaves share groups out, and
     the partitions that are `absent`: for one of those the tool resets nothing for any group.
     """
-    taken = [group for group in groups if group.kind != SHARE]
+    taken = resettable(groups, absent)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for group in taken:
