@@ -14,7 +14,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from seglog.values.forms import Values
 
-_FORMS = "auto|string|hex|base64|int|long|json|kafka|avro|protobuf|json-schema|registry"
+_FORMS = "auto|string|hex|base64|short|int|long|float|double|uuid|json|kafka|avro|protobuf|json-schema|registry"
 _PLAIN = "auto"
 
 

@@ -21,6 +21,7 @@ import seglog
 from seglog.units import iso_date, iso_moment, iso_time_of_day
 from seglog.values.avro import fingerprint
 from seglog.values.schemas import Schema
+from tests.support.arrow_numbers import by_numbers
 from tests.support.command_line import json_lines, run
 from tests.support.kafka.jvm import compiled, maven_jars
 from tests.support.random_values import OWN, ProtoValues, as_line, avro_kinds, avro_values, proto_text, schema_word
@@ -87,23 +88,6 @@ def plain(value: Any, kind: pa.DataType, *, in_sql: bool = False) -> Any:
     if isinstance(value, float) and value - value != 0:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     return value
-
-
-def by_numbers(array: pa.Array) -> list[Any]:
-    """The values of a column, with numbers for dates and times, of which Python's have not all."""
-    return list(array.cast(_numbers(array.type)).to_pylist())
-
-
-def _numbers(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _numbers(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_numbers(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _numbers(kind.item_type))
-    if pa.types.is_temporal(kind):
-        return pa.int32() if kind.bit_width == 32 else pa.int64()
-    return kind
 
 
 def same(one: Any, other: Any, *, lacking: bool) -> bool:

@@ -33,6 +33,7 @@ from seglog.values.column_types import column_type
 from seglog.values.forms import Forms, Tally
 from seglog.values.frames import PATH_BEFORE
 from seglog.values.schemas import KnownSchemas, NotDecodedError, RemarkedText, Schema, Text
+from tests.support.arrow_numbers import by_numbers
 from tests.support.schema_registry import ITEM, ORDER, text_of
 from tests.support.schema_registry import avro as written
 
@@ -325,8 +326,9 @@ def alike(shown: Shown, values: Sequence[bytes], read: Callable[[bytes], Text]) 
 
 def same_values(shown: Shown, slow: TypedColumn, values: Sequence[bytes]) -> None:
     """Compares what a kernel decoded with what a library gives."""
-    for one, other, value in zip(shown.values, slow.of(laid_out(values)).values, values, strict=False):
-        if repr(_in_order(one.as_py())) != repr(_in_order(other.as_py())):
+    by_library = by_numbers(slow.of(laid_out(values)).values)
+    for one, other, value in zip(by_numbers(shown.values), by_library, values, strict=False):
+        if repr(_in_order(one)) != repr(_in_order(other)):
             raise AssertionError(f"{value.hex()}: {one} by the kernel, {other} by the library")
 
 

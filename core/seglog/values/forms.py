@@ -6,7 +6,6 @@ values. A value that does not decode is never left out: its result has the reaso
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections import Counter
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seglog import layout
-from seglog.escaping import json_value, safe_json
+from seglog.escaping import json_value
 from seglog.format.columns import Records
 from seglog.format.control import ControlRecordError
 from seglog.model import Header
@@ -33,6 +32,7 @@ from seglog.values.frames import (
     plain_frames,
 )
 from seglog.values.internal_topics import DECODERS, control_texts
+from seglog.values.plain_forms import PLAIN, json_document, text_or_reason
 from seglog.values.schemas import (
     Naming,
     NotDecodedError,
@@ -98,50 +98,7 @@ class Column:
             self.schemas[place] = schema
 
 
-# --- forms without schemas ------------------------------------------------------------------------------------
-
-
-def _string(data: bytes) -> str:
-    try:
-        return json_value(data.decode())
-    except UnicodeDecodeError as error:
-        raise NotDecodedError(f"byte {error.start} is not UTF-8") from error
-
-
-def _number(size: int) -> Callable[[bytes], str]:
-    def decode(data: bytes) -> str:
-        if len(data) != size:
-            raise NotDecodedError(f"it has {len(data)} bytes, not {size}")
-        return str(int.from_bytes(data, "big", signed=True))
-
-    return decode
-
-
-def _not_a_number(text: str) -> None:
-    raise NotDecodedError(f"it is no JSON: {text}")
-
-
-def json_document(data: bytes) -> str:
-    """Returns JSON as it is, in one line, so that no number loses a digit. Raises NotDecodedError for anything else."""
-    try:
-        text = data.decode()
-        json.loads(text, parse_constant=_not_a_number, parse_int=len, parse_float=len)
-    except NotDecodedError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise NotDecodedError(f"it is no JSON: {error}") from error
-    return safe_json(text.strip().replace("\n", " ").replace("\r", " "))  # between tokens: strings have them escaped
-
-
-_PLAIN: dict[str, Callable[[bytes], str]] = {
-    "string": _string,
-    "hex": lambda data: f'"{data.hex()}"',
-    "base64": lambda data: f'"{base64.b64encode(data).decode()}"',
-    "int": _number(4),
-    "long": _number(8),
-    "json": json_document,
-}
-FORMS = (AUTO, *_PLAIN, KAFKA, *BY_SCHEMA)
+FORMS = (AUTO, *PLAIN, KAFKA, *BY_SCHEMA)
 
 
 # --- what is asked for, and what became of it -----------------------------------------------------------------
@@ -273,7 +230,7 @@ class TopicDecoder:
         elif form == KAFKA:
             self._decode_internal(side, column, places, records)
         else:
-            plain = _PLAIN[form]
+            plain = PLAIN[form]
             column.put(places, [text_or_reason(plain, column.data[place]) for place in places])  # type: ignore[arg-type]
 
     def _decode_internal(self, side: Side, column: Column, places: Sequence[int], records: Records) -> None:
@@ -309,14 +266,6 @@ def naming_headers(records: Records, side: Side) -> dict[int, Sequence[Header]]:
         return {}
     written = enumerate(records.parts("headers"))
     return {i: records.headers(i) for i, data in written if data is not None and named_in_headers(data, side)}
-
-
-def text_or_reason(decode: Callable[[bytes], str], data: bytes) -> Text:
-    """Returns what `decode` returns, or the NotDecodedError that it raises."""
-    try:
-        return decode(data)
-    except NotDecodedError as error:
-        return error
 
 
 def text_of_bytes(data: bytes, reason: NotDecodedError) -> Text:

@@ -14,6 +14,7 @@ import pytest
 
 from seglog.errors import ConfigError
 from seglog.storage.local import LocalFileSystem
+from seglog.values.plain_forms import PLAIN
 from seglog.values.registry import Registry
 from seglog.values.schemas import NotDecodedError, Reference, closure
 from seglog.values.sources import forms_of, source_at
@@ -141,3 +142,21 @@ def test_a_registry_that_does_not_answer_or_is_no_url_is_an_error() -> None:
         Registry("http://user:secret@127.0.0.1:1").by_id(1)
     with pytest.raises(ConfigError, match="not the URL"):
         Registry("http://")
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "shown"),
+    [
+        ("short", b"\xff\xfe", "-2"),
+        ("int", b"\0\0\1\0", "256"),
+        ("long", b"\x7f" + b"\xff" * 7, str(2**63 - 1)),
+        ("float", b"\x3f\xc0\0\0", "1.5"),
+        ("double", b"\x7f\xf8" + bytes(6), '"NaN"'),
+        ("double", b"\xff\xf0" + bytes(6), '"-Infinity"'),
+        ("uuid", bytes(15) + b"\1", '"00000000-0000-0000-0000-000000000001"'),
+    ],
+)
+def test_plain_forms_are_those_of_kafkas_serializers(form: str, data: bytes, shown: str) -> None:
+    assert PLAIN[form](data) == shown
+    with pytest.raises(NotDecodedError, match=f"it has {len(data) + 1} bytes, not {len(data)}"):
+        PLAIN[form](data + b"x")
