@@ -146,12 +146,13 @@ class _Converting:
         return _of_leaf(definition, shape if isinstance(shape, Leaf) else None, path)
 
     def _of_record(self, definition: Mapping[str, Any], shape: Shape | None, path: str) -> Convert | None:
-        of_fields = {one["name"]: one["type"] for one in definition["fields"]}
         within = f"{path}." if path else ""
+        # All in the order of the schema, in which types come before they are mentioned, maybe in a name's first field
+        # of two; of these fastavro gives the last.
+        fields = [(str(one["name"]), one["type"]) for one in definition["fields"]]
         if isinstance(shape, Row):
             children = dict(shape.fields)
-            # in the order of the schema, in which types come before they are mentioned
-            made = {name: self.of(kind, children[name], f"{within}{name}") for name, kind in of_fields.items()}
+            made = {name: self.of(kind, children[name], f"{within}{name}") for name, kind in fields}
             columns = [(name, made.get(name), name in made) for name in children]
 
             def row(value: Any, remarks: Remarks) -> Any:
@@ -161,7 +162,7 @@ class _Converting:
                 }
 
             return row
-        made = {name: self.of(kind, None, f"{within}{name}") for name, kind in of_fields.items()}
+        made = {name: self.of(kind, None, f"{within}{name}") for name, kind in fields}
         needing = [(name, convert) for name, convert in made.items() if convert is not None]
 
         def record(value: Any, remarks: Remarks) -> Any:

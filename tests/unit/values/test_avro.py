@@ -235,6 +235,12 @@ def test_a_field_that_cannot_be_shown_does_not_take_its_record_with_it(
     assert json.loads(text.text) == {"f0": 1, "f1": shown, "f2": 2}
 
 
+def test_of_two_fields_with_one_name_the_last_is_shown_and_the_first_may_define_its_type() -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "b", "type": "bytes"}]}
+    twice = {"type": "record", "name": "R", "fields": [{"name": "f", "type": inner}, {"name": "f", "type": "I"}]}
+    assert decoded(twice, b"\2\xfe\2\xff") == {"f": {"b": "ÿ"}}
+
+
 def test_many_remarks_are_counted() -> None:
     schema = {"type": "array", "items": {"type": "int", "logicalType": "time-millis"}}
     text = avro.reader_of(Schema("AVRO", json.dumps(schema)), {}).text(b"\xd0\x0f" + b"\1" * 1000 + b"\0")
