@@ -164,7 +164,10 @@ def show_doctor_summary(console: Console, summary: DoctorSummary, exit_code: int
         return
     if console.quiet:
         return
+    process = f" (process {summary.broker})" if summary.broker else ""
     verdict = f"a Kafka {summary.kafka} broker would{'' if summary.loads else ' not'} start"
+    if summary.broker is not None and summary.loads:
+        verdict = f"a broker runs here{process}"
     if summary.writer is not None and summary.kafka != str(summary.writer):
         console.line(summary.writer.sentence)
     counted = ((summary.blockers, "blocker"), (summary.dangers, "danger"), (summary.notes, "note"))

@@ -81,7 +81,7 @@ def look_at_directories(watch: Watch, busy: BusyBroker, chance: random.Random) -
     rows = watch.call("doctor", "--json", *busy.directories, allowed=(0, 1))
     grave = [row for row in rows if row["type"] == "diagnosis" and row["severity"] != "note"]
     hanging = [row for row in grave if row["code"] == "TRANSACTION_HANGING"]
-    watch.sound("doctor", (row for row in grave if row["code"] != "DIRECTORY_LOCKED" and row not in hanging))
+    watch.sound("doctor", (row for row in grave if row not in hanging))
     for topic in {row["partition"].rpartition("-")[0] for row in hanging}:
         here = (row for row in hanging if row["partition"].startswith(f"{topic}-"))
         watch.sound("doctor", unconfirmed(busy, topic, here))

@@ -246,7 +246,9 @@ DOCTORED: dict[str, Doctored] = {
 
 # What no command of a shell mends: a broker settles it, only the operator knows what it needs, or data is lost.
 WITHOUT_COMMAND = {
+    "BROKER_RUNS",
     "DIRECTORY_LOCKED",
+    "DIRECTORY_NOT_GIVEN",
     "DIRECTORY_UNREADABLE",
     "NOT_EXAMINED",
     "META_PROPERTIES_MISSING",

@@ -35,6 +35,7 @@ from seglog.storage.local import LocalFileSystem
 
 LOCK_FILE = ".lock"
 _COMMAND_WIDTH = 160
+_BROKERS = ("kafka.Kafka", "io.confluent.support.metrics.SupportedKafka")
 _MOST_LINKS = 40
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -45,6 +46,11 @@ class Holder:
 
     pid: int
     command: str
+
+    @property
+    def is_broker(self) -> bool:
+        """True for a process of Kafka's server: its main class, or the executable of the native image."""
+        return any(word.rpartition("/")[2] in _BROKERS for word in self.command.split())
 
     def describe(self) -> str:
         """Returns the command line, shortened in the middle: a broker's class path runs to thousands of bytes."""

@@ -161,6 +161,13 @@ _CHECKPOINTS = "seglog repair --only checkpoint {log_directory}"
 _CASES = (
     # --- the log directory
     Case("DIRECTORY_LOCKED", _B, "Refuses to start while another process holds the lock.", "stop that process"),
+    Case("BROKER_RUNS", _N, "Runs on this log directory now; another one would not start beside it."),
+    Case(
+        "DIRECTORY_NOT_GIVEN",
+        _N,
+        "Has partitions in a log directory that was not examined.",
+        "run the doctor again with all log directories of this broker (log.dirs)",
+    ),
     Case("DIRECTORY_UNREADABLE", _B, "Takes the log directory offline, and stops if it is its last one.", offline=True),
     Case(
         "NOT_EXAMINED",

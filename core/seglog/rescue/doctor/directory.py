@@ -104,7 +104,8 @@ def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[
     if directory.holder is not None:
         who = f"process {directory.holder.pid}" if directory.holder.pid else "a process"
         message = f"{who} holds the lock: {directory.holder.describe()}"
-        rows.append(directory.diagnosis("DIRECTORY_LOCKED", filenames.LOCK_FILE, message))
+        code = "BROKER_RUNS" if directory.holder.is_broker else "DIRECTORY_LOCKED"
+        rows.append(directory.diagnosis(code, filenames.LOCK_FILE, message))
     for found in denied(fs, directory.listing):
         row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
         rows.append(replace(row, partition=found.partition))

@@ -46,6 +46,7 @@ from seglog.rescue.doctor.directory import (
 )
 from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
 from seglog.rescue.doctor.partition_start import examine_partition
+from seglog.rescue.doctor.placement import directories_not_given
 from seglog.rescue.doctor.quorum import examine_metadata, read_bootstrap, rebuild_command
 from seglog.rescue.doctor.upgrade import Upgrade, examine_upgrade
 from seglog.scan.announcing import announced, small_files
@@ -67,7 +68,8 @@ class DoctorSummary:
     """Diagnoses by gravity, the number of partitions examined, and of those that this user could not read.
 
     `kafka` is the release that was asked about, or releases ("2.4 to 3.9"); `writer` who wrote the directories, None if
-    nothing shows it.
+    nothing shows it. `broker` is the process of a broker that runs on the directories, None if none does, 0 if the
+    system does not tell.
     """
 
     kafka: str = str(SPOKEN_FOR)
@@ -77,6 +79,7 @@ class DoctorSummary:
     dangers: int = 0
     notes: int = 0
     not_examined: int = 0
+    broker: int | None = None
 
     @property
     def loads(self) -> bool:
@@ -147,6 +150,8 @@ class Doctor:
         for path in self._paths:
             directory, rows = examine_directory(self._fs, path)
             directories.append(directory)
+            if directory.holder is not None and directory.holder.is_broker:
+                self._summary = replace(self._summary, broker=directory.holder.pid)
             yield from rows
         upgrade = self._recognised(directories)
         for directory in directories:
@@ -164,6 +169,7 @@ class Doctor:
             return
         if metadata.known is not None and node_id is not None:
             yield from examine_copies(copies, metadata.known, node_id)
+            yield from directories_not_given(directories, metadata.known, node_id)
         yield from unserved_strays(copies, metadata.known)
         if metadata.known is None:
             yield from self._absent_metadata(directories, copies)

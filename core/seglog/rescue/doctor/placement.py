@@ -11,7 +11,8 @@ LogManager.getOrCreateLog discovers later that the name is another topic's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.errors import CorruptCheckpointError, RefusedError
@@ -20,6 +21,7 @@ from seglog.format.checkpoint import UnforeseenByKafkaError, parse_partition_met
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.rescue.doctor.cases import ASIDE, UNFORESEEN, Diagnosis, Gravity
+from seglog.rescue.doctor.directory import DirectoryFacts
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.transplant.internal_topics import NOT_TAKEN
 from seglog.units import count_text
@@ -52,6 +54,24 @@ def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
         broker = _REFUSES if key.topic in facts.metadata.topic_ids else _UNSERVED
         message = f"its topic id belongs to the topic {_name_of(facts.metadata, topic_id)}"
         yield facts.diagnosis("FOREIGN_PARTITION", "partition.metadata", message, broker=broker)
+
+
+def directories_not_given(
+    directories: Sequence[DirectoryFacts], metadata: ClusterMetadata, node_id: int
+) -> Iterator[Diagnosis]:
+    """Yields a diagnosis for each log directory in which the controller knows replicas of this broker, and which is not
+    among those examined. Nothing is said if one of these has no id: it may be that one."""
+    given = {directory.around.directory_id for directory in directories}
+    if None in given:
+        return
+    elsewhere = Counter(assignment.directory_of(node_id) for _, _, assignment in metadata.assigned_to(node_id))
+    for identity, count in sorted((identity, n) for identity, n in elsewhere.items() if identity is not None):
+        if identity not in given:
+            message = (
+                f"the metadata knows {count_text(count, 'replica')} of this broker in the log directory with the"
+                f" directory.id {identity}, which was not given"
+            )
+            yield directories[0].diagnosis("DIRECTORY_NOT_GIVEN", "meta.properties", message, count=count)
 
 
 def _stray(
