@@ -56,7 +56,7 @@ def run(
                sees, which compaction must not change
 
     When checksums show which copy is right, the output says so. In log directories, partitions of the same name are
-    compared. The exit code is 1 if there is a difference.
+    compared; several log directories of one broker together are one copy. The exit code is 1 if there is a difference.
 
     --from-offset, --to-offset, --since and --producer-id choose batches, or with view, records. --until, --key and
     --isolation are only for view. --limit bounds the differences shown for each partition (with view: 10,000 by

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from seglog.configuration.settings import identity_of
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.log.read_loader import viewed_copies
 from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
@@ -19,7 +20,7 @@ LEVELS = ("bytes", "batches", "view")
 
 def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:
     """Returns each partition's name and its copies, which need not all exist. LOGDIR/TOPIC is a copy of all its
-    partitions.
+    partitions, and the log directories of one broker together are one copy of what it has (`_brokers`).
 
     Raises ValueError for fewer than two copies, for partitions mixed with log directories, and for files.
     """
@@ -35,8 +36,41 @@ def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[st
         return [(links.name_of(targets[0].path), [target.path for target in targets])]
     if kinds != {TargetKind.LOG_DIRECTORY}:
         raise ValueError("takes partition directories or log directories, not both, and no files")
-    every = [{p.path.name for p in list_log_directory(fs, target.path).live} for target in targets]
-    return [(name, [target.path / name for target in targets]) for name in sorted(set().union(*every))]
+    places = [
+        (target.path, {partition.path.name for partition in list_log_directory(fs, target.path).live})
+        for target in targets
+    ]
+    brokers = _brokers(fs, places)
+    if len(brokers) < 2:
+        raise ValueError("needs another broker's copies: these are the log directories of one broker")
+    every = sorted(set().union(*(names for _, names in places)))
+    return [(name, [_place_in(broker, name) for broker in brokers]) for name in every]
+
+
+_Place = tuple[Path, set[str]]  # a log directory, and the names of its partitions
+
+
+def _brokers(fs: FileSystem, places: Sequence[_Place]) -> list[list[_Place]]:
+    """Returns the log directories by the brokers that they belong to: those of one node with ids of their own, none of
+    which has a partition of another one. Copies of a directory have its id, so they are others."""
+    brokers: list[tuple[tuple[str | None, ...], set[str | None], list[_Place]]] = []
+    for path, names in places:
+        identity = identity_of(fs, path)
+        node, own = (identity.get("cluster.id"), identity.get("node.id")), identity.get("directory.id")
+        for owner, ids, group in brokers:
+            apart = all(names.isdisjoint(theirs) for _, theirs in group)
+            if None not in (*node, own) and owner == node and own not in ids and apart:
+                ids.add(own)
+                group.append((path, names))
+                break
+        else:
+            brokers.append((node, {own}, [(path, names)]))
+    return [group for _, _, group in brokers]
+
+
+def _place_in(broker: Sequence[_Place], name: str) -> Path:
+    """Returns where a broker has a partition, or would have it."""
+    return next((path for path, names in broker if name in names), broker[0][0]) / name
 
 
 def differences(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import shutil
 import struct
-import subprocess
-import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,7 +21,6 @@ from seglog.format.checkpoint import (
 from seglog.rescue.doctor.doctor import CASES, Diagnosis, Doctor, Gravity
 from seglog.rescue.doctor.segment_end import kafka_end
 from seglog.scan.listing import list_partition
-from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, batch, transactional, write_segment
 
@@ -65,40 +61,6 @@ def test_every_row_says_what_a_broker_does() -> None:
     assert all(case.broker.endswith(".") for case in CASES.values())
     gravities = {case.gravity for case in CASES.values()}
     assert gravities == set(Gravity)
-
-
-@contextmanager
-def held_by(logs: Path, *words: str) -> Iterator[int]:
-    """A process with these words in its command line holds the lock of a log directory; gives its id."""
-    (logs / ".lock").touch()
-    holding = (
-        "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
-    )
-    command = [sys.executable, "-c", holding, str(logs / ".lock"), *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        yield holder.pid
-        holder.communicate("\n")
-
-
-def test_a_held_lock_is_a_blocker_that_names_the_process(logs: Path) -> None:
-    with held_by(logs) as process:
-        row = diagnose(logs)[0]
-    assert (row.code, row.gravity) == ("DIRECTORY_LOCKED", Gravity.BLOCKER)
-    assert f"process {process}" in row.message
-    assert codes(logs) == set()
-
-
-@pytest.mark.parametrize("words", [("kafka.Kafka", "server.properties"), ("/opt/kafka/kafka.Kafka", "start")])
-def test_a_broker_that_runs_here_is_said_to_and_does_not_block(logs: Path, words: tuple[str, ...]) -> None:
-    with held_by(logs, *words) as process:
-        row = diagnose(logs)[0]
-        result = run("doctor", logs)
-        summary = json_lines(run("doctor", "--json", logs))[-1]
-    assert (row.code, row.gravity) == ("BROKER_RUNS", Gravity.NOTE)
-    assert result.exit_code == 0 and f": a broker runs here (process {process}); 1 note" in result.stdout
-    assert (summary["broker"], summary["exit_code"], summary["loads"]) == (process, 0, True)
-    assert codes(logs) == set()
 
 
 CHECKPOINT = b"0\n1\nt 0 8\n"
