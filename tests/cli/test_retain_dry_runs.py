@@ -83,3 +83,38 @@ def test_random_states_of_all_indexes_of_a_brokers_directory(tmp_path: Path) -> 
         named = [str(one) for one in sorted(path.iterdir()) if one.name in ("payments-0", "orders-none-0", "clicks-0")]
         planned = deleted(Path(named[0]), "--dry-run", *rule)
         assert planned == deleted(Path(named[0]), *rule), number
+
+
+@pytest.mark.parametrize("state", ["absent", "empty", "foreign"])
+def test_explain_names_the_segments_that_the_run_deletes(tmp_path: Path, state: str) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)}, cleanup_policy=frozenset({"delete"})) / "t-0"
+    for file in sorted((*path.glob("*.timeindex"), *path.glob("*.index"))):
+        STATES[state](file)
+    rule = ("--set", "cleanup.policy=delete", "--set", "retention.ms=1h", "--now", NOW)
+    (row,) = [row for row in json_lines(run("explain", "--json", *rule, path)) if row["type"] == "explanation"]
+    explained = [one["base_offset"] for one in row["segments"] if one["deletion_code"] == "TIME"]
+    (row,) = json_lines(run("retain", "--json", *rule, path))
+    assert row["deleted_segments"] == explained
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("_schemas", "a schema registry's schemas"),
+        ("connect-offsets", "Kafka Connect's offsets"),
+        ("prod.connect-configs", "Kafka Connect's connectors"),
+        ("connect-status", "the states of Kafka Connect's"),
+        ("mm2-offset-syncs.b.internal", "MirrorMaker's map of offsets"),
+        ("orders-store-changelog", "the state of a Kafka Streams application"),
+    ],
+)
+def test_topics_that_hold_a_programs_state_are_named_before_anything_goes(
+    tmp_path: Path, topic: str, said: str
+) -> None:
+    path = broker_directory(tmp_path / "logs", {f"{topic}-0": (3, 5)}) / f"{topic}-0"
+    rule = ("--set", "cleanup.policy=delete", "--set", "retention.ms=1h", "--now", NOW)
+    for command in (("retain", "--dry-run"), ("retain", "--dry-run", "--json"), ("explain",)):
+        shown = run(*command, *rule, path)
+        assert said in shown.stdout + shown.stderr, command
+    both = run("retain", "--dry-run", "--set", "cleanup.policy=compact,delete", *rule[2:], path)
+    assert said not in both.stdout + both.stderr  # the policy of a window store

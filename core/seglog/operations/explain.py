@@ -25,7 +25,7 @@ from seglog.kafka_version import KafkaVersion
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.opening import open_partition
-from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing, plan_retention
+from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing
 from seglog.log.segment import LogSegment
 from seglog.operations.clean import (
     Cleaned,
@@ -38,6 +38,8 @@ from seglog.operations.clean import (
 )
 from seglog.operations.reasons import Reason, releases
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
+from seglog.operations.retain_ahead import plan_reopened
+from seglog.operations.stateful_topics import state_lost
 from seglog.operations.workspace import (
     Location,
     Sources,
@@ -182,7 +184,7 @@ class _Facts:
             now_ms=now_ms,
             watermark=watermark,
             state=state,
-            plan=plan_retention(log, now_ms, watermark),
+            plan=plan_reopened(directory, log, now_ms, watermark),
             problem=problem,
             transactions=tuple(_open_transactions(log)),
             trial=trial,
@@ -217,7 +219,7 @@ class _Facts:
 
     def command(self, verb: str, *arguments: str, after: Sequence[str] = ()) -> str:
         """Returns a command line for this partition, with those of the user's options that the command takes."""
-        options, metadata = self.trial.work.given_options(), self.trial.sources.metadata_directory
+        options, metadata = self.trial.work.given_options(arguments), self.trial.sources.metadata_directory
         if verb in _UNCONFIGURED:
             options = []
         if verb in _BY_METADATA and metadata is not None:
@@ -348,7 +350,8 @@ def _deletion(facts: _Facts) -> Iterator[Reason]:
         yield Reason("RETENTION_REFUSED", f"seglog retain refuses it: {refusal}")
     if plan.removed:
         count = f"{len(plan.removed)} of {count_text(len(plan.segments), 'segment')}"
-        yield Reason("DELETABLE", f"{count} would be deleted now")
+        parts = (f"{count} would be deleted now", state_lost(plan, resolved.log.cleanup_policy))
+        yield Reason("DELETABLE", ": ".join(filter(None, parts)))
         return
     if resolved.policy_known:
         first = plan.segments[0]
@@ -371,11 +374,8 @@ def _reading(facts: _Facts) -> Iterator[Reason]:
         yield Reason("HIGH_WATERMARK", f"consumers read up to offset {watermark - 1}: {left}")
     if facts.transactions and facts.transactions[0].first_offset < watermark:
         first = facts.transactions[0]
-        yield Reason(
-            "OPEN_TRANSACTION",
-            f"read_committed consumers stop before offset {first.first_offset}: a transaction of producer"
-            f" {first.producer_id} is open",
-        )
+        stop = f"read_committed consumers stop before offset {first.first_offset}"
+        yield Reason("OPEN_TRANSACTION", f"{stop}: a transaction of producer {first.producer_id} is open")
     active = log.segments.active
     if active.trailing_bytes:
         after = f"after the last whole batch of {active.path.name}"

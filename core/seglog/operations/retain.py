@@ -57,6 +57,7 @@ from seglog.log.retention import (
 )
 from seglog.operations.free_space import Freed, FreeSpace, SpaceToFree
 from seglog.operations.retain_ahead import is_torn, retain_ahead, take_closed, try_torn
+from seglog.operations.stateful_topics import state_lost
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
@@ -427,6 +428,7 @@ class _DirectoryRetention:
         if note:  # the plan was made without a policy; this is the real reason
             verdicts = (replace(v, reason=note) if v.reason == EMPTY_POLICY else v for v in plan.segments)
             plan = replace(plan, segments=tuple(verdicts))
+        note = note or state_lost(plan, self._topics.resolve(topic).log.cleanup_policy)
         return plan, note, self._topics.resolve(topic).against(DELETE)
 
     def _take_closed(
@@ -435,7 +437,7 @@ class _DirectoryRetention:
         """Applies a plan to the closed segments of a log that `is_torn`, which stays unrecovered."""
         plan, note, contradictions = self._explained(log.topic_partition.topic, plan)
         cut = log.recovery.truncated_segments[0]
-        note = note or TORN.format(f"position {cut.valid_bytes}: {cut.reason}")
+        note = "; ".join(filter(None, (note, TORN.format(f"position {cut.valid_bytes}: {cut.reason}"))))
         if not self._rules.dry_run:
             taken = len(take_closed(directory, log, plan).segments)
             kept = (replace(v, rule=None, reason=MADE_BY_RECOVERY) if v.removed else v for v in plan.segments[taken:])

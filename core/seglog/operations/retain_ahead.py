@@ -33,10 +33,11 @@ from seglog.log.loader import RecoveryReport, refuse_losses
 from seglog.log.log import Log
 from seglog.log.opening import has_ample_room
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.retention import RetentionPlan
+from seglog.log.retention import RetentionPlan, plan_retention
 from seglog.log.segment import LogSegment
 from seglog.log.segments import rebuild_producer_state
 from seglog.log.swap import settle_leftovers
+from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import write_atomically
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -52,6 +53,22 @@ def try_torn(directory: LogDirectory, partition: Path) -> Iterator[Log | None]:
         except (SeglogError, OSError):
             log = None  # opening the log reports why
         yield log if log is not None and is_torn(log.recovery) else None
+
+
+def plan_reopened(directory: LogDirectory, log: Log, now_ms: int, watermark: int) -> RetentionPlan:
+    """Plans for a log that is open for reading as `retain` does for one that it opens for writing: by the times in the
+    indexes that this would rebuild first. Changes nothing.
+    """
+    plan = plan_retention(log, now_ms, watermark)
+    if isinstance(log.directory, RemotePath):
+        return plan
+    try:
+        with directory.try_log(log.directory) as tried:
+            rebuilt = plan_retention(tried, now_ms, min(watermark, tried.log_end_offset))
+    except (SeglogError, OSError):
+        return plan  # `retain` refuses it
+    is_same = [one.base_offset for one in rebuilt.segments] == [one.base_offset for one in plan.segments]
+    return rebuilt if is_same else plan
 
 
 def is_torn(report: RecoveryReport) -> bool:

@@ -110,9 +110,13 @@ class Workspace:
             self.fs, log_directory, given, chosen, override_policy=said.override_policy, named=self.named
         )
 
-    def given_options(self) -> list[str]:
-        """Returns --set and --config as on the command line, for the commands that messages suggest."""
-        options = [part for override in self.overrides for part in ("--set", override)]
+    def given_options(self, arguments: Sequence[str] = ()) -> list[str]:
+        """Returns --set and --config as on the command line, for the commands that messages suggest, without the keys
+        that the `arguments` of such a command set anew.
+        """
+        anew = {argument.partition("=")[0] for argument in arguments}
+        kept = (override for override in self.overrides if override.partition("=")[0].strip() not in anew)
+        options = [part for override in kept for part in ("--set", override)]
         return [*options, *(["--config", str(self.config_file)] if self.config_file is not None else [])]
 
 
