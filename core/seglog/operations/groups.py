@@ -192,20 +192,24 @@ class _GroupsReading:
                 self._take_groups(number, path, replay)
         for name in sorted(filter(wanted, self._groups)):
             self._found.groups.append(self._group(name, self._groups[name]))
-        shown = {row.partition for group in self._found.groups for row in group.partitions if row.offset is not None}
-        self._found.absent, self._found.unseen = self._absent(shown)
+        committed = {
+            row.partition for group in self._found.groups for row in group.partitions if row.offset is not None
+        }
+        self._found.absent, self._found.unseen = self._absent(committed)
         return self._found
 
-    def _absent(self, shown: Iterable[TopicPartition]) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
+    def _absent(
+        self, committed: Iterable[TopicPartition]
+    ) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
         """Returns the partitions that do not exist by the newest metadata; and, without metadata, those of topics of
         which there is no directory: another broker may have them."""
-        known = [image for image in self._metadata if image.knows_topics]
-        if not known:
+        images = [image for image in self._metadata if image.knows_topics]
+        if not images:
             topics = {key.topic for key in self._places}
-            return frozenset(), frozenset(key for key in shown if key.topic not in topics)
-        image = max(known, key=attrgetter("end_offset"))
+            return frozenset(), frozenset(key for key in committed if key.topic not in topics)
+        image = max(images, key=attrgetter("end_offset"))
         return frozenset(
-            key for key in shown if image.assignment(image.topic_ids.get(key.topic, ""), key.partition) is None
+            key for key in committed if image.assignment(image.topic_ids.get(key.topic, ""), key.partition) is None
         ), frozenset()
 
     def _coordinators(self) -> dict[tuple[str, int], list[Path]]:

@@ -92,12 +92,12 @@ def denied(fs: FileSystem, listing: LogDirectoryListing) -> Iterator[Denied]:
         return
     places = [listing.path, *(partition.path for partition in listing.partitions)]
     denials = {
-        place: found for place in places if (found := _denied_in(fs, place, user, is_partition=place != listing.path))
+        place: files for place in places if (files := _denied_in(fs, place, user, is_partition=place != listing.path))
     }
     inside = [place for place in denials if (own := fs.status(place, follow=False)) is not None and not own.is_link]
-    for directory, found in denials.items():
+    for directory, files in denials.items():
         is_own = directory == listing.path
-        path, status = found[0]
+        path, status = files[0]
         message = (
             f"it belongs to {described_user(status.owner)} with mode {status.mode:04o};"
             f" the broker, which seems to run as {described_user(user.number)}, cannot open it"
@@ -105,8 +105,8 @@ def denied(fs: FileSystem, listing: LogDirectoryListing) -> Iterator[Denied]:
         if len(inside) >= _MANY and directory in inside:
             command = user.chown_command([listing.path])  # one line for all, to be pasted once
         else:
-            command = user.chown_command([path for path, _ in found] if is_own else [directory])
-        yield Denied("" if is_own else directory.name, path, message, command, len(found))
+            command = user.chown_command([path for path, _ in files] if is_own else [directory])
+        yield Denied("" if is_own else directory.name, path, message, command, len(files))
 
 
 def _broker_user(fs: FileSystem, listing: LogDirectoryListing) -> _User | None:
