@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
-from seglog.format.metadata_snapshot import encode_metadata_record
+from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.repairs.undo.quarantine import mark_pending
 from tests.support.command_line import run
 from tests.support.log_files import FS, batch, write_segment
@@ -117,6 +117,15 @@ def _line_lost(beginning: str) -> Wound:
     return lose
 
 
+def _first_snapshot_alone(path: Path) -> None:
+    """The metadata begins anew, with topics where only 4.4 looks for them."""
+    shutil.rmtree(path)
+    path.mkdir()
+    topic = encode_metadata_record("TOPIC_RECORD", {"name": "x", "topicId": "AAAAAAAAAAAAAAAAAAAAZg"})
+    level = encode_metadata_record("FEATURE_LEVEL_RECORD", {"name": "metadata.version", "featureLevel": 25})
+    (path / snapshot_name(0, 0)).write_bytes(metadata_snapshot([level, topic], 1_700_000_000_000))
+
+
 def _hole(path: Path) -> None:
     path.with_suffix(".index").unlink()
     flipped(path)
@@ -208,6 +217,7 @@ DOCTORED: dict[str, Doctored] = {
     "QUORUM_STATE_UNREADABLE": _at(f"{METADATA}/quorum-state", zeros),
     "NOT_THE_VOTER": _at("meta.properties", _line_lost("directory.id="), "dynamic"),
     "BOOTSTRAP_UNREADABLE": _at("bootstrap.checkpoint", zeros),
+    "BOOTSTRAP_PASSED_OVER": _rebuilt(METADATA, _first_snapshot_alone),
     # --- names in a partition
     "STRANGE_SEGMENT_NAME": _at(f"{PARTITION}/x.log", Path.touch),
     "SHORT_SEGMENT_NAME": _at(f"{PARTITION}/7.log", _written(batch(7))),

@@ -347,6 +347,11 @@ _CASES = (
         "Refuses to start: it reads the file also if the metadata log has long begun.",
         "mv {path} {path}.damaged",
     ),
+    Case(
+        "BOOTSTRAP_PASSED_OVER",
+        _D,
+        "A controller begins with metadata that knows no topic, and every broker renames its partitions to -stray.",
+    ),
     Case("NODE_ID_DIFFERS", _B, "Refuses to start: the directory belongs to another node."),
     Case(
         "METADATA_UNREADABLE",

@@ -47,7 +47,7 @@ from seglog.rescue.doctor.directory import (
 from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
 from seglog.rescue.doctor.partition_start import examine_partition
 from seglog.rescue.doctor.placement import directories_not_given
-from seglog.rescue.doctor.quorum import examine_metadata, read_bootstrap, rebuild_command
+from seglog.rescue.doctor.quorum import examine_metadata, passed_over, read_bootstrap, rebuild_command
 from seglog.rescue.doctor.upgrade import Upgrade, examine_upgrade
 from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
@@ -216,7 +216,10 @@ class Doctor:
         """Yields the diagnosis of `bootstrap.checkpoint`, whose records an empty metadata log begins with."""
         path = directory.listing.path / filenames.BOOTSTRAP_CHECKPOINT
         status = self._fs.status(path)
-        if status is None or status.is_directory or directory.live:
+        if directory.live or (status is not None and status.is_directory):
+            return
+        if status is None:
+            yield from passed_over(directory, ClusterMetadata(path), kafka)
             return
         try:
             if isinstance(path, RemotePath):
@@ -227,7 +230,9 @@ class Doctor:
         known, problem = read_bootstrap(self._fs, path, kafka)
         if problem:
             yield directory.diagnosis("BOOTSTRAP_UNREADABLE", path, problem)
-        elif known.knows_topics and not (directory.around.metadata or known).end_offset:
+            return
+        yield from passed_over(directory, known, kafka)
+        if known.knows_topics and not (directory.around.metadata or known).end_offset:
             directory.around.foreseen = known
 
     def _absent_metadata(self, directories: Sequence[DirectoryFacts], copies: Sequence[Copy]) -> Iterator[Diagnosis]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from seglog.configuration.cluster_metadata import (
     CONFIG_RECORD,
     FEATURE_LEVEL_RECORD,
+    METADATA_PARTITION,
     PARTITION_CHANGE_RECORD,
     PARTITION_RECORD,
     REGISTER_BROKER_RECORD,
@@ -43,6 +44,7 @@ from seglog.format.wire import FramedRecord
 from seglog.kafka_version import KafkaVersion
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, beside
+from seglog.rescue.doctor.directory import DirectoryFacts
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.partition_start import examine_small_files, without_refused
 from seglog.rescue.doctor.voters import examine_voters
@@ -56,6 +58,7 @@ _BY_NEWER = "start it with the Kafka release that wrote it, or a later one"
 _BY_OLDER = "start it with Kafka 3.9, raise metadata.version there (kafka-features.sh upgrade), and stop it"
 _TORN = "Cuts it off. Nothing is lost: a controller acknowledges only batches that are whole on disk."
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+_READS_FIRST_SNAPSHOT = KafkaVersion(4, 4)
 _UNREGISTER_BROKER, _BROKER_CHANGE, _FENCE, _UNFENCE = 1, 17, 7, 8
 
 
@@ -278,6 +281,33 @@ def read_bootstrap(fs: FileSystem, path: Path, kafka: KafkaVersion) -> tuple[Clu
     if not problems and not checks.has_version:
         problems = [*replay.unnoticed, f"{path}: it sets no {METADATA_VERSION}"]
     return checks.metadata, problems[0].removeprefix(f"{path}: ") if problems else ""
+
+
+def passed_over(directory: DirectoryFacts, bootstrap: ClusterMetadata, kafka: KafkaVersion) -> Iterator[Diagnosis]:
+    """Yields a diagnosis if an empty metadata log begins with other records than those that know the topics.
+
+    `bootstrap` is what `bootstrap.checkpoint` says. From 4.4 on, the first snapshot's records come before it, if it has
+    any; an older release takes nothing but voters from there.
+    """
+    path, fs = directory.listing.path / METADATA_PARTITION / filenames.FIRST_SNAPSHOT, directory.around.fs
+    if fs.status(path) is None or _has_begun(fs, path.parent):
+        return
+    checks = _Checks(path.parent, kafka)
+    MetadataReplay(checks.apply, trusting=True).read_snapshot(fs, path)
+    is_read = kafka >= _READS_FIRST_SNAPSHOT and (checks.has_version or checks.metadata.knows_topics)
+    begins, other = (checks.metadata, bootstrap) if is_read else (bootstrap, checks.metadata)
+    if other.knows_topics and not begins.knows_topics:
+        first, place = f"{METADATA_PARTITION}/{path.name}", directory.listing.path / filenames.BOOTSTRAP_CHECKPOINT
+        which = f"{first}, without topics, not" if is_read else f"{place.name} alone, not"
+        message = f"Kafka {kafka} begins with {which} with {place.name if is_read else first}, which names topics"
+        command = rebuild_command([directory.listing.path])
+        yield directory.diagnosis("BOOTSTRAP_PASSED_OVER", place, message, command=command)
+
+
+def _has_begun(fs: FileSystem, metadata_log: Path) -> bool:
+    """True if a segment of the log holds anything."""
+    found = (fs.status(metadata_log / name) for name in fs.list(metadata_log) if name.endswith(FileKind.LOG.value))
+    return any(status is not None and status.size for status in found)
 
 
 class _Checks:

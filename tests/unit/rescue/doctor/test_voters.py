@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
+from tests.support.command_line import json_lines, run
 from tests.support.named_commands import run_named
 from tests.support.wounded_starts import METADATA, Change, made, replaced, snapshot_name, sound, voter, voting
 from tests.unit.rescue.doctor.test_doctor import diagnose
@@ -146,3 +148,20 @@ def test_a_controller_of_a_dynamic_quorum_needs_somebody_with_a_vote(
     (logs / METADATA / snapshot_name(0, 0)).unlink()
     rows = [row for row in diagnose(logs, settings=known) if row.code == "VOTERS_UNKNOWN"]
     assert [row.gravity for row in rows] == ([] if gravity is None else [gravity])
+
+
+@pytest.mark.parametrize("kafka", ["4.3", "4.4"])
+@pytest.mark.parametrize("where", ["bootstrap.checkpoint", f"{METADATA}/{snapshot_name(0, 0)}", "both"])
+def test_topics_where_the_release_does_not_look_for_them_are_named(where: str, kafka: str, tmp_path: Path) -> None:
+    """4.4 formats with feature levels in the first snapshot, beside which it does not read `bootstrap.checkpoint`."""
+    (logs,) = made(sound("clean"), tmp_path)
+    level = encode_metadata_record("FEATURE_LEVEL_RECORD", {"name": "metadata.version", "featureLevel": 25})
+    topic = encode_metadata_record("TOPIC_RECORD", {"name": "x", "topicId": "AAAAAAAAAAAAAAAAAAAAZg"})
+    shutil.rmtree(logs / METADATA)
+    (logs / METADATA).mkdir()
+    for name in ("bootstrap.checkpoint", f"{METADATA}/{snapshot_name(0, 0)}"):
+        records = [level, topic] if where in (name, "both") else [level]
+        (logs / name).write_bytes(metadata_snapshot(records, 1_700_000_000_000))
+    rows = json_lines(run("doctor", "--json", "--kafka-version", kafka, logs))
+    passed = "bootstrap.checkpoint" if kafka == "4.4" else f"{METADATA}/{snapshot_name(0, 0)}"
+    assert ("BOOTSTRAP_PASSED_OVER" in {row.get("code") for row in rows}) == (where == passed)
