@@ -130,8 +130,9 @@ class RebuildPlanner:
             () if known is None else tuple(known.problems),
             tuple(pair for directory in self._directories for pair in directory.left_out),
             tuple(self._notes),
-            *((), None) if self._quorum is None else (self._quorum.voters, self._quorum.source),
-            without=tuple(self._choices.without),
+            () if self._quorum is None else self._quorum.voters,
+            None if self._quorum is None else self._quorum.source,
+            tuple(self._choices.without),
         )
 
     def _stop_if_refused(self) -> None:
