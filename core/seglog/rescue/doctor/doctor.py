@@ -47,7 +47,7 @@ from seglog.rescue.doctor.directory import (
 from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
 from seglog.rescue.doctor.partition_start import examine_partition
 from seglog.rescue.doctor.placement import directories_not_given
-from seglog.rescue.doctor.quorum import examine_metadata, passed_over, read_bootstrap, rebuild_command
+from seglog.rescue.doctor.quorum import examine_first, examine_metadata, read_bootstrap, rebuild_command
 from seglog.rescue.doctor.upgrade import Upgrade, examine_upgrade
 from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import PartitionDirectory
@@ -219,7 +219,7 @@ class Doctor:
         if directory.live or (status is not None and status.is_directory):
             return
         if status is None:
-            yield from passed_over(directory, ClusterMetadata(path), kafka)
+            yield from examine_first(directory, ClusterMetadata(path), kafka)
             return
         try:
             if isinstance(path, RemotePath):
@@ -231,9 +231,9 @@ class Doctor:
         if problem:
             yield directory.diagnosis("BOOTSTRAP_UNREADABLE", path, problem)
             return
-        yield from passed_over(directory, known, kafka)
         if known.knows_topics and not (directory.around.metadata or known).end_offset:
             directory.around.foreseen = known
+        yield from examine_first(directory, known, kafka)
 
     def _absent_metadata(self, directories: Sequence[DirectoryFacts], copies: Sequence[Copy]) -> Iterator[Diagnosis]:
         """Yields a diagnosis if partitions of a KRaft broker are there, and no metadata that names any topic."""

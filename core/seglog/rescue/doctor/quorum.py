@@ -283,8 +283,9 @@ def read_bootstrap(fs: FileSystem, path: Path, kafka: KafkaVersion) -> tuple[Clu
     return checks.metadata, problems[0].removeprefix(f"{path}: ") if problems else ""
 
 
-def passed_over(directory: DirectoryFacts, bootstrap: ClusterMetadata, kafka: KafkaVersion) -> Iterator[Diagnosis]:
-    """Yields a diagnosis if an empty metadata log begins with other records than those that know the topics.
+def examine_first(directory: DirectoryFacts, bootstrap: ClusterMetadata, kafka: KafkaVersion) -> Iterator[Diagnosis]:
+    """Yields a diagnosis if an empty metadata log begins with other records than those that know the topics, and gives
+    the directory what a broker then knows.
 
     `bootstrap` is what `bootstrap.checkpoint` says. From 4.4 on, the first snapshot's records come before it, if it has
     any; an older release takes nothing but voters from there.
@@ -302,6 +303,8 @@ def passed_over(directory: DirectoryFacts, bootstrap: ClusterMetadata, kafka: Ka
         message = f"Kafka {kafka} begins with {which} with {place.name if is_read else first}, which names topics"
         command = rebuild_command([directory.listing.path])
         yield directory.diagnosis("BOOTSTRAP_PASSED_OVER", place, message, command=command)
+    elif begins.knows_topics:
+        directory.around.foreseen = begins
 
 
 def _has_begun(fs: FileSystem, metadata_log: Path) -> bool:

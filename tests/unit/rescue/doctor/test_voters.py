@@ -165,3 +165,15 @@ def test_topics_where_the_release_does_not_look_for_them_are_named(where: str, k
     rows = json_lines(run("doctor", "--json", "--kafka-version", kafka, logs))
     passed = "bootstrap.checkpoint" if kafka == "4.4" else f"{METADATA}/{snapshot_name(0, 0)}"
     assert ("BOOTSTRAP_PASSED_OVER" in {row.get("code") for row in rows}) == (where == passed)
+
+
+def test_topics_in_the_first_snapshot_alone_are_known_to_4_4(tmp_path: Path) -> None:
+    (logs,) = made(sound("clean"), tmp_path)
+    rebuilt = run("rebuild", logs, "-o", tmp_path / "made")
+    assert rebuilt.exit_code == 0, rebuilt.output
+    shutil.rmtree(logs / METADATA)
+    (logs / "bootstrap.checkpoint").unlink()
+    shutil.copytree(tmp_path / "made" / METADATA, logs / METADATA)
+    told = {kafka: run("doctor", "--kafka-version", kafka, logs).stdout for kafka in ("4.3", "4.4")}
+    assert "BOOTSTRAP_PASSED_OVER" in told["4.3"]
+    assert "-stray" not in told["4.4"] and "METADATA_MISSING" not in told["4.4"]
