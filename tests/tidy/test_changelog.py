@@ -23,7 +23,6 @@ def faults(name: str, data: bytes) -> list[str]:
         "it must be UTF-8": data == text.encode(),
         "it must be one paragraph, without a heading or a bullet": re.fullmatch(r"[^\s#*-](.|\n(?!\n))*\n", text),
         "it must end with a full stop": text.endswith(".\n"),
-        "its lines must have 120 characters at most": all(len(line) <= 120 for line in text.splitlines()),
     }
     return [rule for rule, holds in rules.items() if not holds]
 
@@ -44,7 +43,6 @@ def test_every_fragment_is_well_formed() -> None:
         ("+doctor.fixed.md", b"It helps.\n\nSo it does.\n", "one paragraph"),
         ("+doctor.fixed.md", b"It helps\n", "full stop"),
         ("+doctor.fixed.md", b"\xff helps.\n", "UTF-8"),
-        ("+doctor.fixed.md", b"I" * 120 + b".\n", "120 characters"),
     ],
 )
 def test_a_fragment_that_is_not_well_formed_is_told_why(name: str, data: bytes, rule: str) -> None:

@@ -26,6 +26,8 @@ def test_a_finding_pins_versions_works_aside_and_says_what_was_seen(path: Path) 
     assert "\nset -euo pipefail\n" in text and '\nwork="$(mktemp -d)"\ntrap ' in text
     assert "\n# Expected: " in text and "\n# Seen: " in text
     installed = re.findall(r"pip\" install -q (.+?)(?: #.*)?$", text, re.MULTILINE)
-    assert installed and all("==" in package for line in installed for package in line.split() if package[0] != "-")
+    assert installed and all(
+        "==" in package for line in installed for package in line.split() if package[0] not in "-."
+    )
     assert "seglog" not in text and not re.findall(r"https?://(?!maven\.apache\.org/POM)", text)
     assert all(len(line) <= 120 for line in text.splitlines() if line.startswith("#"))
