@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
@@ -81,6 +81,8 @@ class Catalog:
         self._owners, self.cluster_id = list(owners), cluster_id
         self._topics: dict[str, dict[int, ServedPartition]] = {}
         self.left_out: list[UnservedPartition] = []
+        self._ids: dict[str, UUID] = {}
+        self._names: dict[UUID, str] = {}
 
     @classmethod
     def open(
@@ -106,6 +108,7 @@ class Catalog:
                     catalog._open(fs, owner, directory, skip_damage=skip_damage)
             if not catalog._topics:
                 raise NotALogError(paths[0], "it holds no partition that could be served")
+            catalog._name_topics()
         except BaseException:
             catalog.close()
             raise
@@ -119,6 +122,22 @@ class Catalog:
     def find(self, topic: str, number: int) -> ServedPartition | None:
         """Returns the partition, or None."""
         return self._topics.get(topic, {}).get(number)
+
+    def topic_id(self, topic: str) -> UUID:
+        """Returns the id of a served topic. One whose directories have none, or that of another topic, has one made
+        from its name: members of the consumer protocol (KIP-848) know topics by nothing else.
+        """
+        return self._ids[topic]
+
+    def topic_of(self, topic_id: UUID | None) -> str | None:
+        """Returns the served topic with an id, or None."""
+        return None if topic_id is None else self._names.get(topic_id)
+
+    def _name_topics(self) -> None:
+        for topic in sorted(self._topics):
+            own = next((each.topic_id for each in self._topics[topic].values() if each.topic_id is not None), None)
+            topic_id = uuid5(NAMESPACE_URL, f"seglog:{topic}") if own is None or own in self._names else own
+            self._ids[topic], self._names[topic_id] = topic_id, topic
 
     def __iter__(self) -> Iterator[ServedPartition]:
         return (partition for topic in self._topics.values() for partition in topic.values())

@@ -19,7 +19,7 @@ from seglog.serve.fetch_answers import write_fetch_answer
 from seglog.serve.fetches import fetch, is_quick
 from seglog.serve.group_requests import GROUP_APIS, GroupRequests
 from seglog.serve.protocol import VERSIONS, Answer, ErrorCode, Request, Values, write_answer
-from seglog.serve.refusals import REFUSALS, refuse_heartbeat
+from seglog.serve.refusals import OTHER_PROTOCOLS, REFUSALS
 
 T = TypeVar("T")
 
@@ -30,7 +30,9 @@ _READERS: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
 _IMMEDIATE: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
     protocol.METADATA: topics.metadata,
     protocol.DESCRIBE_CONFIGS: topics.describe_configs,
-    protocol.CONSUMER_GROUP_HEARTBEAT: refuse_heartbeat,
+    protocol.DESCRIBE_CLUSTER: topics.describe_cluster,
+    protocol.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
+    **OTHER_PROTOCOLS,
 }
 
 

@@ -51,6 +51,8 @@ class Limits:
     groups_bytes: int = 16 << 20  # ids, metadata and assignments of all members of all groups
     session_least_ms: int = 6_000  # group.min.session.timeout.ms
     session_most_ms: int = 1_800_000  # group.max.session.timeout.ms
+    consumer_session_ms: int = 45_000  # group.consumer.session.timeout.ms
+    consumer_heartbeat_ms: int = 1_000  # group.consumer.heartbeat.interval.ms; shorter than a broker's
     first_join_ms: int = 200  # group.initial.rebalance.delay.ms; shorter than a broker's
     commits: int = 1_000_000  # group, topic and partition
     commits_bytes: int = 256 << 20  # names of groups, and metadata

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
-from seglog.serve import protocol
+from seglog.serve import consumer_requests, protocol
 from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile
+from seglog.serve.consumer_group import ConsumerGroup
 from seglog.serve.coordinator import Coordinator
 from seglog.serve.endpoint import NODE_ID, Endpoint
 from seglog.serve.groups import Group, Joined, JoinRequest, Outcome
+from seglog.serve.patterns import PatternError
 from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, each_once
 
 Answerer = Callable[["GroupRequests", Any, int, str, str], Awaitable[Values]]
@@ -23,6 +26,8 @@ Answerer = Callable[["GroupRequests", Any, int, str, str], Awaitable[Values]]
 _GROUP_KEY = 0
 _CONSUMER = "consumer"
 _NAMED_FIRST_FROM = 4  # JoinGroup: KIP-394
+_TOPIC_IDS_FROM = 10  # OffsetFetch and OffsetCommit: KIP-848
+_NOT_FOUND_FROM = 6  # DescribeGroups: KIP-1043
 
 
 class GroupRequests:
@@ -116,6 +121,15 @@ class GroupRequests:
             gone.append({**names, "error_code": ErrorCode(outcome)})
         return {"error_code": ErrorCode.none, "members": gone}
 
+    async def consumer_heartbeat(self, body: Any, version: int, client: str, host: str) -> Values:
+        """Takes a heartbeat of the consumer protocol. A thread matches a pattern, so that others need not wait."""
+        pattern = getattr(body, "subscribed_topic_regex", None)
+        if pattern:
+            with suppress(PatternError):  # `heartbeat` answers it
+                loop, catalog = asyncio.get_running_loop(), self._endpoint.catalog
+                await loop.run_in_executor(None, consumer_requests.matched_topics, catalog, pattern)
+        return consumer_requests.heartbeat(self._endpoint, self._coordinator, body, (client, host), version)
+
     # --- offsets ------------------------------------------------------------------------------------------
 
     async def fetch_offsets(self, body: Any, version: int, _client: str, _host: str) -> Values:
@@ -123,11 +137,36 @@ class GroupRequests:
         if version < 8:
             topics = self._committed(body.group_id, body.topics)
             return {"topics": topics, "error_code": ErrorCode.none}
-        groups = [
-            {"group_id": each.group_id, "topics": self._committed(each.group_id, each.topics)}
-            for each in each_once(body.groups)
-        ]
-        return {"groups": groups}
+        return {
+            "groups": [self._committed_of(each, by_id=version >= _TOPIC_IDS_FROM) for each in each_once(body.groups)]
+        }
+
+    def _committed_of(self, asked: Any, *, by_id: bool) -> Values:
+        """Answers for one group. Who says which member it is gets offsets in the member's epoch only (KIP-848)."""
+        member_id, epoch = getattr(asked, "member_id", None), int(getattr(asked, "member_epoch", -1))
+        problem = self._coordinator.fetch_problem(asked.group_id, member_id, epoch)
+        if problem is not Outcome.NONE:
+            return {"group_id": asked.group_id, "topics": (), "error_code": ErrorCode(problem)}
+        if not by_id:
+            return {"group_id": asked.group_id, "topics": self._committed(asked.group_id, asked.topics)}
+        return {"group_id": asked.group_id, "topics": self._committed_by_id(asked.group_id, asked.topics)}
+
+    def _committed_by_id(self, group: str, asked: Any) -> list[Values]:
+        """Returns the commits by topic ids: of all served topics, or of those asked for."""
+        catalog = self._endpoint.catalog
+        if asked is None:
+            served = [topic for topic in self._committed(group, None) if topic["name"] in catalog.topics]
+            return [{**topic, "topic_id": catalog.topic_id(topic["name"])} for topic in served]
+        commits = self._offsets.of(group)
+        answers: list[Values] = []
+        for topic in asked:
+            name = catalog.topic_of(topic.topic_id)
+            numbers = [int(number) for number in each_once(topic.partition_indexes)]
+            entries = [_entry(each, commits.get(TopicPartition(name or "", each))) for each in numbers]
+            if name is None:
+                entries = [{**entry, "error_code": ErrorCode.unknown_topic_id} for entry in entries]
+            answers.append({"topic_id": topic.topic_id, "partitions": entries})
+        return answers
 
     def _committed(self, group: str, asked: Any) -> list[Values]:
         commits = self._offsets.of(group)
@@ -142,7 +181,7 @@ class GroupRequests:
             for topic, numbers in wanted.items()
         ]
 
-    async def commit_offsets(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+    async def commit_offsets(self, body: Any, version: int, _client: str, _host: str) -> Values:
         """Commits offsets of a member, or of a consumer without a group's assignment."""
         generation, instance = int(body.generation_id_or_member_epoch), getattr(body, "group_instance_id", None)
         refusal = ErrorCode(self._coordinator.commit_problem(body.group_id, body.member_id, generation, instance))
@@ -150,18 +189,23 @@ class GroupRequests:
         topics: list[dict[str, Any]] = []
         for topic in body.topics:
             entries = []
+            by_id = version >= _TOPIC_IDS_FROM
+            name = self._endpoint.catalog.topic_of(topic.topic_id) if by_id else topic.name
             for each in topic.partitions:
-                partition = TopicPartition(topic.name, int(each.partition_index))
+                partition = TopicPartition(name or "", int(each.partition_index))
                 commit = Commit(
                     int(each.committed_offset),
                     int(getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH)),
                     each.committed_metadata or "",
                 )
                 problem = refusal or self._commit_problem(body.group_id, partition, commit)
+                if name is None and not refusal:
+                    problem = ErrorCode.unknown_topic_id
                 if problem is ErrorCode.none:
                     taken.append((body.group_id, partition, commit))
                 entries.append({"partition_index": partition.partition, "error_code": problem})
-            topics.append({"name": topic.name, "partitions": entries})
+            named = {"topic_id": topic.topic_id} if by_id else {"name": name}
+            topics.append({**named, "partitions": entries})
         if taken and not await self._keep(taken):
             for entry in (each for topic in topics for each in topic["partitions"] if not each["error_code"]):
                 entry["error_code"] = ErrorCode.coordinator_not_available
@@ -202,29 +246,45 @@ class GroupRequests:
         """Lists groups with members here, and those with committed offsets."""
         living = self._coordinator.groups
         states = {name: _state(living.get(name)) for name in sorted({*living, *self._offsets.groups})}
-        wanted = getattr(body, "states_filter", ())
+        kinds = {name: _kind(living.get(name)) for name in states}
+        wanted, wanted_kinds = (
+            {each.lower() for each in getattr(body, f, ())} for f in ("states_filter", "types_filter")
+        )
         return {
             "error_code": ErrorCode.none,
             "groups": [
-                {"group_id": name, "protocol_type": _CONSUMER, "group_state": state}
+                {"group_id": name, "protocol_type": _CONSUMER, "group_state": state, "group_type": kinds[name]}
                 for name, state in states.items()
-                if not wanted or state in wanted
+                if (not wanted or state.lower() in wanted) and (not wanted_kinds or kinds[name] in wanted_kinds)
             ],
         }
 
-    async def describe_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
-        """Describes the members of groups."""
-        return {"groups": [self._described(name) for name in each_once(body.groups)]}
+    async def describe_consumer_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+        """Describes groups of the consumer protocol."""
+        return consumer_requests.describe(self._endpoint, self._coordinator, body)
 
-    def _described(self, name: str) -> Values:
+    async def describe_groups(self, body: Any, version: int, _client: str, _host: str) -> Values:
+        """Describes the members of groups of the classic protocol."""
+        return {"groups": [self._described(name, version) for name in each_once(body.groups)]}
+
+    def _described(self, name: str, version: int) -> Values:
         group = self._coordinator.groups.get(name)
+        if isinstance(group, ConsumerGroup) or (group is None and name not in self._offsets.groups):
+            return {
+                "error_code": ErrorCode.group_id_not_found if version >= _NOT_FOUND_FROM else ErrorCode.none,
+                "error_message": f"no group {name} of the classic protocol is here",
+                "group_id": name,
+                "group_state": "Dead",
+                "protocol_type": "",
+                "protocol_data": "",
+                "members": (),
+            }
         members = [] if group is None else group.members.values()
-        known = group is not None or name in self._offsets.groups
         return {
             "error_code": ErrorCode.none,
             "group_id": name,
-            "group_state": _state(group) if known else "Dead",
-            "protocol_type": (group.protocol_type or "") if group is not None else _CONSUMER if known else "",
+            "group_state": _state(group),
+            "protocol_type": (group.protocol_type or "") if group is not None else _CONSUMER,
             "protocol_data": (group.protocol or "") if group is not None else "",
             "members": [
                 {
@@ -251,6 +311,8 @@ _ANSWERS: Mapping[int, Answerer] = MappingProxyType(
         protocol.OFFSET_COMMIT: GroupRequests.commit_offsets,
         protocol.LIST_GROUPS: GroupRequests.list_groups,
         protocol.DESCRIBE_GROUPS: GroupRequests.describe_groups,
+        protocol.CONSUMER_GROUP_HEARTBEAT: GroupRequests.consumer_heartbeat,
+        protocol.CONSUMER_GROUP_DESCRIBE: GroupRequests.describe_consumer_groups,
     }
 )
 GROUP_APIS = frozenset(_ANSWERS)
@@ -261,8 +323,15 @@ def _ms(duration: Any) -> int:
     return milliseconds
 
 
-def _state(group: Group | None) -> str:
+def _state(group: Group | ConsumerGroup | None) -> str:
+    if isinstance(group, ConsumerGroup):
+        return group.state
     return "Empty" if group is None else group.state.value
+
+
+def _kind(group: Group | ConsumerGroup | None) -> str:
+    """Returns Kafka's name of a group's protocol (GroupType); a group that has only commits may be of any."""
+    return "consumer" if isinstance(group, ConsumerGroup) else "classic"
 
 
 def _entry(number: int, commit: Commit | None) -> Values:

@@ -53,26 +53,28 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS = 15, 16, 18
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
-DESCRIBE_CONFIGS, CREATE_PARTITIONS, CONSUMER_GROUP_HEARTBEAT = 32, 37, 68
+DESCRIBE_CONFIGS, CREATE_PARTITIONS, DESCRIBE_CLUSTER = 32, 37, 60
+CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE, DESCRIBE_TOPIC_PARTITIONS = 68, 69, 75
+SHARE_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 76, 88
 
 # Fetch below 13 needs no topic ids, which a directory may not have. Without Produce, librdkafka takes the endpoint for
-# a broker too old to fetch from. Of the consumer protocol (KIP-848) the heartbeat is answered, by an error: without it,
-# librdkafka waits for ever. Share groups are not supported.
+# a broker too old to fetch from. Share groups and the streams protocol are answered by an error that says what to use
+# instead. Telemetry is left out, so that no client sends any.
 VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
     {
         PRODUCE: (3, 9),
         FETCH: (4, 12),
-        LIST_OFFSETS: (1, 7),
-        METADATA: (0, 12),
-        OFFSET_COMMIT: (2, 9),
-        OFFSET_FETCH: (1, 9),
+        LIST_OFFSETS: (1, 11),
+        METADATA: (0, 13),
+        OFFSET_COMMIT: (2, 10),
+        OFFSET_FETCH: (1, 10),
         FIND_COORDINATOR: (0, 6),
         JOIN_GROUP: (0, 9),
         HEARTBEAT: (0, 4),
         LEAVE_GROUP: (0, 5),
         SYNC_GROUP: (0, 5),
-        DESCRIBE_GROUPS: (0, 5),
-        LIST_GROUPS: (0, 4),
+        DESCRIBE_GROUPS: (0, 6),
+        LIST_GROUPS: (0, 5),
         API_VERSIONS: (0, 4),
         CREATE_TOPICS: (2, 7),
         DELETE_TOPICS: (1, 5),
@@ -81,7 +83,12 @@ VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
         OFFSET_FOR_LEADER_EPOCH: (2, 4),
         DESCRIBE_CONFIGS: (1, 4),
         CREATE_PARTITIONS: (0, 3),
+        DESCRIBE_CLUSTER: (0, 2),
         CONSUMER_GROUP_HEARTBEAT: (0, 1),
+        CONSUMER_GROUP_DESCRIBE: (0, 1),
+        DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+        SHARE_GROUP_HEARTBEAT: (1, 1),
+        STREAMS_GROUP_HEARTBEAT: (0, 0),
     }
 )
 

@@ -71,17 +71,37 @@ def _delete_records(body: Any) -> Values:
     return {"topics": topics}
 
 
-def refuse_heartbeat(_endpoint: object, body: Any, _version: int) -> Values:
-    """Refuses a member of the protocol `consumer` (KIP-848), in the words that its client shows."""
-    return {
-        "error_code": ErrorCode.unsupported_version,
-        "error_message": "seglog serves groups of the classic protocol: set group.protocol=classic",
-        "member_id": body.member_id,
-        "member_epoch": body.member_epoch,
-        "heartbeat_interval": datetime.timedelta(0),
-        "assignment": None,
-    }
+def _other_protocol(what: str, instead: str) -> Callable[[object, Any, int], Values]:
+    """Makes the refusal of a protocol that this endpoint does not speak, in words that clients show."""
+    reason = f"seglog serves no {what}, because it writes no state of theirs: {instead}"
 
+    def refuse(_endpoint: object, body: Any, _version: int) -> Values:
+        return {
+            "error_code": ErrorCode.invalid_request,  # clients end at it, and show the message
+            "error_message": reason,
+            "member_id": getattr(body, "member_id", None),
+            "member_epoch": getattr(body, "member_epoch", -1),
+            "heartbeat_interval": datetime.timedelta(0),
+            "task_offset_interval": datetime.timedelta(0),
+            "assignment": None,
+            "acceptable_recovery_lag": 0,
+            **dict.fromkeys(("status", "active_tasks", "standby_tasks", "warmup_tasks")),
+            "endpoint_information_epoch": 0,
+            "partitions_by_user_endpoint": None,
+        }
+
+    return refuse
+
+
+_refuse_share = _other_protocol("share groups", "read with a consumer (group.protocol=consumer or classic)")
+_refuse_streams = _other_protocol("groups of the streams protocol", "set group.protocol=classic")
+
+OTHER_PROTOCOLS: Mapping[int, Callable[[Any, Any, int], Values]] = MappingProxyType(
+    {
+        protocol.SHARE_GROUP_HEARTBEAT: _refuse_share,
+        protocol.STREAMS_GROUP_HEARTBEAT: _refuse_streams,
+    }
+)
 
 REFUSALS: Mapping[int, Callable[[Any], Values]] = MappingProxyType(
     {

@@ -43,8 +43,30 @@ def walk_of(kind: Any) -> Walk:
 def _walk_of_field(field: Any, flexible: bool) -> Walk:
     item = _item_of(field.type)
     name = field.metadata.get("kafka_type")
+    single = _structure_in(field.type)
+    if single is not None:
+        return _over_nullable(walk_of(single)) if type(None) in get_args(field.type) else walk_of(single)
     one = walk_of(cast(Any, item)) if dataclasses.is_dataclass(item) else _walk_of_value(name, flexible)
     return one if item is None else _over_array(one, flexible)
+
+
+def _structure_in(annotation: Any) -> Any:
+    """Returns the type of a structure that is a field by itself, perhaps null; None for other types."""
+    return (
+        next((each for each in (annotation, *get_args(annotation)) if dataclasses.is_dataclass(each)), None)
+        if (get_origin(annotation) is not tuple)
+        else None
+    )
+
+
+def _over_nullable(one: Walk) -> Walk:
+    """Walks over a structure after the byte that says whether it is there (-1: it is null)."""
+
+    def walk(data: bytes, position: int) -> int:
+        end = _within(data, position + 1)
+        return end if data[position] >= 0x80 else one(data, end)
+
+    return walk
 
 
 def _item_of(annotation: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
+from uuid import UUID
 
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptionError
@@ -18,6 +19,10 @@ from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, each_on
 
 _TOPIC_IDS_FROM = 12  # Metadata; versions 10 and 11 can carry an id instead of a name, but no answer to it
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
+_SPECIAL_FROM = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}  # versions
+_BROKERS = 1  # DescribeCluster: the type of endpoint
+_MOST_PARTITIONS = 2000  # max.request.partition.size.limit
 _TOPIC_RESOURCE = 2
 _TOPIC_CONFIG = 1
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")  # Kafka: Topic.INTERNAL_TOPICS
@@ -36,6 +41,7 @@ def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
         found = [_topic(endpoint, each.name, getattr(each, "topic_id", None)) for each in each_once(asked)]
     address = endpoint.advertised
     return {
+        "error_code": ErrorCode.none,
         "brokers": [{"node_id": NODE_ID, "host": address.host, "port": address.port}],
         "cluster_id": endpoint.cluster_id,
         "controller_id": NODE_ID,
@@ -43,11 +49,47 @@ def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
     }
 
 
-def _topic(endpoint: Endpoint, name: str | None, topic_id: object) -> Values:
+def describe_cluster(endpoint: Endpoint, body: Any, _version: int) -> Values:
+    """Describes the one node (Kafka: KafkaApis.handleDescribeCluster)."""
+    asked = int(getattr(body, "endpoint_type", _BROKERS))
+    address = endpoint.advertised
+    failed = asked != _BROKERS
+    broker = {"broker_id": NODE_ID, "host": address.host, "port": address.port, "rack": None, "is_fenced": False}
+    return {
+        "error_code": ErrorCode.mismatched_endpoint_type if failed else ErrorCode.none,
+        "error_message": "this endpoint is a broker's, not a controller's" if failed else None,
+        "endpoint_type": _BROKERS,
+        "cluster_id": endpoint.cluster_id,
+        "controller_id": NODE_ID,
+        "brokers": () if failed else [broker],
+    }
+
+
+def describe_topic_partitions(endpoint: Endpoint, body: Any, _version: int) -> Values:
+    """Describes topics in the order of their names, page by page (Kafka: DescribeTopicPartitionsRequestHandler)."""
+    cursor = body.cursor
+    names = {each.name for each in body.topics} or set(endpoint.catalog.topics)
+    first = (cursor.topic_name, int(cursor.partition_index)) if cursor is not None else ("", 0)
+    room = max(1, min(int(body.response_partition_limit), _MOST_PARTITIONS))
+    answers: list[Values] = []
+    for name in sorted(each for each in names if each >= first[0]):
+        if room <= 0:
+            return {"topics": answers, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        topic = dict(_topic(endpoint, name, None))
+        start = max(first[1], 0) if name == first[0] else 0
+        end = start + room
+        count, topic["partitions"] = len(topic["partitions"]), topic["partitions"][start:end]
+        answers.append(topic)
+        room -= max(len(topic["partitions"]), 1)  # an unknown topic takes a place too
+        if end < count:
+            return {"topics": answers, "next_cursor": {"topic_name": name, "partition_index": end}}
+    return {"topics": answers, "next_cursor": None}
+
+
+def _topic(endpoint: Endpoint, name: str | None, topic_id: UUID | None) -> Values:
     topics = endpoint.catalog.topics
     if name is None:
-        with_id = (each for each in endpoint.catalog if each.topic_id == topic_id and topic_id is not None)
-        name = next((each.topic for each in with_id), None)
+        name = endpoint.catalog.topic_of(topic_id)
     if name is None or name not in topics:
         unknown = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
         return {"error_code": unknown, "name": name, "topic_id": topic_id, "partitions": ()}
@@ -55,7 +97,7 @@ def _topic(endpoint: Endpoint, name: str | None, topic_id: object) -> Values:
     return {
         "error_code": ErrorCode.none,
         "name": name,
-        "topic_id": next((each.topic_id for each in partitions.values() if each.topic_id is not None), None),
+        "topic_id": endpoint.catalog.topic_id(name),
         "is_internal": name in _INTERNAL_TOPICS,
         "partitions": [_partition(partitions.get(number), number) for number in range(max(partitions) + 1)],
     }
@@ -87,7 +129,7 @@ def list_offsets(endpoint: Endpoint, body: Any, version: int) -> Values:
 
     def find(partition: ServedPartition, asked: Any) -> Values:
         stamp = int(asked.timestamp)
-        if stamp < _MAX_TIMESTAMP or (stamp == _MAX_TIMESTAMP and version < 7):
+        if stamp < _EARLIEST_PENDING_UPLOAD or version < _SPECIAL_FROM.get(stamp, 0):
             return {"error_code": ErrorCode.unsupported_version}
         return _offset_at(endpoint, partition, stamp, isolation)
 
@@ -99,6 +141,10 @@ def _offset_at(endpoint: Endpoint, partition: ServedPartition, stamp: int, isola
     limit = log.view.limit(isolation)
     if stamp == _LATEST:
         return {"timestamp": NO_TIMESTAMP, "offset": limit, "leader_epoch": partition.leader_epoch}
+    if stamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):  # as in a broker without tiered storage
+        return {"timestamp": NO_TIMESTAMP, "offset": NO_OFFSET}
+    if stamp == _EARLIEST_LOCAL:
+        stamp = _EARLIEST
     try:
         found = log.offset_for_timestamp(stamp)
     except CorruptionError as error:

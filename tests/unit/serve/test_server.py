@@ -365,6 +365,13 @@ def test_mutated_requests_neither_crash_nor_hang_nor_stay_nor_take_memory(direct
     group |= {"protocols": [{"name": "r", "metadata": b"x"}], "session_timeout": timedelta(seconds=6)}
     values = {**group, "topics": topics, "min_bytes": 1, "max_bytes": 1 << 20, "replica_id": -1}
     shapes = [_frame(key, version, values) for key, version in EVERY_VERSION]
+    member = {"group_id": "h", "rebalance_timeout": timedelta(seconds=6), "topic_partitions": (), "member_id": "m"}
+    for more in (
+        {"subscribed_topic_names": ("t",)},
+        {"subscribed_topic_regex": "(t|u[a-z]{2,9})*"},
+        {"member_epoch": 1},
+    ):
+        shapes += [request_frame(protocol.CONSUMER_GROUP_HEARTBEAT, 1, {"member_epoch": 0, **member, **more})] * 9
     limits = Limits(wait_ms=5, frame_s=5, requests_bytes=8 << 20, groups=50, group_members=20, commits=500)
     with Serving(directory, limits=limits) as serving:
         metrics, sizes = serving.endpoint.metrics, []
