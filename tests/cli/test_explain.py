@@ -414,3 +414,22 @@ def test_nothing_is_cleanable_where_the_log_starts_above_the_active_segments_bas
     assert explained(*COMPACT, partition)["codes"]["cleaning"][0] == "NOT_ELIGIBLE"
     done = run("clean", "--dry-run", *COMPACT, partition)
     assert "nothing to clean: everything before the active segment lies below the log start offset 12" in done.stdout
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+def test_a_record_larger_than_44_decompresses_stops_its_cleaner(tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "t-0"
+    segment = ("--set", f"segment.bytes={100 if codec == 'zstd' else 700}")
+    for number in range(6):
+        line = f"k{number}\t{'v' * 600}\n"
+        done = run("append", "--create", "--codec", codec, "--key-separator", "\t", *segment, path, input_text=line)
+        assert done.exit_code == 0, done.stderr
+    bound = ("--set", "cleanup.policy=compact", "--set", "max.decompressed.message.bytes=608")
+    (found,) = json_lines(run("explain", "--json", "--kafka-version", "4.4", *bound, path))
+    stopped = "max.decompressed.message.bytes is 608" in " ".join(found["cleaning"])
+    assert stopped is (codec == "zstd"), found["cleaning"]
+    assert not stopped or ".log position 0: a record of 609 bytes" in found["cleaning"][0]
+    fits = ("--set", "max.decompressed.message.bytes=609")
+    for more in (("--kafka-version", "4.3", *bound), ("--kafka-version", "4.4", *bound[:2], *fits)):
+        (found,) = json_lines(run("explain", "--json", *more, path))
+        assert "a record of" not in " ".join(found["cleaning"])

@@ -50,7 +50,7 @@ from seglog.operations.workspace import (
     settings_of,
 )
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
-from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards
+from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards, largest_decompressed
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.lock import partition_path
 from seglog.units import count_text, format_duration, format_time, rough_duration
@@ -189,7 +189,7 @@ class _Facts:
             transactions=tuple(_open_transactions(log)),
             trial=trial,
             tried=tried,
-            hazards=() if tried is None else tuple(_cleaner_hazards(log, state, tried)),
+            hazards=() if tried is None else tuple(_cleaner_hazards(log, state, tried, trial.kafka)),
         )
 
     @property
@@ -309,13 +309,13 @@ def _cleaning(facts: _Facts) -> Iterator[Reason]:
         yield Reason("COMPACTION_LAG", f"min.compaction.lag.ms ({format_duration(lag)}) {until}")
 
 
-def _cleaner_hazards(log: Log, state: LogToClean, tried: Outcome) -> Iterator[Hazard]:
+def _cleaner_hazards(log: Log, state: LogToClean, tried: Outcome, kafka: KafkaVersion) -> Iterator[Hazard]:
     """Yields what a broker's cleaner meets in the segments that it would rewrite. A negative timestamp is in its way
     only where it rewrites a batch, which the dry run of seglog's round tells.
     """
     rewrites = not isinstance(tried, Cleaned) or tried.result.stats.reasons()["batches_rebuilt"] > 0
-    listing = list_partition(log.fs, log.directory)
-    for hazard in cleaner_hazards(log.fs, listing.segments):
+    segments, largest = list_partition(log.fs, log.directory).segments, largest_decompressed(kafka, log.config)
+    for hazard in cleaner_hazards(log.fs, segments, largest=largest):
         if hazard.segment.base_offset < state.first_uncleanable_offset and (rewrites or not hazard.by_timestamp):
             yield hazard
 

@@ -17,16 +17,21 @@ from enum import Enum, auto
 import numpy as np
 
 from seglog import layout
+from seglog.configuration.keys import LogConfig
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import WRONG_CHECKSUM
+from seglog.kafka_version import KafkaVersion
 from seglog.model import NO_TIMESTAMP
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.units import count_is
+from seglog.units import count_is, count_text
 
 FAILS, LAUNDERS = "CLEANER_FAILS", "CLEANER_LAUNDERS"
 
+_BOUNDS_RECORDS = KafkaVersion(4, 4)  # the first release with max.decompressed.message.bytes
+# The most bytes of a record whose length, a zigzag varint before its body, takes 1, 2, 3 or 4 bytes.
+_LENGTHS = np.array([bytes_ + (1 << 7 * bytes_ - 1) - 1 for bytes_ in (1, 2, 3, 4)])
 _REWRITTEN = ", and the cleaner cannot rewrite such a batch"
 
 Survives = Callable[[int, int], bool]
@@ -37,6 +42,7 @@ class HazardReason(Enum):
 
     DAMAGE = auto()
     NEGATIVE_TIMESTAMP = auto()
+    TOO_LARGE = auto()
     KEYLESS_END = auto()
 
 
@@ -59,21 +65,29 @@ class Hazard:
         return self.reason is HazardReason.NEGATIVE_TIMESTAMP
 
 
+def largest_decompressed(kafka: KafkaVersion, config: LogConfig) -> int | None:
+    """Returns the bytes that a record in a compressed batch may have for a release's cleaner; None for any number."""
+    return config.max_decompressed_message_bytes if kafka >= _BOUNDS_RECORDS else None
+
+
 def cleaner_hazards(
-    fs: FileSystem, segments: Sequence[SegmentFiles], survives: Survives | None = None
+    fs: FileSystem, segments: Sequence[SegmentFiles], survives: Survives | None = None, largest: int | None = None
 ) -> Iterator[Hazard]:
     """Yields the hazards in a log's segments, the last of which is the active one. `survives` tells of a byte of a
-    segment (base offset, position) whether it is still there after the start; None: all are. Raises OSError.
+    segment (base offset, position) whether it is still there after the start; None: all are. `largest` is that of
+    `largest_decompressed`. Raises OSError.
     """
     for segment in segments:
-        yield from _Segment(fs, segment, segment is not segments[-1], survives).hazards()
+        yield from _Segment(fs, segment, segment is not segments[-1], survives, largest).hazards()
 
 
 class _Segment:
     """The hazards in one segment: the first of each kind, with a count."""
 
-    def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, survives: Survives | None) -> None:
-        self._fs, self._segment, self._closed, self._survives = fs, segment, closed, survives
+    def __init__(
+        self, fs: FileSystem, segment: SegmentFiles, closed: bool, survives: Survives | None, largest: int | None
+    ) -> None:
+        self._fs, self._segment, self._closed, self._survives, self._largest = fs, segment, closed, survives, largest
         self._found: dict[tuple[str, HazardReason], Hazard] = {}
         self._keyless_end: np.void | None = None
 
@@ -115,7 +129,21 @@ class _Segment:
                 if row["max_timestamp"] >= NO_TIMESTAMP:
                     message = f"a record's timestamp {int(records.rows['timestamp'][i])} is negative{_REWRITTEN}"
                     self._batch(FAILS, row, message, HazardReason.NEGATIVE_TIMESTAMP)
+            self._note_large(records)
             self._note_end(records)
+
+    def _note_large(self, records: Records) -> None:
+        """Notes compressed batches with a record that is larger than the cleaner decompresses."""
+        rows, batches = records.rows, records.batches
+        if self._largest is None or len(rows) == 0 or int(rows["size"].max()) <= self._largest:
+            return
+        bodies = rows["size"] - (1 + (rows["size"][:, None] > _LENGTHS).sum(axis=1))
+        bounded = (batches["attributes"] & layout.CODEC_MASK != 0) & (batches["magic"] == 2)
+        is_large = bounded[rows["batch"]] & (bodies > self._largest)
+        for number in np.unique(rows["batch"][is_large]).tolist():
+            size = int(bodies[is_large & (rows["batch"] == number)].max())
+            message = f"a record of {count_text(size, 'byte')}, compressed, and max.decompressed.message.bytes is"
+            self._batch(FAILS, batches[number], f"{message} {self._largest}", HazardReason.TOO_LARGE)
 
     def _note_end(self, records: Records) -> None:
         rows, batches = records.rows, records.batches
