@@ -309,8 +309,8 @@ def examine_first(directory: DirectoryFacts, bootstrap: ClusterMetadata, kafka: 
 
 def _has_begun(fs: FileSystem, metadata_log: Path) -> bool:
     """True if a segment of the log holds anything."""
-    found = (fs.status(metadata_log / name) for name in fs.list(metadata_log) if name.endswith(FileKind.LOG.value))
-    return any(status is not None and status.size for status in found)
+    statuses = (fs.status(metadata_log / name) for name in fs.list(metadata_log) if name.endswith(FileKind.LOG.value))
+    return any(status is not None and status.size for status in statuses)
 
 
 class _Checks:
