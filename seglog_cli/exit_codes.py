@@ -67,10 +67,14 @@ class Changes:
     begun = False
 
 
-SIGNAL_WORDS = {KeyboardInterrupt: "interrupted", TerminatedError: "terminated", HungUpError: "hung up"}
+SIGNAL_WORDS: dict[type[KeyboardInterrupt], str] = {
+    KeyboardInterrupt: "interrupted",
+    TerminatedError: "terminated",
+    HungUpError: "hung up",
+}
 
 
-def signal_sentence(kind: type[BaseException], far: str = "") -> str:
+def signal_sentence(kind: type[KeyboardInterrupt], far: str = "") -> str:
     """Returns what is said of a signal; `far` is how far a command came that changes nothing."""
     reached = f" after {far}" if far else ""
     return (

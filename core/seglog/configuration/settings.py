@@ -380,8 +380,8 @@ def _log_directories(named: Iterable[Path]) -> Iterator[Path]:
     """Yields what may be a log directory: paths that were named, and those that hold named partitions or files."""
     for path in named:
         with contextlib.suppress(SeglogError, OSError):  # whoever works on it reports why
-            found = links.resolve(path)
-            yield from (found, *found.parents[:2])
+            place = links.resolve(path)
+            yield from (place, *place.parents[:2])
 
 
 def _rivals(log_directory: Path, answering: Sequence[Path]) -> Iterator[str]:

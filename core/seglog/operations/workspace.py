@@ -115,8 +115,8 @@ class Workspace:
         that the `arguments` of such a command set anew.
         """
         anew = {argument.partition("=")[0] for argument in arguments}
-        kept = (override for override in self.overrides if override.partition("=")[0].strip() not in anew)
-        options = [part for override in kept for part in ("--set", override)]
+        others = (override for override in self.overrides if override.partition("=")[0].strip() not in anew)
+        options = [part for override in others for part in ("--set", override)]
         return [*options, *(["--config", str(self.config_file)] if self.config_file is not None else [])]
 
 
