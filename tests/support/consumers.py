@@ -126,13 +126,16 @@ def java_group_offsets(bootstrap: str, topic: str, group: str, count: int) -> li
     return [(int(words[0].partition(":")[2]), int(words[1].partition(":")[2])) for words in lines]
 
 
-def java_rows(bootstrap: str, topics: str, isolation: str, work: Path, count: int) -> Iterator[tuple[str, ...]]:
+def java_rows(
+    bootstrap: str, topics: str, isolation: str, work: Path, count: int, *, protocol: str = "classic"
+) -> Iterator[tuple[str, ...]]:
     """`count` records of all topics that a pattern names, read by a group of Kafka's console consumer.
 
     Each is (timestamp, partition, offset, headers, key, value) as the formatter prints them, in no order of partitions.
     """
     properties = work / "consumer.properties"
-    properties.write_text(f"isolation.level={isolation}\nauto.offset.reset=earliest\nexclude.internal.topics=false\n")
+    lines = (f"isolation.level={isolation}", "auto.offset.reset=earliest", "exclude.internal.topics=false")
+    properties.write_text("".join(f"{line}\n" for line in (*lines, f"group.protocol={protocol}")))
     printed = "print.partition print.offset print.timestamp print.headers print.key print.value"
     shown = [f"--property={name}=true" for name in printed.split()]
     separators = [f"--property=key.separator={_FIELD}", f"--property=line.separator={_RECORD}"]

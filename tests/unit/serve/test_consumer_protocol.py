@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from seglog.model import Record
 from seglog.serve import protocol
+from tests.support.consumers import java_rows
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving
@@ -22,6 +24,7 @@ LIMIT_SECONDS = 60
 
 @contextmanager
 def topics_served(directory: Path, *topics: str) -> Iterator[Serving]:
+    directory.mkdir(exist_ok=True)
     paths = []
     for topic in topics:
         for number in range(PARTITIONS):
@@ -39,10 +42,14 @@ def consumer(serving: Serving, **more: str) -> Any:
     return Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": "false", **more})
 
 
-def poll_until(done: Callable[[], bool], *consumers: Any) -> list[tuple[str, int, int]]:
-    rows = []
+Rows = list[tuple[str, int, int]]
+
+
+def poll_until(done: Callable[[Rows], bool], *consumers: Any) -> Rows:
+    """Topic, partition and offset of what the consumers get until it is enough."""
+    rows: Rows = []
     end = time.monotonic() + LIMIT_SECONDS
-    while not done_with(rows, done):
+    while not done(rows):
         assert time.monotonic() < end, rows
         for each in consumers:
             message = each.poll(0.1)
@@ -52,11 +59,7 @@ def poll_until(done: Callable[[], bool], *consumers: Any) -> list[tuple[str, int
     return rows
 
 
-def done_with(rows: list[tuple[str, int, int]], done: Callable[..., bool]) -> bool:
-    return done(rows)
-
-
-def all_rows(*topics: str) -> list[tuple[str, int, int]]:
+def all_rows(*topics: str) -> Rows:
     return sorted((topic, number, i) for topic in topics for number in range(PARTITIONS) for i in range(RECORDS))
 
 
@@ -72,6 +75,18 @@ def test_librdkafka_reads_all_by_the_newer_protocol_and_goes_on_from_its_commits
         assert committed == dict.fromkeys(range(PARTITIONS), RECORDS)
         with RawClient(serving.address) as client:
             assert client.ask(protocol.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ("g",)}).groups[0].error_code == 69
+
+
+@pytest.mark.kafka
+def test_the_java_consumer_reads_all_by_the_newer_protocol(tmp_path: Path) -> None:
+    """Over plain records: its console consumer takes an answer that has only control records for the end."""
+    with topics_served(tmp_path / "logs", "t") as serving:
+        count = PARTITIONS * RECORDS
+        rows = list(java_rows(serving.bootstrap, "t", "read_committed", tmp_path, count, protocol="consumer"))
+    found = sorted((row[1], row[2]) for row in rows)
+    assert found == sorted(
+        (f"Partition:{number}", f"Offset:{i}") for number in range(PARTITIONS) for i in range(RECORDS)
+    )
 
 
 def test_a_pattern_of_librdkafka_is_matched_by_the_endpoint(tmp_path: Path) -> None:
