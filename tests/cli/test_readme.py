@@ -105,7 +105,7 @@ def test_the_night_tables_commands_work(command: str, tmp_path: Path, monkeypatc
         places["COPY"] = "orders-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-delete"
         (logs / "orders-none-0").rename(places["COPY"])
     elif verb == "transplant":
-        dead, target = stage_dead_cluster(tmp_path).values()
+        dead, target, *_ = stage_dead_cluster(tmp_path).values()
         places |= {"NEW": dead, "OLD_LOGDIR": dead, "LOGDIR": target}
     given = [places.get(word, word) for word in words]
     answered = ["--yes"] if verb == "redact" else []  # on a terminal it asks

@@ -123,13 +123,23 @@ def stage_run(logs: Path, tmp_path: Path) -> dict[str, str]:
 
 
 def stage_dead_cluster(tmp_path: Path) -> dict[str, str]:
-    """Makes a dead broker's directory that has `orders`, and a stopped broker's that expects its partitions."""
+    """Makes a dead broker's directory that has `orders`, and those of stopped brokers that expect its partitions."""
     dead = fixture_copy("4.3.0/killed", tmp_path / "dead")
     (dead / "orders-gzip-0").rename(dead / "orders-0")
     target = target_directory(
         LocalFileSystem(), tmp_path / "other" / "logs", [*partitions_in(dead), "orders-restored-0"]
     )
-    return {"/mnt/old/kafka": str(dead), "/var/lib/kafka/data": str(target)}
+    two = tmp_path / "two"  # log directories of another broker, each with a part of the partitions
+    names = partitions_in(dead)
+    for name, part in (("data1", names[::2]), ("data2", names[1::2])):
+        (two / name).mkdir(parents=True)
+        target_directory(LocalFileSystem(), two / name / "kafka", part)
+    return {
+        "/mnt/old/kafka": str(dead),
+        "/var/lib/kafka/data": str(target),
+        "/data1/kafka": str(two / "data1" / "kafka"),
+        "/data2/kafka": str(two / "data2" / "kafka"),
+    }
 
 
 def stage_lost_cluster(tmp_path: Path) -> dict[str, str]:
