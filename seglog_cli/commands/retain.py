@@ -119,17 +119,17 @@ def run(
     )
     planned, work = dry_run or check, session.workspace("--config", "--set", "--now")
     failures, removed, short, obstacles = [], 0, False, ObstacleWarnings(session)
-    kept = KeptWhole(session.console)
+    spared = KeptWhole(session.console)
     for outcome in retain(work, request, dry_run=planned):
         if isinstance(outcome, RetentionFailure):
             failures.append(outcome)
             session.console.message(f"{outcome.directory.name}: left unchanged: {outcome.error}")
         elif isinstance(outcome, Freed):
-            kept.show()
+            spared.show()
             show_freed(session.console, outcome, planned)
             short = short or not outcome.reached
         else:
-            if free is None or not kept.takes(outcome):
+            if free is None or not spared.takes(outcome):
                 show_retained(session.console, outcome, planned, by_segment=free is None)
             obstacles.tell(outcome.log_directory, outcome.plan.topic_partition)
             removed += len(outcome.plan.removed)

@@ -192,9 +192,9 @@ def _unnamed(names: Sequence[str], rows: Sequence[Sequence[str]], query: str) ->
     those without a value before others.
     """
     words = set(re.findall(r"\w+", query.lower()))
-    known = [re.sub(r"_\d+$", "", name) if name.lower() not in words else name for name in names]  # a_1: the second a
-    found = [i for i, name in enumerate(known) if re.fullmatch(r"\w+", name) and name.lower() not in words]
-    return sorted(found, key=lambda i: (any(row[i] != _NULL for row in rows), -i))
+    own = [re.sub(r"_\d+$", "", name) if name.lower() not in words else name for name in names]  # a_1: the second a
+    unnamed = [i for i, name in enumerate(own) if re.fullmatch(r"\w+", name) and name.lower() not in words]
+    return sorted(unnamed, key=lambda i: (any(row[i] != _NULL for row in rows), -i))
 
 
 def _cell(value: Any) -> str:

@@ -118,8 +118,8 @@ def run(
 def _planned(session: Session, request: TransplantRequest) -> list[TransplantPlan]:
     from seglog.operations.transplant import plan_each, plan_transplant
 
-    def plan(one: TransplantRequest) -> TransplantPlan:
-        return plan_transplant(session.fs, session.clock, one, session.config_of(one.into), progress.advance)
+    def plan(part: TransplantRequest) -> TransplantPlan:
+        return plan_transplant(session.fs, session.clock, part, session.config_of(part.into), progress.advance)
 
     with session.progress("look") as progress:
         return plan_each(request, plan)

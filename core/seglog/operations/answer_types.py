@@ -33,12 +33,12 @@ TO_STORE: Mapping[str, str] = {
 
 def projection(names: Sequence[str], types: Sequence[Any], into: Mapping[str, str]) -> str | None:
     """Returns the expressions that give a relation's columns in other types; None if all stay as they are."""
-    wanted = [_type(kind, into) for kind in types]
-    if not any(wanted):
+    targets = [_type(kind, into) for kind in types]
+    if not any(targets):
         return None
     return ", ".join(
         f"cast(#{i} as {kind}) as {_quoted(name)}" if kind else f"#{i}"
-        for i, (name, kind) in enumerate(zip(names, wanted, strict=True), 1)
+        for i, (name, kind) in enumerate(zip(names, targets, strict=True), 1)
     )
 
 

@@ -63,8 +63,8 @@ def answered(
             _hide_own(connection, words, tables)
             relation = _executed(connection, with_tables(query, words, tables.topics), tables)
             other = projection(relation.columns, relation.types, TO_STORE if to_store else TO_SHOW)
-            shown = relation if other is None else relation.project(other)
-            yield Answer(shown.to_arrow_reader(_ROWS_AT_ONCE), is_plan=is_plan)
+            answered = relation if other is None else relation.project(other)
+            yield Answer(answered.to_arrow_reader(_ROWS_AT_ONCE), is_plan=is_plan)
 
 
 def _statement(connection: duckdb.DuckDBPyConnection, query: str, words: Sequence[Word]) -> str:
@@ -132,8 +132,8 @@ def _sentence(text: str, query: str, tables: LogTables) -> str:
     if reserved:
         return f'{reserved[0]} is a reserved word of SQL: write the topic as "{reserved[0]}"{where}'
     unquoted = _NO_SCHEMA.search(text)
-    wanted = unquoted[1] if unquoted else query if "syntax error" in text else ""
-    named = [topic for topic in tables.topics_within(wanted) if not topic.isidentifier()]
+    within = unquoted[1] if unquoted else query if "syntax error" in text else ""
+    named = [topic for topic in tables.topics_within(within) if not topic.isidentifier()]
     if named and f'"{named[0]}"' not in query:
         return f'the topic {named[0]} is not a plain name of SQL: write it as "{named[0]}"{where}'
     if "Malformed JSON" in text:

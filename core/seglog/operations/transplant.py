@@ -107,9 +107,9 @@ def plan_each(request: TransplantRequest, plan: Callable[[TransplantRequest], Tr
     the first. Raises what `plan` raises, each obstacle once, so that nothing is done unless everything can be."""
     plans: list[TransplantPlan] = []
     errors: dict[str, SeglogError] = {}
-    for one in request.each():
+    for part in request.each():
         try:
-            made = plan(one)
+            made = plan(part)
         except Obstacles as obstacles:
             errors |= {str(error): error for error in obstacles.errors}
             continue

@@ -124,12 +124,12 @@ def _overlap(fs: FileSystem, segments: Sequence[SegmentFiles], reaching: np.ndar
     straddles = reaching["first"] < base
     here = _records(fs, segments, reaching[touching | straddles])
     lost_here = lost_there = common = 0
-    for one, other in _merged(here, _records(fs, segments, own[touched])):
-        if one is None:
+    for mine, theirs in _merged(here, _records(fs, segments, own[touched])):
+        if mine is None:
             lost_there += 1
-        elif other is None:
+        elif theirs is None:
             lost_here += 1
-        elif one != other:
+        elif mine != theirs:
             return None
         else:
             common += 1
@@ -162,14 +162,14 @@ def _merged(
 ) -> Iterator[tuple[int | None, int | None]]:
     """Yields the digests of each offset that one of two ascending sequences has."""
     none = (_END, 0)
-    one, other = next(here, none), next(there, none)
-    while one[0] != _END or other[0] != _END:
-        if one[0] == other[0]:
-            yield one[1], other[1]
-            one, other = next(here, none), next(there, none)
-        elif one[0] < other[0]:
-            yield one[1], None
-            one = next(here, none)
+    mine, theirs = next(here, none), next(there, none)
+    while mine[0] != _END or theirs[0] != _END:
+        if mine[0] == theirs[0]:
+            yield mine[1], theirs[1]
+            mine, theirs = next(here, none), next(there, none)
+        elif mine[0] < theirs[0]:
+            yield mine[1], None
+            mine = next(here, none)
         else:
-            yield None, other[1]
-            other = next(there, none)
+            yield None, theirs[1]
+            theirs = next(there, none)

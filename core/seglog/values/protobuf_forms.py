@@ -148,19 +148,19 @@ class Showing:
         return self._known[name]
 
     def _message(self, message: Descriptor) -> Show:
-        shown = {field.number: (name_of(field), self.of_field(field)) for field in fields_of(message)}
+        forms = {field.number: (name_of(field), self.of_field(field)) for field in fields_of(message)}
         absent = [] if not self._shows_absent else [one for one in message.fields if not one.has_presence]
         defaults = [(str(one.name), *_default(one)) for one in absent]
 
         def show(value: Any, remarks: Remarks) -> Any:
-            found = {}
+            row = {}
             for field, content in value.ListFields():
-                name, of_field = shown[field.number]
-                found[name] = content if of_field is None else of_field(content, remarks)
+                name, of_field = forms[field.number]
+                row[name] = content if of_field is None else of_field(content, remarks)
             for name, default, make in defaults:
-                if name not in found:
-                    found[name] = default if make is None else make()
-            return found
+                if name not in row:
+                    row[name] = default if make is None else make()
+            return row
 
         return show
 
@@ -204,10 +204,10 @@ class Showing:
         unknown = discard_unknown(within)
         if unknown:
             remarks.add(f"{unknown} bytes are fields that {name} has not")
-        shown = self.of(kind)(within, remarks)
+        form = self.of(kind)(within, remarks)
         if name in self._own or is_wrapper(kind):
-            return {"@type": url, "value": shown}
-        return {"@type": url, **shown}
+            return {"@type": url, "value": form}
+        return {"@type": url, **form}
 
     def _type(self, name: str) -> Descriptor:
         try:
@@ -222,8 +222,8 @@ def _default(field: FieldDescriptor) -> tuple[Any, Callable[[], Any] | None]:
     """Returns what is shown of a field that is not there, or what makes it anew each time."""
     if is_repeated(field):
         return None, dict if is_map(field) else list
-    shown = _scalar(field)
-    return (field.default_value if shown is None else shown(field.default_value, Remarks())), None
+    show = _scalar(field)
+    return (field.default_value if show is None else show(field.default_value, Remarks())), None
 
 
 def _scalar(field: FieldDescriptor) -> Show | None:
@@ -253,8 +253,8 @@ def _float(value: float, remarks: Remarks) -> float | str:
     if value - value != 0:
         return _double(value, remarks)
     exact = struct.pack("<f", value)
-    shown = (float(f"{value:.{digits}g}") for digits in range(6, 9))
-    return next((one for one in shown if struct.pack("<f", one) == exact), float(f"{value:.9g}"))
+    shorter = (float(f"{value:.{digits}g}") for digits in range(6, 9))
+    return next((number for number in shorter if struct.pack("<f", number) == exact), float(f"{value:.9g}"))
 
 
 # --- Google's own types ---------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def _field_mask(value: Any, _remarks: Remarks) -> str:
 def _mask_paths(paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         is_told = _CAMEL_CASE.fullmatch(path)
-        yield re.sub("_([a-z])", lambda found: found[1].upper(), path) if is_told else path
+        yield re.sub("_([a-z])", lambda match: match[1].upper(), path) if is_told else path
 
 
 def _struct(value: Any, remarks: Remarks) -> dict[str, Any]:
