@@ -257,6 +257,16 @@ def written(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
+def sequence(*changes: Change) -> Change:
+    """One change after the other."""
+
+    def change(path: Path) -> None:
+        for each in changes:
+            each(path)
+
+    return change
+
+
 EVERY_FILE: dict[str, Change] = {
     "missing": missing,
     "empty": filled(b""),

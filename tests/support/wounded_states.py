@@ -12,6 +12,7 @@ from pathlib import Path
 from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
+from tests.support.wounded_data import of_data
 from tests.support.wounded_numbers import of_numbers
 from tests.support.wounded_starts import (
     ACCESS,
@@ -476,6 +477,7 @@ def states() -> list[State]:
         *_of_full_disks(),
         *_of_no_files(),
         *of_numbers(),
+        *of_data(),
         *of_files("unclean", LOGS, PARTITION, IN_PARTITION),
         *of_files("clean", LOGS, PAID, IN_PAID),
         *of_files("unclean", LOGS, PAID, IN_PAID),

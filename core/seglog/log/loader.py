@@ -62,6 +62,14 @@ _logger = logging.getLogger(__name__)
 _INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
+class TransactionIndexRefusedError(OSError):
+    """A broker cannot write the transaction index of the segment; only where its behaviour is predicted."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__("an aborted transaction cannot be written to the transaction index")
+        self.base_offset = base_offset
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How to open a log. `recovery_point` and `log_start_offset` come from the log directory's checkpoints.
@@ -69,7 +77,8 @@ class LoadOptions:
     `progress` is called before each segment is recovered, with its number (from 1) and their count. `keeps_holes`:
     step 2 recovers what a broker recovers there and keeps the later segments, to predict a broker's behaviour. So are
     `unwritable_snapshots`, the offsets whose producer snapshot a broker cannot write: in a recovery it takes that for
-    damage, else the load raises SnapshotRefusedError.
+    damage, else the load raises SnapshotRefusedError. It does the same where it must write to one of the
+    `unwritable_transactions`, transaction indexes by base offset (TransactionIndexRefusedError).
     """
 
     clean_shutdown: bool
@@ -81,6 +90,7 @@ class LoadOptions:
     progress: RecoveryProgress | None = None
     keeps_holes: bool = False
     unwritable_snapshots: frozenset[int] = frozenset()
+    unwritable_transactions: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -93,7 +103,7 @@ class RecoveryReport:
     `recover`). `run` is the folder with the lost data, if it was kept. `events` are sentences for an operator;
     `obstacles` name what still stops a broker (`log.checkpoints`; only after `recover`). `room` is the disk space that
     the writes would take, for plans and trials. `unwritten_snapshots` are those of `LoadOptions.unwritable_snapshots`
-    that made recovery empty a segment.
+    that made recovery empty a segment, `unwritten_transactions` the same of transaction indexes.
     """
 
     directory: Path
@@ -113,6 +123,7 @@ class RecoveryReport:
     run: Path | None = None
     room: RoomTaken | None = field(default=None, compare=False)
     unwritten_snapshots: list[int] = field(default_factory=list)
+    unwritten_transactions: list[int] = field(default_factory=list)
 
     def __repr__(self) -> str:
         did = f"{count_text(len(self.recovered), 'segment')} recovered, {count_text(self.truncated_bytes, 'byte')} lost"
@@ -344,7 +355,10 @@ class _Loader:
         except SnapshotRefusedError as error:
             self._report.unwritten_snapshots.append(error.offset)
             reason = said = str(error)
-        self._delete_segments(list(later))
+        except TransactionIndexRefusedError as error:
+            self._report.unwritten_transactions.append(error.base_offset)
+            reason = said = str(error)
+        self._delete_segments([each for each in later if self._segments.get(each.base_offset) is not None])
         segment.truncate_to(segment.base_offset)
         emptied = RecoveredSegment(segment.base_offset, 0, size, segment.base_offset, 0, reason)
         self._report.events.append(f"{said}; the segment is emptied")
@@ -366,6 +380,8 @@ class _Loader:
         # what lies after the damage goes before the cut, so that a crash in between leaves no unnoticed hole
         before_cut, is_last = partial(self._delete_segments, list(later)), segment.base_offset == self._last_base
         recovered = segment.recover(producers, self._epochs, before_cut, ends_log=is_last)
+        if segment.base_offset in self._options.unwritable_transactions and segment.transaction_index.entries:
+            raise TransactionIndexRefusedError(segment.base_offset)
         segment.close_files()  # there may be more segments than a process may open files
         producers.take_snapshot()
         self._report.recovered.append(recovered)

@@ -54,6 +54,8 @@ class SemanticObserver:
         self._partition = name_of(listing.directory)
         self._snapshots = deque(listing.snapshots)  # those not compared yet
         self._epochs: list[EpochEntry] = []
+        self._last_before: list[int] = []  # for each of them, the last offset before
+        self._last_offset = -1
         self._legacy_end = 0  # an append of magic 0 or 1 makes a broker forget the epochs below it
         self._current: SegmentFiles | None = None
         self._found = _Segment()
@@ -189,11 +191,13 @@ class SemanticObserver:
     def _note_epochs(self, good: np.ndarray) -> None:
         epochs = good["leader_epoch"]
         latest = self._epochs[-1].epoch if self._epochs else _BELOW_ALL
+        last_before, self._last_offset = self._last_offset, int(good["last_offset"][-1])
         if int(epochs.max()) <= latest:
             return
         before = np.maximum.accumulate(np.concatenate(([latest], epochs[:-1])))
         for i in np.flatnonzero(epochs > before).tolist():
             self._epochs.append(EpochEntry(int(epochs[i]), int(good["base_offset"][i])))
+            self._last_before.append(int(good["last_offset"][i - 1]) if i else last_before)
 
     def _note_offsets(self, batches: np.ndarray) -> None:
         """Updates `_dense`: True while no offset since 0 is missing, so that the log shows the whole history."""
@@ -327,6 +331,10 @@ class SemanticObserver:
         except CorruptCheckpointError as error:
             yield finding("CHECKPOINT_CORRUPT", self._partition, path.name, error.reason, repair="recover")
             return
+        contradictions = list(self._contradictions(listed, path, log_end_offset))
+        yield from contradictions or self._early_epochs(listed, path.name)
+
+    def _contradictions(self, listed: tuple[EpochEntry, ...], path: Path, log_end_offset: int) -> Iterator[Finding]:
         for before, entry in pairwise(listed):
             if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
                 message = f"epoch {entry.epoch} at offset {entry.start_offset} follows epoch {before.epoch}"
@@ -347,6 +355,23 @@ class SemanticObserver:
             message = f"epoch {listed[-1].epoch} starts at offset {listed[-1].start_offset}, but the log ends at"
             message += f" {log_end_offset}"
             yield finding("LEADER_EPOCHS_DIFFER", self._partition, path.name, message)
+
+    def _early_epochs(self, listed: tuple[EpochEntry, ...], name: str) -> Iterator[Finding]:
+        """Yields the entries that begin before the last batch of an earlier epoch, whose end a broker then finds too
+        early (LeaderEpochFileCache.endOffsetFor). One that begins late does no harm.
+        """
+        for entry in listed:
+            following = sum(derived.epoch < entry.epoch for derived in self._epochs)
+            if following == 0 or self._epochs[following - 1].epoch < 0:
+                continue
+            last = self._last_offset if following == len(self._epochs) else self._last_before[following]
+            if entry.start_offset <= last:
+                message = (
+                    f"epoch {entry.epoch} begins at offset {entry.start_offset}, but the log has batches of earlier"
+                )
+                message += f" epochs up to offset {last}"
+                where = {"first_offset": entry.start_offset, "last_offset": last}
+                yield finding("LEADER_EPOCHS_DIFFER", self._partition, name, message, **where)
 
     def _is_below(self, listed: tuple[EpochEntry, ...], log_end_offset: int) -> bool:
         """True if the first entry of the checkpoint was moved up to the log start

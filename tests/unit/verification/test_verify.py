@@ -219,9 +219,20 @@ def test_leader_epochs_must_fit_the_log(tmp_path: Path) -> None:
         (b"0\n2\n0 0\n1 24\n", 0),
         (b"0\n1\n3 0\n", 1),
         (b"0\n2\n0 0\n1 99\n", 1),
+        (b"0\n2\n0 0\n4 15\n", 1),  # what the log has from there on is of an earlier epoch
+        (b"0\n1\n0 10\n", 0),  # it begins late
     ):
         checkpoint.write_bytes(content)
         assert codes(path.parent, Level.SEMANTIC).count("LEADER_EPOCHS_DIFFER") == wrong, content
+
+
+def test_an_epoch_may_not_begin_before_the_last_batch_of_the_one_before(tmp_path: Path) -> None:
+    """Kafka finds the earlier epoch's end where the next one is said to begin, and a follower cuts its log there."""
+    logs.write_segment(tmp_path / "t-0", 0, logs.batch(0, 25), logs.batch(25, 25), logs.batch(50, 10, epoch=4))
+    checkpoint = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    for start, wrong in ((30, 1), (49, 1), (50, 0)):
+        checkpoint.write_text(f"0\n2\n0 0\n4 {start}\n")
+        assert codes(tmp_path / "t-0", Level.SEMANTIC).count("LEADER_EPOCHS_DIFFER") == wrong, start
 
 
 def test_messages_of_an_old_magic_have_a_broker_forget_the_epochs_before_them(tmp_path: Path) -> None:

@@ -415,7 +415,12 @@ _CASES = (
         "Takes 0 for the segment's largest timestamp, and retention by time deletes the segment at once.",
         _REINDEX,
     ),
-    Case("INDEX_PADDED", _D, "Counts the zeros as entries: the index is full, and the next roll may fail.", _REINDEX),
+    Case(
+        "INDEX_PADDED",
+        _D,
+        "Counts the zeros as entries: the index is full, and the next roll may fail, but not that of an empty segment.",
+        _REINDEX,
+    ),
     Case(
         "TIME_INDEX_MISSING",
         _D,

@@ -29,6 +29,7 @@ from seglog.remote_path import is_url
 from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.rescue.doctor.access import denied
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis, format_command, restore_command
+from seglog.rescue.doctor.partition_facts import is_made_through
 from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing, list_log_directory, refuse_partition
 from seglog.storage.filesystem import FileSystem, leads_nowhere
 from seglog.storage.lock import Holder, holder_of
@@ -135,6 +136,8 @@ def _not_files(directory: DirectoryFacts) -> Iterator[Diagnosis]:
         path, fs = directory.listing.path / name, directory.around.fs
         status = fs.status(path)
         if status is None and leads_nowhere(fs, path):
+            if name == filenames.LOCK_FILE and is_made_through(fs, path):
+                continue
             yield directory.diagnosis("NOT_A_FILE", path, "it is a link to a file that is not there")
         elif status is not None and status.is_special:
             yield directory.diagnosis("NOT_A_FILE", path, f"it is {status.no_file}")

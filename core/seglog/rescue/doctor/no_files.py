@@ -24,6 +24,8 @@ def examine_no_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields those that a broker opens: blockers if it does so to load the partition, dangers if it does so later."""
     bases = {segment.base_offset for segment in facts.listing.segments}
     for no_file in facts.no_files:
+        if no_file.is_made and no_file.path.name != filenames.LEADER_EPOCH_CHECKPOINT:
+            continue  # a broker makes it as if nothing were there; of the epochs it makes nothing, and reads the file
         is_first = no_file.live_kind is FileKind.LOG and not bases  # the broker then makes the file
         if no_file.path.name == filenames.PARTITION_METADATA and no_file.is_there:
             command = "restore the file from another replica"
@@ -56,4 +58,10 @@ def unwritable_snapshots(facts: PartitionFacts) -> dict[int, str]:
     It removes an older file of that name, whatever the mode, before it writes; what is no file it does not see.
     """
     snapshots = (no_file for no_file in facts.no_files if no_file.live_kind is FileKind.PRODUCER_SNAPSHOT)
-    return {no_file.base_offset: no_file.what for no_file in snapshots}
+    return {no_file.base_offset: no_file.what for no_file in snapshots if not no_file.is_made}
+
+
+def unwritable_transactions(facts: PartitionFacts) -> frozenset[int]:
+    """Returns the base offsets of the transaction indexes that a broker goes without, and cannot write."""
+    indexes = (no_file for no_file in facts.no_files if no_file.live_kind is FileKind.TRANSACTION_INDEX)
+    return frozenset(no_file.base_offset for no_file in indexes if not no_file.is_there and not no_file.is_made)

@@ -18,18 +18,29 @@ from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.segment_end import KafkaEnd
 from seglog.scan.listing import PartitionListing
 from seglog.scan.view import PartitionView
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, leads_nowhere
 from seglog.verification.surroundings import Surroundings
 
 
+def is_made_through(fs: FileSystem, link: Path) -> bool:
+    """True if the directory is there in which a link to nothing names a file: who writes the link makes the file."""
+    into = fs.status(links.resolve(link).parent)
+    return into is not None and into.is_directory
+
+
 @dataclass(frozen=True, slots=True)
 class NoFile:
-    """A name without a file: `what` is there instead. `is_there`: a broker that asks whether it exists is told so."""
+    """A name without a file: `what` is there instead. `is_there`: a broker that asks whether it exists is told so.
+
+    `is_made`: it is a link into a directory that is there, so that a broker that writes the file makes it.
+    """
 
     path: Path
     what: str
     is_there: bool
     name: FileName | None
+    is_made: bool = False
 
     @property
     def live_kind(self) -> FileKind | None:
@@ -112,7 +123,8 @@ class PartitionFacts:
         for name in sorted(set(fs.list(directory)).difference(self.fs.list(directory))):
             if leads_nowhere(fs, directory / name):
                 what = "it is a link to a file that is not there"
-                yield NoFile(directory / name, what, False, parse_file_name(name))
+                is_made = is_made_through(fs, directory / name)
+                yield NoFile(directory / name, what, False, parse_file_name(name), is_made)
 
     def survives(self, base_offset: int, position: int) -> bool:
         """True if byte `position` of a segment is still there after the start."""

@@ -20,12 +20,17 @@ from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.indexes import TransactionIndex
-from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
+from seglog.log.loader import LoadOptions, RecoveryReport, TransactionIndexRefusedError, plan_recovery
 from seglog.log.producer_state import SnapshotRefusedError
 from seglog.log.swap import ReplacedLog, settle_leftovers
-from seglog.rescue.doctor.cases import UNFORESEEN, Diagnosis, Gravity, apple_double_command
+from seglog.rescue.doctor.cases import CASES, UNFORESEEN, Diagnosis, Gravity, apple_double_command
 from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_transactions
-from seglog.rescue.doctor.no_files import examine_no_files, is_closed_index, unwritable_snapshots
+from seglog.rescue.doctor.no_files import (
+    examine_no_files,
+    is_closed_index,
+    unwritable_snapshots,
+    unwritable_transactions,
+)
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.placement import placement
 from seglog.rescue.doctor.segment_end import kafka_end
@@ -193,6 +198,7 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         index_interval_bytes=facts.config.index_interval_bytes,
         keeps_holes=True,
         unwritable_snapshots=frozenset(unwritable),
+        unwritable_transactions=unwritable_transactions(facts),
     )
     for segment in facts.listing.segments:
         path = segment.transaction_index if segment.offset_index is not None else None  # else recovered, and made anew
@@ -204,6 +210,9 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         plan = plan_recovery(without_refused(facts), facts.listing.directory, facts.clock, options)
     except SnapshotRefusedError as error:
         yield from _unwritable(facts, {error.offset: unwritable[error.offset]}, gravity=Gravity.BLOCKER, broker=_FAILS)
+        return
+    except TransactionIndexRefusedError as error:
+        yield facts.diagnosis("NOT_A_FILE", _transactions_at(error.base_offset), str(error))
         return
     except SeglogError as error:
         directory = f"{facts.listing.directory}/"
@@ -217,8 +226,16 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         yield facts.diagnosis("LOG_DROPPED", "", message, length=plan.deleted_bytes)
         return
     yield from _unwritable(facts, {offset: unwritable[offset] for offset in plan.unwritten_snapshots})
+    for offset in plan.unwritten_transactions:
+        fields = {"gravity": Gravity.DANGER, "offline": False, "broker": CASES["SNAPSHOT_UNWRITABLE"].broker}
+        message = "it is a link to nothing, and the segment has aborted transactions"
+        yield facts.diagnosis("NOT_A_FILE", _transactions_at(offset), message, **fields)
     yield from _cuts(facts, plan)
     yield from _full_indexes(facts, plan)
+
+
+def _transactions_at(base_offset: int) -> str:
+    return filenames.segment_file_name(base_offset, FileKind.TRANSACTION_INDEX)
 
 
 def _unwritable(facts: PartitionFacts, offsets: Mapping[int, str], **fields: object) -> Iterator[Diagnosis]:
