@@ -31,7 +31,7 @@ def of_voters() -> Iterator[State]:
     )
     yield wounded("dynamic", LOGS, snapshot, "empty", filled(b""), DYNAMIC)
     yield wounded("dynamic", LOGS, snapshot, "half", half, DYNAMIC)
-    yield wounded("clean", LOGS, meta, "another directory.id", _with_directory_id("AAAAAAAAAAAAAAAAAAAAfw"))
+    yield wounded("clean", LOGS, meta, "a directory.id of nobody", _with_directory_id("AAAAAAAAAAAAAAAAAAAAfw"))
 
 
 def _with_directory_id(directory_id: str) -> Change:
