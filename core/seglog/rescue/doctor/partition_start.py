@@ -226,12 +226,17 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         yield facts.diagnosis("LOG_DROPPED", "", message, length=plan.deleted_bytes)
         return
     yield from _unwritable(facts, {offset: unwritable[offset] for offset in plan.unwritten_snapshots})
-    for offset in plan.unwritten_transactions:
-        fields = {"gravity": Gravity.DANGER, "offline": False, "broker": CASES["SNAPSHOT_UNWRITABLE"].broker}
-        message = "it is a link to nothing, and the segment has aborted transactions"
-        yield facts.diagnosis("NOT_A_FILE", _transactions_at(offset), message, **fields)
+    yield from _unwritten_transactions(facts, plan)
     yield from _cuts(facts, plan)
     yield from _full_indexes(facts, plan)
+
+
+def _unwritten_transactions(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
+    """Yields the segments that a recovery empties, because their transaction index cannot be written."""
+    fields = {"gravity": Gravity.DANGER, "offline": False, "broker": CASES["SNAPSHOT_UNWRITABLE"].broker}
+    message = "it is a link to nothing, and the segment has aborted transactions"
+    for offset in plan.unwritten_transactions:
+        yield facts.diagnosis("NOT_A_FILE", _transactions_at(offset), message, **fields)
 
 
 def _transactions_at(base_offset: int) -> str:
