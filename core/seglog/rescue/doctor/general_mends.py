@@ -33,6 +33,7 @@ _MENDS = {
     "METADATA_SNAPSHOT_MISSING": _COPY_OR_REBUILD,
     "METADATA_SNAPSHOT_DAMAGED": _COPY_OR_REBUILD,
     "METADATA_RECORD_REFUSED": f"start the release that wrote it, or {_REBUILD}",
+    "BOOTSTRAP_PASSED_OVER": f"put the snapshot with the topics where the release reads it; {_DOCTOR}",
     "QUORUM_STATE_UNREADABLE": f"mv the file to {ASIDE}: the node then votes anew",
     "NOT_THE_VOTER": f"write the voter's directory.id into meta.properties; {_DOCTOR}",
     "NODE_ID_DIFFERS": "set node.id in server.properties, or log.dirs to the directories of this node",
