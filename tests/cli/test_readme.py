@@ -128,7 +128,7 @@ def test_the_examples_of_serve_serve_until_they_are_stopped(example: str, tmp_pa
     command = example
     for written, real in sorted(places.items(), key=lambda place: -len(place[0])):
         command = command.replace(written, real)
-    arguments = shlex.split(re.sub(r"--listen \S+", "", command))[1:] + ["--listen", "127.0.0.1:0"]
+    arguments = [*shlex.split(re.sub(r"--listen \S+", "", command))[1:], "--listen", "127.0.0.1:0"]
     with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment()) as server:
         assert server.stderr is not None
         said = server.stderr.readline()
