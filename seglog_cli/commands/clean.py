@@ -135,7 +135,7 @@ def run(
     One round cleans everything, however many keys there are. A small --dedupe-buffer-size costs passes over the log,
     not results. --expire also removes what a broker would have removed by now if it had cleaned in time.
 
-    -v shows where the time went, and on a terminal the block that a broker logs. `seglog stats` shows past rounds.
+    -v shows where the time went, and the block that a broker logs. `seglog stats` shows past rounds.
 
     Examples:
       seglog clean --dry-run customers-0
@@ -236,7 +236,7 @@ def _show_cleaned(console: Console, cleaned: Cleaned) -> None:
         return
     console.lines(summary_lines(console, result))
     _tell_phases(console, result)
-    if console.screen is None or console.verbose:  # on a terminal it would say the same in other units
+    if console.verbose:  # it says the same in other units
         console.block(result.text().rstrip("\n"))
 
 

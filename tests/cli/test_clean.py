@@ -76,7 +76,7 @@ def test_a_named_partition_with_nothing_dirty_is_cleaned_again(tmp_path: Path) -
 
 
 def test_the_text_ends_with_the_block_that_a_broker_logs(tmp_path: Path) -> None:
-    result = run("clean", "--policy", "compact", logs(tmp_path) / "t-0")
+    result = run("clean", "-v", "--policy", "compact", logs(tmp_path) / "t-0")
     block = "\n".join(result.stdout.splitlines()[-8:]) + "\n"
     number = r"(?:[0-9,]+\.\d|NaN|Infinity)"
     assert re.fullmatch(
@@ -106,7 +106,8 @@ def test_one_record_is_one_record_and_every_reason_has_a_text(tmp_path: Path) ->
 
 def test_the_text_of_a_dry_run_says_of_nothing_that_it_was_cleaned(tmp_path: Path) -> None:
     path = logs(tmp_path) / "t-0"
-    texts = [run("clean", "--policy", "compact", *options, path).stdout for options in (["--dry-run"], [])]
+    assert "cleaned log" not in run("clean", "--policy", "compact", "--dry-run", path).stdout.lower()  # nor in a pipe
+    texts = [run("clean", "--policy", "compact", *options, "-v", path).stdout for options in (["--dry-run"], [])]
     block = texts[0].splitlines()[-8:]
     assert block[0] == "\tWould have cleaned log t-0 (dirty section = [0, 120])"
     said = [line for line in texts[0].splitlines() if "cleaned" in line.lower()]

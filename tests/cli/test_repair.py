@@ -392,3 +392,13 @@ def test_a_repair_that_the_disk_ends_is_taken_back_and_no_repair_in_part(
     assert (summary["exit_code"], summary["run"]) == (74, None)
     assert contents_below(logs) == before
     assert run("verify", "--repair", logs).exit_code == 4
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_a_quarantine_that_cannot_be_there_is_refused_before_anything_is_verified(
+    more: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = clean_logs(tmp_path)
+    result = run("repair", *more, "--quarantine", path / "quarantine", path)
+    assert result.exit_code == 12 and "is inside the log directory" in result.stderr
+    assert "batches" not in result.output and result.stdout == ""

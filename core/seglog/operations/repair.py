@@ -31,6 +31,7 @@ from seglog.operations.workspace import (
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart, RepairPlan
 from seglog.repairs.repair import Examination, RepairOutcome, examination, plan_repair, repair
 from seglog.repairs.undo.journal import RunRecord
+from seglog.repairs.undo.quarantine import quarantine_of
 from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
 from seglog.storage.lock import DirectoryLock, partition_path
 from seglog.units import count_text
@@ -162,6 +163,7 @@ def repair_jobs(work: Workspace, request: RepairRequest, *, dry_run: bool = Fals
 def plan_job(workspace: Workspace, job: RepairJob, watch: RepairWatch | None = None) -> PlannedRepair:
     """Plans a job; changes nothing."""
     config_of = settings_of(workspace, job.log_directory)
+    _require_quarantine(workspace, job)
     before = _examined(workspace, job, watch or RepairWatch(), again=False)
     options = _with_intervals(job, config_of)
     plan = plan_repair(workspace.fs, workspace.clock, job.log_directory, job.partitions, before.findings, options)
@@ -174,6 +176,7 @@ def repair_job(workspace: Workspace, job: RepairJob, watch: RepairWatch | None =
     Raises LockedError if a broker or another seglog holds the lock, RefusedError before anything is changed.
     """
     watch, fs, config_of = watch or RepairWatch(), workspace.fs, settings_of(workspace, job.log_directory)
+    _require_quarantine(workspace, job)
     with DirectoryLock(job.log_directory):
         settle(fs, job.log_directory, watch.settled)
         before = _examined(workspace, job, watch, again=False)
@@ -189,6 +192,12 @@ def repair_job(workspace: Workspace, job: RepairJob, watch: RepairWatch | None =
             )
         after = before if outcome.run is None else _examined(workspace, job, watch, again=True)
         return Repaired(before, outcome, after)
+
+
+def _require_quarantine(workspace: Workspace, job: RepairJob) -> None:
+    """Raises RefusedError if a chosen quarantine cannot be there: before an hour of verification, not after it."""
+    if job.options.quarantine is not None:
+        quarantine_of(workspace.fs, job.log_directory, job.options.quarantine)
 
 
 def _with_intervals(job: RepairJob, config_of: Callable[[str], LogConfig]) -> RepairOptions:
