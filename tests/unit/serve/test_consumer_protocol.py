@@ -79,7 +79,8 @@ def test_librdkafka_reads_all_by_the_newer_protocol_and_goes_on_from_its_commits
 
 @pytest.mark.kafka
 def test_the_java_consumer_reads_all_by_the_newer_protocol(tmp_path: Path) -> None:
-    """Over plain records: its console consumer takes an answer that has only control records for the end."""
+    """Over plain records. Over partitions with control records its console consumer sometimes ended without a record:
+    the reason is not known yet."""
     with topics_served(tmp_path / "logs", "t") as serving:
         count = PARTITIONS * RECORDS
         rows = list(java_rows(serving.bootstrap, "t", "read_committed", tmp_path, count, protocol="consumer"))
