@@ -177,11 +177,11 @@ class ConsumerGroup:
         """Returns the joining member: a new one, one that joins again, or the successor of a static one."""
         same = self._instance(request.instance_id)
         if same is None or same.member_id == request.member_id:
-            known = self.members.get(request.member_id)
-            if known is not None:
-                if known.epoch == LEAVING_FOR_NOW:
-                    known.epoch = JOINING
-                return known
+            member = self.members.get(request.member_id)
+            if member is not None:
+                if member.epoch == LEAVING_FOR_NOW:
+                    member.epoch = JOINING
+                return member
             if len(self.members) >= self.limits.group_members:
                 raise _RefusedError(Outcome.GROUP_MAX_SIZE_REACHED, f"at most {self.limits.group_members} members")
             member = ConsumerMember(request, now)
@@ -282,17 +282,17 @@ class ConsumerGroup:
         self._size = None
         self._release(member.revoking)
         member.revoking = _NOTHING
-        kept = member.assigned & member.target
-        revoking = member.assigned - kept
+        staying = member.assigned & member.target
+        revoking = member.assigned - staying
         if revoking and (owned is None or owned & revoking):
-            member.assigned, member.revoking, member.state = kept, revoking, MemberState.UNREVOKED
+            member.assigned, member.revoking, member.state = staying, revoking, MemberState.UNREVOKED
             member.revoke_by = now + (member.request.rebalance_timeout_ms or 0)
             return
         self._release(revoking)
-        missing = member.target - kept
+        missing = member.target - staying
         free = missing - self._held
         self._held |= free
-        member.assigned = kept | free
+        member.assigned = staying | free
         member.state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch

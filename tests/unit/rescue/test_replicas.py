@@ -17,7 +17,7 @@ FS = LocalFileSystem()
 
 
 def chosen(*paths: Path, kind: TargetKind = TargetKind.LOG_DIRECTORY) -> tuple[list[Path], list[tuple[str, str]]]:
-    found, left_out = choose(FS, [Target(path, kind) for path in paths], {}, paths[0].parent / "target")
+    found, left_out = choose(FS, [Target(path, kind) for path in paths], {}, [paths[0].parent / "target"])
     return [one.directory for one in found], left_out
 
 

@@ -291,7 +291,8 @@ def examine_first(directory: DirectoryFacts, bootstrap: ClusterMetadata, kafka: 
     any; an older release takes nothing but voters from there.
     """
     path, fs = directory.listing.path / METADATA_PARTITION / filenames.FIRST_SNAPSHOT, directory.around.fs
-    if fs.status(path) is None or _has_begun(fs, path.parent):
+    has_log = any(partition.is_cluster_metadata for partition in directory.listing.partitions)
+    if not has_log or fs.status(path) is None or _has_begun(fs, path.parent):
         return
     checks = _Checks(path.parent, kafka)
     MetadataReplay(checks.apply, trusting=True).read_snapshot(fs, path)
