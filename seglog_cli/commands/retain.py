@@ -205,8 +205,8 @@ def show_retained(console: Console, retained: Retained, dry_run: bool, *, by_seg
             f"{plan.topic_partition}: {early} removed before the log was recovered: the disk had no room for recovery"
         )
     if retained.leftovers.files:
-        count, size = count_text(retained.leftovers.files, "file"), bytes_text(retained.leftovers.size)
-        console.line(f"{'would remove' if dry_run else 'removed'} {count} of an unfinished deletion in {name}: {size}")
+        files, size = count_text(retained.leftovers.files, "file"), bytes_text(retained.leftovers.size)
+        console.line(f"{'would remove' if dry_run else 'removed'} {files} of an unfinished deletion in {name}: {size}")
     if retained.left_deleted:
         console.message(f"{plan.topic_partition}: {retained.left_deleted} files wait as .deleted; they are removed when"
                         " a broker or seglog opens the log for writing (--delay 0 removes at once)")  # fmt: skip
