@@ -123,7 +123,7 @@ def test_brokers_that_died_one_after_the_other_start_again_with_every_acknowledg
     lost = dead.copied(tmp_path)
     done = run("rebuild", *lost.paths, "-o", tmp_path / "made", "--json")
     assert done.exit_code == 0, done.output
-    (step,) = [step for step in json_lines(done)[-1]["next"] if "__cluster_metadata-0" in step]
+    (step,) = [step for step in json_lines(done)[-1]["next"] if "move __cluster_metadata-0" in step]
     assert step.startswith("on each controller and on each broker, move __cluster_metadata-0 out of metadata.log.dir")
     with_metadata = [path for path in lost.paths if (path / "__cluster_metadata-0").exists()]
     assert len(with_metadata) == 4
