@@ -89,7 +89,8 @@ def find_java(program: str = "java") -> Path:
 
 def kafka_jars(version: str = KAFKA_VERSION, artifacts: tuple[str, ...] = ("kafka_2.13", "kafka-tools")) -> Path:
     """Directory with all jars of a Kafka version; fetched through Maven when not there yet."""
-    return maven_jars(f"kafka-{version}", [("org.apache.kafka", name, version) for name in artifacts])
+    more = "".join(name.removeprefix("kafka") for name in artifacts if not name.startswith("kafka_"))
+    return maven_jars(f"kafka-{version}{more}", [("org.apache.kafka", name, version) for name in artifacts])
 
 
 def maven_jars(
