@@ -25,6 +25,8 @@ _BROKERS = 1  # DescribeCluster: the type of endpoint
 _MOST_PARTITIONS = 2000  # max.request.partition.size.limit
 _TOPIC_RESOURCE = 2
 _TOPIC_CONFIG = 1
+# A broker answers lists, if empty ones: Java's admin client does not look for null (4.3, partitionToTopicPartitionInfo).
+_NO_ELIGIBLE_REPLICAS: Values = {"eligible_leader_replicas": (), "last_known_elr": ()}
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")  # Kafka: Topic.INTERNAL_TOPICS
 
 
@@ -112,6 +114,7 @@ def _partition(partition: ServedPartition | None, number: int) -> Values:
             "leader_id": NO_NODE,
             "replica_nodes": (NODE_ID,),
             "offline_replicas": (NODE_ID,),
+            **_NO_ELIGIBLE_REPLICAS,
         }
     return {
         "error_code": ErrorCode.none,
@@ -120,6 +123,7 @@ def _partition(partition: ServedPartition | None, number: int) -> Values:
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": (NODE_ID,),
         "isr_nodes": (NODE_ID,),
+        **_NO_ELIGIBLE_REPLICAS,
     }
 
 

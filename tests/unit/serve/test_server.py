@@ -69,6 +69,16 @@ def test_a_missing_partition_below_the_highest_has_no_leader(serving: Serving) -
     assert [each.leader_id for each in topics["t"].partitions] == [1, -1, 1]
 
 
+def test_descriptions_of_partitions_have_empty_lists_where_javas_admin_client_takes_no_null(serving: Serving) -> None:
+    """Kafka 4.3, KafkaAdminClient: it streams the eligible leader replicas, which may be null by the schema (KIP-966)."""
+    with RawClient(serving.address) as client:
+        described = client.ask(protocol.DESCRIBE_TOPIC_PARTITIONS, 0, {"response_partition_limit": 10})
+    replicas = [
+        (each.eligible_leader_replicas, each.last_known_elr) for topic in described.topics for each in topic.partitions
+    ]
+    assert replicas == [((), ())] * 4
+
+
 def test_writes_are_refused_for_good(serving: Serving) -> None:
     from confluent_kafka import KafkaError, KafkaException, Producer
     from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
