@@ -25,7 +25,7 @@ _BROKERS = 1  # DescribeCluster: the type of endpoint
 _MOST_PARTITIONS = 2000  # max.request.partition.size.limit
 _TOPIC_RESOURCE = 2
 _TOPIC_CONFIG = 1
-# A broker answers lists, if empty ones: Java's admin client does not look for null (4.3, partitionToTopicPartitionInfo).
+# A broker answers lists, if empty ones: Java's admin client does not look for null (4.3.0).
 _NO_ELIGIBLE_REPLICAS: Values = {"eligible_leader_replicas": (), "last_known_elr": ()}
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")  # Kafka: Topic.INTERNAL_TOPICS
 

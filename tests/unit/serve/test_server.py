@@ -70,7 +70,7 @@ def test_a_missing_partition_below_the_highest_has_no_leader(serving: Serving) -
 
 
 def test_descriptions_of_partitions_have_empty_lists_where_javas_admin_client_takes_no_null(serving: Serving) -> None:
-    """Kafka 4.3, KafkaAdminClient: it streams the eligible leader replicas, which may be null by the schema (KIP-966)."""
+    """Kafka 4.3, KafkaAdminClient: it takes the eligible leader replicas (KIP-966), nullable by schema, as a list."""
     with RawClient(serving.address) as client:
         described = client.ask(protocol.DESCRIBE_TOPIC_PARTITIONS, 0, {"response_partition_limit": 10})
     replicas = [
