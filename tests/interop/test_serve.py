@@ -99,9 +99,10 @@ def _size(data: bytes | None) -> int:
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("isolation", Isolation, ids=lambda each: each.label)
 def test_the_java_client_reads_what_is_read_locally_with_a_group(
-    isolation: Isolation, serving: Serving, tmp_path: Path
+    isolation: Isolation, protocol: str, serving: Serving, tmp_path: Path
 ) -> None:
     expected = sorted(
         (str(offset), str(stamp), _text(key), _text(value))
@@ -109,7 +110,7 @@ def test_the_java_client_reads_what_is_read_locally_with_a_group(
         for offset, stamp, key, value, _ in local_rows(partition.log, isolation)
     )
     found = []
-    for fields in java_rows(serving.bootstrap, ".*", isolation.label, tmp_path, len(expected)):
+    for fields in java_rows(serving.bootstrap, ".*", isolation.label, tmp_path, len(expected), protocol=protocol):
         stamp, _, offset, _, key, value = fields
         found.append((offset.removeprefix("Offset:"), stamp.partition(":")[2] or "-1", key, value))
     assert sorted(found) == expected

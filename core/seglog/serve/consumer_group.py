@@ -353,8 +353,9 @@ def refuse_invalid(request: HeartbeatRequest) -> None:
             problem = "a join has a rebalance timeout"
         elif request.owned is None or request.owned:
             problem = "a joining member owns no partitions"
-        elif not request.names and not request.pattern:
-            problem = "a join has topics or a pattern of topics"
+        elif request.names is None and request.pattern is None:
+            # Empty ones are allowed: Java's consumer joins before it knows the topics that its pattern matches.
+            problem = "a join names its topics or a pattern of topics, if only empty ones"
     if problem is not None:
         raise _RefusedError(Outcome.INVALID_REQUEST, problem)
     if request.assignor is not None and request.assignor not in ASSIGNORS:

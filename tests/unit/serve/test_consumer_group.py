@@ -73,6 +73,19 @@ def test_a_static_member_comes_back_to_its_partitions() -> None:
     assert beat(group, "a", 1, instance_id="i").outcome is Outcome.FENCED_INSTANCE_ID
 
 
+@pytest.mark.parametrize(("names", "pattern"), [(frozenset(), None), (None, ""), (frozenset(), "")])
+def test_a_member_may_join_before_it_knows_any_topic(names: frozenset[str] | None, pattern: str | None) -> None:
+    """Java's consumer with a java.util.regex.Pattern joins with an empty list until its metadata has come."""
+    group, nothing = group_of(), PartitionSet()
+    joined = group.heartbeat(HeartbeatRequest("a", 0, None, None, 5000, names, pattern, owned=nothing), 0)
+    assert (joined.outcome, joined.epoch, joined.assignment) == (Outcome.NONE, 1, nothing)
+    named = HeartbeatRequest("a", 1, names=frozenset({"t"}), rebalance_timeout_ms=5000, owned=nothing)
+    subscribed = group.heartbeat(named, 0)
+    assert (subscribed.epoch, subscribed.assignment) == (2, SERVED.of_topics("t"))
+    without = group.heartbeat(HeartbeatRequest("b", 0, None, None, 5000, owned=nothing), 0)
+    assert without.outcome is Outcome.INVALID_REQUEST
+
+
 def test_members_that_are_silent_or_give_nothing_up_are_removed() -> None:
     group = group_of()
     join(group, "a")

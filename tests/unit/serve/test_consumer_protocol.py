@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kio.schema.errors import ErrorCode
 
 from seglog.model import Record
 from seglog.serve import protocol
-from tests.support.consumers import java_rows
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving
@@ -75,19 +73,6 @@ def test_librdkafka_reads_all_by_the_newer_protocol_and_goes_on_from_its_commits
         assert committed == dict.fromkeys(range(PARTITIONS), RECORDS)
         with RawClient(serving.address) as client:
             assert client.ask(protocol.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ("g",)}).groups[0].error_code == 69
-
-
-@pytest.mark.kafka
-def test_the_java_consumer_reads_all_by_the_newer_protocol(tmp_path: Path) -> None:
-    """Over plain records. Over partitions with control records its console consumer sometimes ended without a record:
-    the reason is not known yet."""
-    with topics_served(tmp_path / "logs", "t") as serving:
-        count = PARTITIONS * RECORDS
-        rows = list(java_rows(serving.bootstrap, "t", "read_committed", tmp_path, count, protocol="consumer"))
-    found = sorted((row[1], row[2]) for row in rows)
-    assert found == sorted(
-        (f"Partition:{number}", f"Offset:{i}") for number in range(PARTITIONS) for i in range(RECORDS)
-    )
 
 
 def test_a_pattern_of_librdkafka_is_matched_by_the_endpoint(tmp_path: Path) -> None:
