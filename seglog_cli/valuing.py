@@ -58,7 +58,7 @@ def tell_values(session: Session, values: Values | None) -> None:
     """Says how many keys and values each schema decoded, and warns of those that were not, or not wholly."""
     if values is None:
         return
-    from seglog.units import count_text
+    from seglog.units import count_is, count_text
 
     for (side, label), count in values.tally.decoded.most_common():
         session.console.message(f"{label}: {count_text(count, side)}")
@@ -66,3 +66,7 @@ def tell_values(session: Session, values: Values | None) -> None:
         session.console.warning(f"{count_text(count, side)} decoded in part: {reason}")
     for (side, reason), count in values.tally.failed.most_common():
         session.console.warning(f"{count_text(count, side)} not decoded: {reason}")
+    for side, count in values.tally.texts.items():
+        if count:
+            told = f"{side} has types and is null there; {side}_bytes has the text"
+            session.console.warning(f"{count_is(count, side)} plain text: the column {told}")

@@ -66,9 +66,10 @@ def run(
     --until ends after half a MiB of later records.
 
     --value-as and --key-as write values and keys as what they are: numbers, JSON, or by the schemas of a registry,
-    whose topic _schemas-0 beside the log suffices. CSV and Parquet then have the values as text, and columns for the
-    schema and for the reason why a value is not decoded; sql -o FILE.parquet writes them as columns with types. Avro
-    and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+    whose topic _schemas-0 beside the log suffices. CSV then has the values as text, and columns for the schema and for
+    the reason why a value is not decoded. Parquet has these too, and for a topic's Avro or Protobuf the columns with
+    types that sql has (structs, lists, decimal numbers, times); value_bytes has what is not decoded, or not wholly.
+    Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
 
     --decode writes records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders show them;
     in JSON lines, keys and values are then objects.
@@ -84,7 +85,7 @@ def run(
       seglog export kafka-logs/orders -o orders.parquet
     """
     from seglog.look.export.export import ExportFormat, ExportOptions, FileSink, export
-    from seglog.operations.export import exported_partitions
+    from seglog.operations.export import exported_partitions, with_types
     from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)
@@ -113,6 +114,7 @@ def run(
     with looking.reading("export", [target.path for target in targets]) as reading:
         partitions = exported_partitions(reading.fs, targets, options.selection, limited=limit is not None)
         require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
+        options = with_types(options, looking.fs, targets)
         with nullcontext(_StandardOutput(session)) if to_stdout else FileSink(session.fs, output, replace) as sink:
             count = export(partitions, sink, options, tell, session.console.warning)
     tell_values(session, values)

@@ -66,7 +66,8 @@ def run(
     columns with types: value.city takes a field, and fields that a version of the schema has not are null. JSON, and
     values in the table records of several topics, are text. value_schema has the schema's id, and value_error says why
     a value is not decoded, or not wholly: value, or a field of it, is then null, and value_bytes has its bytes. In text
-    columns of registry, what has neither frame nor schema and is text stays text, with value_error.
+    columns of registry, what has neither frame nor schema and is text stays text, with value_error. A column with types
+    is null there, which is counted: decode(value_bytes) is that text.
 
     The other tables are batches, segments, findings (damage), partitions, groups (committed offsets), transactions,
     configs and tables, which SHOW TABLES shows. They hide topics of their names, and say so: records has those.

@@ -8,9 +8,12 @@ import json
 import os
 import uuid
 import zlib
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,7 +23,7 @@ from seglog.values.forms import FORMS
 from seglog.values.schemas import Schema
 from seglog_cli.valuing import _FORMS
 from tests.support.command_line import ended, json_lines, run
-from tests.support.schema_registry import ORDER, avro, framed, registered, shop, write_log
+from tests.support.schema_registry import ITEM, ORDER, avro, framed, registered, shop, write_log
 
 SHOWN: list[dict[str, Any]] = [
     {"value": {"id": 7, "city": "Köln", "note": None}, "value_schema": 1},
@@ -116,6 +119,81 @@ def test_sql_has_columns_with_types(logs: Path, tmp_path: Path) -> None:
     assert pq.read_table(out)["value"].to_pylist() == [{"id": 8, "city": "Bern", "note": "bare"}]
 
 
+EVERY_KIND = {
+    "type": "record",
+    "name": "Every",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "place", "type": {"type": "record", "name": "P", "fields": [{"name": "city", "type": "string"}]}},
+        {"name": "sum", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "named", "type": {"type": "map", "values": "int"}},
+        {"name": "any", "type": ["null", "int", "string"]},
+    ],
+}
+
+
+def every_kind(number: int) -> dict[str, Any]:
+    kinds = {"sum": Decimal(number) / 100, "at": datetime.fromtimestamp(number, UTC), "tags": ["a", "b"][:number]}
+    return {"id": number, "place": {"city": "Bern"}, **kinds, "named": {"x": number}, "any": str(number)}
+
+
+def test_export_to_parquet_has_the_types_and_values_of_sql(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    write_log(
+        logs / "_schemas-0",
+        [
+            registered("every-value", 1, 1, EVERY_KIND),
+            registered("items-value", 1, 2, ITEM, "PROTOBUF"),
+            registered("every-key", 1, 3, "long"),
+        ],
+    )
+    for part in range(2):
+        records = [(framed(3, avro("long", i)), framed(1, avro(EVERY_KIND, every_kind(i)))) for i in range(part, 40, 2)]
+        write_log(logs / f"every-{part}", [seglog.Record(value, key=key, timestamp=5) for key, value in records])
+    write_log(logs / "items-0", [seglog.Record(framed(2, b"\0\x08\x05"))])
+    decoded = "--key-as", "registry", "--value-as", "registry"
+    columns = [f"{side}{of}" for side in ("key", "value") for of in ("", "_schema", "_error")]
+    for topic in ("every", "items"):
+        out, asked = tmp_path / f"{topic}.parquet", tmp_path / f"{topic}-asked.parquet"
+        done = run("export", logs / topic, "-o", out, *decoded)
+        assert done.exit_code == 0
+        query = f'select {", ".join(columns)} from {topic} order by "partition", "offset"'
+        assert run("sql", query, logs, "-o", asked, *decoded).exit_code == 0
+        mine, theirs = pq.read_table(out, columns=columns), pq.read_table(asked)
+        if topic == "every":
+            assert "schema 1 (every-value version 1): 40 values" in done.stderr
+            assert mine["value"].to_pylist()[20] == every_kind(1) | {"named": [("x", 1)]}
+            assert mine.schema.field("key").type == pa.int64()
+        assert mine.schema.field("value").type == theirs.schema.field("value").type
+        assert mine.to_pylist() == theirs.to_pylist()
+        again = tmp_path / f"{topic}-again.parquet"
+        assert seglog.export(logs / topic, again, key_as="registry", value_as="registry") == len(mine)
+        assert pq.read_table(again).equals(pq.read_table(out))
+    group = pq.ParquetFile(tmp_path / "every.parquet").metadata.row_group(0)
+    of_columns = {group.column(i).path_in_schema: group.column(i).statistics for i in range(group.num_columns)}
+    assert of_columns["value.place.city"].max == "Bern" and of_columns["value.id"].max == 39
+    one = tmp_path / "one.parquet"
+    assert run("export", logs / "every-1" / f"{0:020}.log", "-o", one, *decoded).exit_code == 0
+    assert pq.read_table(one)["value"].to_pylist()[0]["id"] == 1
+
+
+def test_export_has_types_past_damage_that_hides_the_first_records(tmp_path: Path) -> None:
+    write_log(tmp_path / "_schemas-0", [registered("t-value", 1, 1, ORDER)])
+    value = framed(1, avro(ORDER, {"id": 7, "city": "Bern", "note": None}))
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        for _ in range(2):
+            log.append([seglog.Record(value)])
+    segment = tmp_path / "t-0" / f"{0:020}.log"
+    data = bytearray(segment.read_bytes())
+    data[70] ^= 1
+    segment.write_bytes(data)
+    done = run("export", tmp_path / "t-0", "-o", tmp_path / "t.parquet", "--value-as", "registry")
+    assert done.exit_code == 1 and "goes on" not in done.stderr and "going on" not in done.stderr
+    assert pq.read_table(tmp_path / "t.parquet")["value"].to_pylist() == [{"id": 7, "city": "Bern", "note": None}]
+
+
 # --- text without a schema ---------------------------------------------------------------------------------------
 
 
@@ -172,12 +250,31 @@ def test_text_without_a_frame_is_shown_beside_the_reason_in_every_door(tmp_path:
         assert rows[0]["value"] == text and rows[0]["value_error"] == lines[0]["value_error"]
         assert run("export", logs / f"{topic}-0", "-o", tmp_path / f"{topic}.parquet", *as_registry).exit_code == 0
         (row, *_) = pq.read_table(tmp_path / f"{topic}.parquet").to_pylist()
-        assert (row["value"], row["value_error"]) == (text, lines[0]["value_error"])
+        has_types = topic == "moved"  # then only the bytes have text
+        assert row["value_error"] == lines[0]["value_error"]
+        assert row["value"] == (None if has_types else text) and row["value_bytes"] == text.encode()
     done = run("read", logs / "tx-0", *as_registry)
     assert ' value="plain cust-42" value_error="it has no frame of a registry, and subject' in done.stdout
     assert "1 value not decoded" in done.stderr and "the schema" not in done.stderr
     shown = json_lines(run("read", logs / "raw-0", "--json", *as_registry))  # no text, and a frame
     assert [("value" in line, "value_b64" in line) for line in shown] == [(False, True)] * 2
+
+
+def test_text_that_a_column_with_types_does_not_hold_is_counted(tmp_path: Path) -> None:
+    logs = mixed(tmp_path / "logs")
+    said = "1 value is plain text: the column value has types and is null there; value_bytes has the text"
+    for arguments in (
+        ("sql", "select count(value) from moved", logs),
+        ("export", logs / "moved-0", "-o", tmp_path / "moved.parquet"),
+    ):
+        assert said in run(*arguments, "--value-as", "registry").stderr
+    for arguments in (
+        ("sql", "select count(value) from tx", logs),
+        ("sql", "select count(value) from raw", logs),
+        ("sql", "select count(value) from av", logs),
+        ("export", logs / "moved-0", "-o", tmp_path / "moved.jsonl"),
+    ):
+        assert "plain text" not in run(*arguments, "--value-as", "registry").stderr
 
 
 def test_a_value_that_is_decoded_in_part_has_its_bytes_beside_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from seglog.look.export.export import ExportFormat, ExportOptions, FileSink
 from seglog.look.export.export import export as export_records
 from seglog.model import Isolation, member
 from seglog.operations import transplant as transplanting
-from seglog.operations.export import exported_partitions
+from seglog.operations.export import exported_partitions, with_types
 from seglog.operations.fetch import Fetched, FetchOptions, fetch_targets
 from seglog.operations.fetch import fetch as fetch_partition
 from seglog.operations.transplant import TransplantArguments, TransplantKeywords, TransplantRequest
@@ -179,9 +179,10 @@ def export(
 
     `format` is "jsonl", "csv" or "parquet" (default: by the extension of `output`). Records are chosen as by `diff`.
     `base64` writes keys and values of text formats in base64; `decode` decodes those of Kafka's internal topics;
-    `key_as`, `value_as`, `schemas` and `schema` decode as for `open_table`; `csv_safe` defuses formulas. Damage is
-    skipped, with a warning to the logger `seglog`. The file appears when it is complete. Raises RefusedError if it
-    exists and `replace` is not set, NotALogError, OSError, UnsupportedError, ConfigError for missing schemas.
+    `key_as`, `value_as`, `schemas` and `schema` decode as for `open_table`, in Parquet to columns with types, too;
+    `csv_safe` defuses formulas. Damage is skipped, with a warning to the logger `seglog`. The file appears when it is
+    complete. Raises RefusedError if it exists and `replace` is not set, NotALogError, OSError, UnsupportedError,
+    ConfigError for missing schemas.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -219,5 +220,6 @@ def export(
     )
     targets = resolve_paths(work.fs, [shown])
     partitions = exported_partitions(work.fs, targets, selection, limited=options.limit is not None)
+    options = with_types(options, work.fs, targets)
     with FileSink(workspace_of({}).fs, target, flag("replace", replace)) as sink:
         return export_records(partitions, sink, options, lambda found: warn(f"{found.file}: {found.message}"))

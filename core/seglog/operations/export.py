@@ -1,12 +1,15 @@
-"""Finds the logs that an export reads (`seglog export`)."""
+"""Finds the logs that an export reads, and the types of what it decodes (`seglog export`)."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from seglog.errors import UnsupportedError
 from seglog.format.filenames import topic_partition_of
 from seglog.look.dump.selection import Selection
+from seglog.look.export.export import ExportFormat, ExportOptions
 from seglog.model import TopicPartition
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.scan.view import SingleFile
@@ -43,3 +46,21 @@ def exported_partitions(
             raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
         partitions.append((topic_partition_of(links.resolve(target.directory)), logs_of(target)))
     return partitions
+
+
+def with_types(options: ExportOptions, fs: FileSystem, targets: Sequence[Target]) -> ExportOptions:
+    """Returns the options of an export of these partitions, with the columns that `sql` has for decoded keys and values
+    if its format has types (extra `arrow`).
+
+    Damage and what is missing are left to the export, which tells of them. Raises the errors of `find_partitions`.
+    """
+    values = options.values
+    if values is None or options.format is not ExportFormat.PARQUET or not values.forms.by_schema:
+        return options
+    from seglog.table.opening import open_source
+    from seglog.table.planned_types import typed_columns
+
+    logging.getLogger("seglog.table.options").addHandler(logging.NullHandler())  # the export itself warns
+    source = open_source(fs, [target.path for target in targets], on_corrupt="skip")
+    typed = typed_columns(values.forms, values.tally, source.fs, source.logs, source.options, for_sql=True)
+    return replace(options, typed=typed)

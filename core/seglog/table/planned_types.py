@@ -16,8 +16,8 @@ from seglog.table.records import placed_records
 from seglog.table.splits import batch_range, pieces_of
 from seglog.table.typed import TypedColumn
 from seglog.values.column_types import ColumnType, Sample, column_type
-from seglog.values.forms import BY_SCHEMA, Forms, Tally
-from seglog.values.frames import SIDES, Side
+from seglog.values.forms import Forms, Tally
+from seglog.values.frames import Side
 from seglog.values.shapes import Items, Leaf, Named, Row, Shape
 
 _MOST_PARTITIONS = 16  # that are looked at
@@ -61,7 +61,7 @@ def planned_types(
     """
     logs = list(logs)
     topics = {log.topic_partition.topic for log in logs}
-    sides = [side for side in SIDES if forms.of(side) in BY_SCHEMA]
+    sides = forms.by_schema
     if len(topics) != 1 or not sides:
         return {}
     (topic,) = topics

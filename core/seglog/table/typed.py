@@ -189,6 +189,8 @@ class TypedColumn:
                 column.partial.add(i)
             array = array_of_values(values, self.column.shape)
         self._tally.add_column(side, column, self._reader.label)
+        undecoded = (column.data[i] for i in column.errors if i not in column.partial and column.schemas[i] is None)
+        self._tally.add_texts(side, (data for data in undecoded if data is not None))
         return array, column
 
     def _put_together(self, part: Part, groups: list[_Group], rest: np.ndarray) -> Shown:

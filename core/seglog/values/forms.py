@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -125,6 +125,11 @@ class Forms:
         """The sides of which tables have columns for the schema and for the reason why it is not decoded."""
         return tuple(side for side in SIDES if self.of(side) not in (AUTO, KAFKA, "base64", "hex"))
 
+    @property
+    def by_schema(self) -> tuple[Side, ...]:
+        """The sides that schemas describe."""
+        return tuple(side for side in SIDES if self.of(side) in BY_SCHEMA)
+
     def of(self, side: Side) -> str:
         """Returns the form of a side."""
         return self.key if side == "key" else self.value
@@ -133,18 +138,25 @@ class Forms:
 @dataclass
 class Tally:
     """How many keys and values were decoded by each schema, how many of these in part, and how many were not, by side
-    and reason.
+    and reason. `texts` of these are text that only the bytes beside a column with types have.
     """
 
     decoded: Counter[tuple[Side, str]] = field(default_factory=Counter)
     failed: Counter[tuple[Side, str]] = field(default_factory=Counter)
     partial: Counter[tuple[Side, str]] = field(default_factory=Counter)
+    texts: Counter[Side] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, decoded: Mapping[tuple[Side, str], int]) -> None:
         """Adds counts of what decodes; threads may call it."""
         with self._lock:
             self.decoded.update(decoded)
+
+    def add_texts(self, side: Side, undecoded: Iterable[bytes]) -> None:
+        """Counts those that are text, of what a column with types does not hold; threads may call it."""
+        count = sum(map(_is_text, undecoded))
+        with self._lock:
+            self.texts[side] += count
 
     def add_column(self, side: Side, column: Column, label: Callable[[SchemaId | None], str] | None) -> None:
         """Adds the keys or values of a column; `label` names a schema, None: they need none. Threads may call it."""
@@ -158,6 +170,14 @@ class Tally:
                 for reasoned, count in counts[is_partial].items():
                     known = reasoned in total or len(total) < _REASONS_KEPT
                     total[reasoned if known else (side, _OTHER_REASONS)] += count
+
+
+def _is_text(data: bytes) -> bool:
+    """True for what UTF-8 has, without the zero byte with which frames begin."""
+    try:
+        return b"\0" not in data and bool(data.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _of_schemas(side: Side, column: Column, label: Callable[[SchemaId | None], str]) -> Counter[tuple[Side, str]]:

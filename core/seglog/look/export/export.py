@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -41,7 +41,9 @@ from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source
 
 if TYPE_CHECKING:
+    from seglog.table.typed import TypedColumn
     from seglog.values.forms import Column, TopicDecoder, Values
+    from seglog.values.frames import Side
 
 # Excel, LibreOffice and Google Sheets start a formula with these, also after splitting at a line end (OWASP).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -61,8 +63,8 @@ class ExportOptions:
     """The options of `export`.
 
     `base64` writes all keys, values and header values of text formats in base64. `values` decodes keys and values, as
-    JSON text in CSV. `csv_safe` puts an apostrophe before CSV cells that
-    spreadsheets would run as formulas. `limit` bounds the records written.
+    JSON text in CSV, and in Parquet to columns with types for the sides that are in `typed`, else to text. `csv_safe`
+    puts an apostrophe before CSV cells that spreadsheets would run as formulas. `limit` bounds the records written.
     """
 
     format: ExportFormat
@@ -71,6 +73,7 @@ class ExportOptions:
     values: Values | None = None
     csv_safe: bool = False
     limit: int | None = None
+    typed: Mapping[Side, TypedColumn] | None = None
 
 
 class Sink(Protocol):
@@ -152,7 +155,7 @@ def _writing(sink: Sink, options: ExportOptions, on_remark: Callable[[str], None
     from seglog.table.parquet import ParquetWriter
     from seglog.table.source import Distant
 
-    writer = ParquetWriter(sink, options.values)
+    writer = ParquetWriter(sink, options.values, options.typed)
     try:
         yield _Parquet(writer.take)
         writer.close()
