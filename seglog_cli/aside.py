@@ -1,4 +1,4 @@
-"""Redirects a child process's stderr to a file: Spark's JVM writes much there that is no message of ours."""
+"""Redirects a child process's stderr to a file: Spark's JVM writes much there that is not ours."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Console:
 
     @functools.cached_property
     def screen(self) -> Screen | None:
-        """The screen that draws on stdout; None if that is no terminal or JSON is written."""
+        """The screen that draws on stdout; None if that is not a terminal, or if JSON is written."""
         if not self._out.is_terminal or self.as_json or os.environ.get("TERM") == "dumb":
             return None
         from seglog_cli.terminal import Screen

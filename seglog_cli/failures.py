@@ -185,7 +185,7 @@ class SkippedPartitions:
 
     @contextmanager
     def passing_over(self, directory: Path) -> Iterator[None]:
-        """Reports an error while reading `directory`, and goes on. A partition deleted meanwhile is no error."""
+        """Reports an error while reading `directory`, and goes on. A partition deleted meanwhile is not an error."""
         try:
             yield
         except (OSError, errors.NotALogError) as error:

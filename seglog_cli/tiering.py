@@ -73,7 +73,7 @@ class Tiers(OptionGroup):
             for name in self.given:
                 raise UsageError(f"{name} is only for a PATH in tiered storage, and none of these is one")
             return session, list(paths)
-        # imported only now: most paths are no tier
+        # imported only now: most paths are not tiers
         from seglog.tiers.view import show_tiers
 
         fs, shown = show_tiers(session.fs, recognised, self.options(session), lambda found: self.hear(session, [found]))

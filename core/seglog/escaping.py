@@ -60,7 +60,7 @@ def json_text(record: Mapping[str, Any]) -> str:
     """Returns a JSON object in one line, without blanks; text beyond ASCII stays as it is if that is safe.
 
     A text with bytes that are not UTF-8 is escaped, and a field `NAME_b64` is added with its exact bytes; for a list,
-    `NAME_b64` has those of every element. Figures that are no numbers (`nan` and `inf`) become null.
+    `NAME_b64` has those of every element. Figures that are not numbers (`nan` and `inf`) become null.
     """
     text = _json(record, lambda _figure: None)
     if _SURROGATE.search(text):

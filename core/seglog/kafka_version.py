@@ -25,11 +25,11 @@ class KafkaVersion:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parses `4.3`, `4.3.0`, `2.8.x` or `0.11.0.3`. Raises ConfigError for anything that is no known line."""
+        """Parses `4.3`, `4.3.0`, `2.8.x` or `0.11.0.3`. Raises ConfigError for anything that is not a known line."""
         found = _TEXT.fullmatch(text.strip())
         version = cls(int(found[1]), int(found[2])) if found else None
         if version is None or not version.is_known:
-            raise ConfigError(f"{text!r} is no version of Kafka that seglog knows, {OLDEST} to {NEWEST}")
+            raise ConfigError(f"unknown Kafka version {text!r}: seglog knows {OLDEST} to {NEWEST}")
         return version
 
     @property

@@ -107,7 +107,7 @@ def _require_place(session: Session, output: Path, replace: bool) -> None:
         raise UsageError(f"--output: {output.absolute().parent} is not a directory")
     status = session.fs.status(output)
     if status is not None and (status.is_directory or status.is_special):
-        raise RefusedError(f"--output: {output} is no file that could be written")
+        raise RefusedError(f"--output: {output} cannot be written: it is not a regular file")
     if is_beside_logs(output) or output.suffix == ".log":
         raise RefusedError(f"--output: {output} has the name of a file of Kafka")
     if status is not None and not replace:

@@ -57,7 +57,7 @@ def run(
     Keys: s sorts by the next column, r reverses, / filters by name, the arrows select, Enter shows a partition's
     segments, Escape goes back, p pauses, q ends.
 
-    With --once, with --json, or where input or output is no terminal, one frame is shown; growth is measured over
+    With --once, with --json, or where input or output is not a terminal, one frame is shown; growth is measured over
     --every.
 
     Examples:
@@ -80,7 +80,7 @@ def run(
 
 
 def _watch(session: Session, paths: Sequence[Path], metadata_dir: Path | None) -> Watch:
-    """Returns the watch over the paths. Raises NotALogError for a path that is no log, UsageError for a file."""
+    """Returns the watch over the paths. Raises NotALogError for a path that is not a log, UsageError for a file."""
     from seglog.format.filenames import parse_topic_partition
     from seglog.look.report.watch import Watch
     from seglog.operations.workspace import by_log_directory

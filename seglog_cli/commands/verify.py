@@ -73,7 +73,7 @@ def run(
     Findings are grouped by code and counted, the gravest first. The first three of each code are shown; --all shows
     every finding as it is found. -q prints nothing: only the exit code tells. The exit code is 1 if there is an error
     or a warning, and 3 if some input could not be read or time ran out. One line more names the records that an
-    earlier run, such as a repair, took out of the log and keeps: they are no finding.
+    earlier run, such as a repair, took out of the log and keeps: they are not findings.
 
     A log may be verified while a broker writes to it. The broker is recognised by its lock; give --live if the lock is
     not seen, as from another container. Each partition is verified as it was when its turn came, and a batch that is

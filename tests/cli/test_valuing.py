@@ -30,7 +30,7 @@ SHOWN: list[dict[str, Any]] = [
     {"value": {"number": 5}, "value_schema": 2},
     {"value": {"amount": 1.1}, "value_schema": 3},
     {"value_b64": "AAAAABR4", "value_schema": 20, "value_error": "schema id 20 is not in "},
-    {"value_b64": "AAAAAAF4", "value_schema": 1, "value_error": "it is no value of its schema: it ends early"},
+    {"value_b64": "AAAAAAF4", "value_schema": 1, "value_error": "it is not a value of its schema: it ends early"},
     {"value": None},
     {"value": {"id": 8, "city": "Bern", "note": "bare"}, "value_schema": 1},
 ]
@@ -66,7 +66,7 @@ def test_values_are_decoded_by_the_schemas_beside_the_log(logs: Path, words: tup
     assert [line["key"] for line in lines][:5] == [f"k{i}" for i in range(5)]
     assert {line["headers"][0]["value"] for line in lines} == {" key=null value=null headers=["}
     assert "schema 1 (orders-value version 1): 2 values" in done.stderr
-    assert "1 value not decoded: it is no value of its schema" in done.stderr
+    assert "1 value not decoded: it is not a value of its schema" in done.stderr
 
 
 def test_lines_of_text_have_the_same(logs: Path) -> None:
@@ -99,7 +99,7 @@ def test_parquet_and_sql_have_texts_schemas_reasons_and_bytes(logs: Path, tmp_pa
     decoded = logs, "--value-as", "registry"  # one of them is JSON, so that no type says them all
     done = run("sql", "--json", query, *decoded)
     assert "schema 1 (orders-value version 1): 2 values" in done.stderr
-    assert "1 value not decoded: it is no value of its schema: it ends early" in done.stderr
+    assert "1 value not decoded: it is not a value of its schema: it ends early" in done.stderr
     rows = json_lines(done)
     assert [row["city"] for row in rows] == ["Köln", None, None, None, None, None, "Bern"]
     assert "schema id 20" in rows[3]["value_error"] and rows[3]["size"] == 6
@@ -284,10 +284,10 @@ def test_a_value_that_is_decoded_in_part_has_its_bytes_beside_it(tmp_path: Path)
     done = run("read", tmp_path / "t-0", "--json", "--value-as", "registry")
     odd, good = json_lines(done)
     assert odd["value"] == {"id": 1, "at": -1} and odd["value_b64"] == "AAAAAAECAQ=="
-    assert odd["value_error"] == "at: -1 is no time of a day" and odd["value_schema"] == 1
+    assert odd["value_error"] == "at: -1 is not a time of day" and odd["value_schema"] == 1
     assert good["value"] == {"id": 2, "at": "00:00:00.001"} and "value_b64" not in good and "value_error" not in good
     assert "schema 1 (t-value version 1): 2 values" in done.stderr
-    assert "1 value decoded in part: at: -1 is no time of a day" in done.stderr
+    assert "1 value decoded in part: at: -1 is not a time of day" in done.stderr
     query = "select value.id, value.at, value_error from t"
     rows = json_lines(run("sql", "--json", query, tmp_path, "--value-as", "registry"))
     assert (

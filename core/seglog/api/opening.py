@@ -122,7 +122,7 @@ def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_
     """Opens the log in `directory` as it is now, whatever a broker does meanwhile. Reads only the log starts'
     checkpoint of the log directory around it, unless the caller asks how the log was closed.
 
-    Raises NotALogError if it is missing, or is no partition by its name or contents.
+    Raises NotALogError if it is missing, or is not a partition by its name or contents.
     """
     from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT, parse_topic_partition, topic_partition_of
     from seglog.log.checkpoints import OffsetCheckpoint

@@ -23,7 +23,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """Contents of `quorum-state`; -1 is no leader, or no vote. `data` are all its fields by Kafka's names."""
+    """Contents of `quorum-state`; -1 means no leader, or no vote. `data` are all its fields by Kafka's names."""
 
     version: int
     leader_id: int

@@ -1,6 +1,6 @@
 """The slots into which kernels decode values (`avro_values`, `protobuf_values`), and the frames before the values.
 
-A schema has a slot for each field that is no record, in two arrays: `numbers` (int64) has the number, the bits of a
+A schema has a slot for each field that is not a record, in two arrays: `numbers` (int64) has the number, the bits of a
 float, or where in the arena a text begins; `lengths` (int32) the bytes of a text, 0 for a number, and -1 for null (the
 number is then anything). A record that may be null has a slot of its own, of which only the length counts.
 

@@ -58,7 +58,7 @@ def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
 class OffsetCheckpoint:
     """One file of `topic partition offset` lines.
 
-    A file with an entry that is no number counts as empty, as for a starting broker; any other damage is a
+    A file with an entry that is not a number counts as empty, as for a starting broker; any other damage is a
     CorruptCheckpointError, because a broker takes the directory offline then. With `tolerant` (only for reading) both
     count as empty. `damage` describes the damage that was ignored.
     """

@@ -16,7 +16,7 @@ Closing:
 2. The checkpoints get the entries of changed or recovered logs; those of other partitions stay.
 3. The marker comes back if it was removed, or if every live partition of the directory was opened, and so recovered.
 
-A directory without any checkpoint, marker or `meta.properties` is no broker's: each partition in it is judged by its
+A directory without any checkpoint, marker or `meta.properties` is not a broker's: each partition in it is judged by its
 own files (`segments.shutdown_evidence`), and nothing but `.lock` is written beside them, unless a log start above the
 first segment must be kept.
 """

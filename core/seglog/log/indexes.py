@@ -30,7 +30,7 @@ from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem, require_size
 from seglog.storage.padding import FRONT_BYTES, last_entry, written_front
 
-# An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
+# An index larger than this is not an index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
 _ABORTED_ENTRY = layout.TRANSACTION_INDEX_ENTRY
 

@@ -36,8 +36,8 @@ def open_partition(
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
 
-    Raises NotALogError if it is missing, or is no partition by its name or contents. With `create` a missing one is
-    created; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is no partition.
+    Raises NotALogError if it is missing, or is not a partition by its name or contents. With `create` a missing one is
+    created; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is not a partition.
     """
     directory = partition_path(directory)
     if fs.status(directory) is not None:

@@ -97,7 +97,7 @@ class SegmentList(Generic[AnySegment]):
         ValueError if `last` is less than `first`.
         """
         if last < first:
-            raise ValueError(f"offsets {first} to {last} are no range")
+            raise ValueError(f"offsets {first} to {last} are not a range")
         if first == last:
             return ()
         return tuple(segment for segment in self.from_floor(first) if segment.base_offset < last)

@@ -232,7 +232,7 @@ def _journal(value: Mapping[str, Any]) -> AppendJournal:
 def _placement(value: Mapping[str, Any]) -> Placement:
     name = parse_topic_partition(_name(value["partition"]))
     if name is None:
-        raise ValueError(f"{value['partition']!r} is no partition")
+        raise ValueError(f"{value['partition']!r} is not a partition")
     files = tuple(
         StagedFile(
             name,
@@ -260,18 +260,18 @@ def _name(value: Any) -> str:
     """Returns a plain file name; raises ValueError for a name that leads out of its directory."""
     name = _checked(value, str)
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError(f"{name[:80]!r} is no name")
+        raise ValueError(f"{name[:80]!r} is not a name")
     return name
 
 
 def _number(value: Any) -> int:
     number = _checked(value, int)
     if isinstance(value, bool) or not 0 <= number <= INT64_MAX:
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return number
 
 
 def _checked(value: Any, kind: type[T]) -> T:
     if not isinstance(value, kind):
-        raise TypeError(f"{str(value)[:80]!r} is no {kind.__name__}")
+        raise TypeError(f"{str(value)[:80]!r} is not of type {kind.__name__}")
     return value

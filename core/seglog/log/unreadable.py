@@ -1,4 +1,4 @@
-"""Bytes of a segment that are no readable batches: why, what offsets they may have held, where good batches follow."""
+"""Bytes of a segment that are not readable batches: why, what offsets they may have held, where good batches follow."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ class _Copies:
 
     def _replicas(self, request: RedactionRequest, *, is_broker: bool) -> Iterator[Elsewhere]:
         if not is_broker:
-            yield Elsewhere(f"{self.log_directory} is no broker's: its original", "redact it there, too")
+            yield Elsewhere(f"{self.log_directory} is not a broker's; its original", "redact it there, too")
             return
         assigned = None if request.replicas is not None else self._assigned()
         if request.replicas is None and assigned is None:

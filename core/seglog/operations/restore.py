@@ -86,7 +86,7 @@ def plan_restore(
     """Reads all parts; changes nothing. `topics` are whole names of topics whose directories' names were cut.
 
     Raises NotALogError if there are no parts, RefusedError or Obstacles if they contradict each other, if the whole
-    name of a topic is not known, or if `output` is no place for them.
+    name of a topic is not known, or if `output` is not a place for them.
     """
     output = links.resolve(output)
     if fs.status(output / META_PROPERTIES) is not None:

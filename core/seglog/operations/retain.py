@@ -9,7 +9,7 @@ A broker knows its whole configuration; here some of it may be unknown, and dele
   (their names begin with two underscores).
 - A rule that deletes more than the cluster's configuration of the topic is refused, unless the user insists
   (`precedence`): for named partitions before anything is touched, for those of a log directory one by one.
-- `FreeSpace` deletes nothing from Kafka's own topics: offsets of groups and of tiered segments are no spare space.
+- `FreeSpace` deletes nothing from Kafka's own topics: offsets of groups and of tiered segments are not spare space.
 - A log whose recovery would cut off damage is refused (`opening`). `FreeSpace` takes closed segments of one that is
   damaged only in its active segment, as by a full disk, and leaves it unrecovered.
 - If the disk has no room to recover a log, its deletable segments are deleted first (`retain_ahead`).

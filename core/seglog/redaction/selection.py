@@ -169,7 +169,7 @@ class PartitionSelection:
 def read_keys(text: bytes, source: str) -> KeySet:
     """Returns the keys in a file: one a line as text, or as JSON lines with `key` or `key_b64`.
 
-    An empty line is no key. Raises InputError for a line that is neither.
+    An empty line is not a key. Raises InputError for a line that is neither.
     """
     keys: list[bytes] = []
     for number, line in enumerate(text.split(b"\n"), 1):
@@ -243,9 +243,9 @@ def _object(line: bytes, source: str, number: int) -> Mapping[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
-        raise InputError(source, number, "the line begins with { and is no JSON object") from None
+        raise InputError(source, number, "the line begins with { and is not a JSON object") from None
     if not isinstance(row, dict):
-        raise InputError(source, number, "the line is no JSON object")
+        raise InputError(source, number, "the line is not a JSON object")
     return row
 
 
@@ -264,7 +264,7 @@ def _key_of(row: Mapping[str, Any], source: str, number: int) -> bytes:
 def _partition_of(row: Mapping[str, Any], source: str, number: int) -> TopicPartition:
     topic = row["topic"]
     if not isinstance(topic, str) or topic_name_problem(topic) is not None:
-        raise InputError(source, number, f"{topic!r} is no topic's name")
+        raise InputError(source, number, f"{topic!r} is not a topic's name")
     return TopicPartition(topic, _number(row["partition"], "partition", source, number, layout.INT32_MAX))
 
 

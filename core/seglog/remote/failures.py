@@ -118,6 +118,6 @@ def _transport_error(text: str, answer: str, path: RemotePath) -> OSError:
         return OSError(errno.EIO, "the server redirects without saying where to", str(path))
     if "list response" in text:
         return OSError(
-            errno.EIO, "the answer is no listing of a store; look at the endpoint in the settings", str(path)
+            errno.EIO, "the answer is not a store's listing; look at the endpoint in the settings", str(path)
         )
     return OSError(errno.EIO, "the request to the store failed, or its answer could not be read", str(path))

@@ -18,7 +18,7 @@ epoch that never existed. The other witnesses are the log's other batches, whose
    the checkpoint has a later epoch, or the suspect differs by one bit that stands for many elections
    (`_MANY_ELECTIONS`).
 
-A batch without an epoch (-1) is no evidence and stays unchanged.
+A batch without an epoch (-1) is not evidence and stays unchanged.
 """
 
 from __future__ import annotations

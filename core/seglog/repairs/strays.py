@@ -168,7 +168,7 @@ class _Gathering:
         return Gathered(self._changed(), self._came)
 
     def _bounds(self, number: int) -> tuple[int, int]:
-        """Returns the first and last offset that a segment can hold; an empty range for a file that is no segment."""
+        """Returns the first and last offset that a segment can hold; an empty range for another file."""
         if number >= len(self._bases):
             return 0, -1
         following = self._bases[number + 1] - 1 if number + 1 < len(self._bases) else INT64_MAX

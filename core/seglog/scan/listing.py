@@ -87,7 +87,7 @@ class PartitionListing:
     byte position. `orphans` are indexes without their `.log`; `leftovers` are the `.deleted`, `.cleaned` and `.swap`
     files that a starting broker settles, and half-written `.tmp` files; `strangers` are names that Kafka never gives,
     including sub-directories; `repair_notes` are left by repairs (`format.repair_note`). `topic_partition` is None if
-    the directory's name is no partition's.
+    the directory's name is not a partition's.
     """
 
     directory: Path
@@ -292,14 +292,14 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
 
 
 def is_beside_logs(path: Path) -> bool:
-    """True if a file is no log by its name: an index, a snapshot, a checkpoint."""
+    """True if a file's name is not a log's: an index, a snapshot, a checkpoint."""
     name = filenames.parse_file_name(path.name)
     is_index = name is not None and name.kind not in (FileKind.LOG, FileKind.LOG_07, FileKind.METADATA_SNAPSHOT)
     return is_index or path.name in (*_OTHER_FILES, *_LOG_DIRECTORY_FILES)
 
 
 def require_log_file(path: Path) -> None:
-    """Raises NotALogError for a file that is no log by its name."""
+    """Raises NotALogError for a file whose name is not a log's."""
     if is_beside_logs(path):
         directory = path.absolute().parent
         raise NotALogError(path, f"not a log; verifying its directory, {directory}, checks its contents")
@@ -314,7 +314,7 @@ def refuse_file(target: Target) -> None:
 
 
 def require_segment(target: Target) -> None:
-    """Raises NotALogError for a file that is no segment, and so does not stand for its partition."""
+    """Raises NotALogError for a file that is not a segment, and so does not stand for its partition."""
     name = filenames.parse_file_name(target.path.name)
     is_segment = name is not None and name.kind in (FileKind.LOG, FileKind.LOG_07)
     if target.kind is TargetKind.FILE and not is_segment:
@@ -335,7 +335,7 @@ def is_07(fs: FileSystem, directory: Path) -> bool:
 
 
 def require_batches(fs: FileSystem, directory: Path) -> None:
-    """Raises UnsupportedError for a log of Kafka 0.7, whose messages are no batches."""
+    """Raises UnsupportedError for a log of Kafka 0.7, whose messages are not batches."""
     if is_07(fs, directory):
         raise UnsupportedError(
             f"{directory} is a log of Kafka 0.7, beside which a broker begins an empty one: seglog read, dump and"

@@ -1,6 +1,6 @@
 """Walks a `.log` from start to end past any damage, in bounded memory; dump, verify and statistics share it.
 
-`SegmentScan` stops where a broker would; this continues. Bytes that are no entry become a `Gap`, and the next good
+`SegmentScan` stops where a broker would; this continues. Bytes that are not an entry become a `Gap`, and the next good
 entry is found by its checksum (`resync`). Steps, a chunk at a time:
 
 1. Read, walk the headers, compare the checksums.
@@ -71,7 +71,7 @@ class WalkedEntries:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Bytes that are no entry. `zeros`: all of them are 0; `size`: the size that an entry there would declare;
+    """Bytes that are not an entry. `zeros`: all of them are 0; `size`: the size that an entry there would declare;
     `at_end`: no good entry follows in the file.
     """
 
@@ -92,7 +92,7 @@ class Gap:
 
     @property
     def why(self) -> str:
-        """The reason why they are no entry, for messages."""
+        """Why they are not an entry, for messages."""
         return "zeros where a batch must begin" if self.zeros else self.reason.value
 
 

@@ -290,7 +290,7 @@ class SegmentScan:
 
 
 def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
-    """Returns the header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None if it is no entry.
+    """Returns the header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None if it is none.
 
     The entry must end by `stop`.
     """

@@ -217,7 +217,7 @@ def _name_of(directory: Path) -> tuple[str, int]:
     topic, number = known.topic, known.partition
     problem = filenames.topic_name_problem(topic)
     if problem is not None:
-        raise NotALogError(directory, f"its name is no valid topic name: {problem}")
+        raise NotALogError(directory, f"its name is not a valid topic name: {problem}")
     if number > MAX_PARTITION_NUMBER:
         raise NotALogError(directory, f"partition numbers above {MAX_PARTITION_NUMBER} are not served")
     return topic, number

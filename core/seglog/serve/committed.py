@@ -99,7 +99,7 @@ class OffsetsFile:
     def open(self, commits: CommittedOffsets) -> None:
         """Adds the file's commits, which are newer, and rewrites it with one line for each. Ignores a torn last line.
 
-        Raises InputError for another line that is no commit, and OSError.
+        Raises InputError for another line that is not a commit, and OSError.
         """
         status = self._fs.status(self.path)
         kept = CommittedOffsets()

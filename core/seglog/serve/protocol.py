@@ -105,7 +105,7 @@ _NO_THROTTLE = datetime.timedelta(0)
 
 
 class HostileRequestError(Exception):
-    """Raised for bytes that are no request of a supported API and version: the connection is closed."""
+    """Raised for bytes that are not a request of a supported API and version: the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)

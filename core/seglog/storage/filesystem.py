@@ -201,7 +201,7 @@ class FileSystem(Protocol):
 
     def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
         """Creates a directory with `access` (None: what the umask leaves); with `parents` also those above it, and then
-        an existing one is no error.
+        an existing one is not an error.
         """
         ...
 

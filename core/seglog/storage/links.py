@@ -83,7 +83,7 @@ def look_at(path: Path, *, follow: bool = True) -> os.stat_result | None:
 
 
 def target_of(path: Path) -> Path | None:
-    """Returns a link's target as written; None if `path` is no link, or missing."""
+    """Returns a link's target as written; None if `path` is not a link, or is missing."""
     try:
         with entry_of(path) as entry:
             target = _read_link(entry.name, entry.descriptor)[1]

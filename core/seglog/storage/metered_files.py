@@ -4,7 +4,7 @@ A thread that cleans does so inside `Gate.cleaning()`, one that opens logs insid
 writes pass the gate. Renames do not, so a stop takes effect before the first file is replaced or after the last one.
 Kafka: LogCleaner's `checkDone` and `Throttler.maybeThrottle`, called for every chunk.
 
-This wraps the file system and is no callback of the scan, because writes and reads of indexes, snapshots and
+This wraps the file system and is not a callback of the scan, because writes and reads of indexes, snapshots and
 checkpoints count too, and no function between would have to hand a callback on.
 """
 

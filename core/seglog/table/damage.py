@@ -26,7 +26,7 @@ MISSING = "missing"  # no bytes, but offsets that no batch covers
 class Damage:
     """A range of a file that yields no records. Offsets are the header's, None if no header is credible.
 
-    `expected` marks the torn tail that a running or a killed broker leaves, which is no error.
+    `expected` marks the torn tail that a running or a killed broker leaves, which is not an error.
     """
 
     path: str

@@ -47,7 +47,7 @@ def _reader_of(data: Any) -> pa.RecordBatchReader:
         data = data.collect()  # Polars' LazyFrame
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
-    raise AppendError(f"a {type(data).__name__} is no table: give one of Arrow, pandas (2.2 or later) or Polars")
+    raise AppendError(f"a {type(data).__name__} is not a table: give one of Arrow, pandas (2.2 or later) or Polars")
 
 
 def _check(schema: pa.Schema) -> None:

@@ -193,7 +193,7 @@ def _characters(data: bytes, _remarks: Remarks) -> str:
 
 
 def _of_leaf(definition: Mapping[str, Any], leaf: Leaf | None, path: str) -> Convert:
-    """Returns the converter of a type without parts that is no primitive: for a column of a leaf, or for JSON."""
+    """Returns the converter of a type without parts that is not a primitive: for a column of a leaf, or for JSON."""
     logical = definition["logicalType"].removeprefix(PREFIX)
     if logical == "enum":
         return _symbol(definition["seglog_symbols"])
@@ -229,7 +229,7 @@ def _same(value: Any, _remarks: Remarks) -> Any:
 def _symbol(symbols: list[str]) -> Convert:
     def shown(number: int, _remarks: Remarks) -> str:
         if not 0 <= number < len(symbols):
-            raise ValueError(f"its symbol {number} is none of {len(symbols)}")
+            raise ValueError(f"its symbol is number {number} of {len(symbols)}")
         return symbols[number]
 
     return shown
@@ -265,7 +265,7 @@ def _time(a_second: int, leaf: Leaf | None, path: str) -> Convert:
     def shown(value: int, remarks: Remarks) -> Any:
         if 0 <= value < _A_DAY * a_second:
             return value if leaf is not None else iso_time_of_day(value, a_second)
-        _remarked(remarks, path, f"{value} is no time of a day")
+        _remarked(remarks, path, f"{value} is not a time of day")
         return None if leaf is not None else value
 
     return shown

@@ -77,7 +77,7 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise NotDecodedError(f"it is no JSON: {error}") from error
+        raise NotDecodedError(f"it is not JSON: {error}") from error
 
 
 @dataclass
@@ -103,7 +103,7 @@ class _Walk:
             branches = [self.of(branch, namespace, level + 1) for branch in schema]
             return [copy for copy, _ in branches], _either([cost for _, cost in branches])
         if not isinstance(schema, dict) or "type" not in schema:
-            raise NotDecodedError(f"{str(schema)[:60]!r} in it is no type")
+            raise NotDecodedError(f"{str(schema)[:60]!r} in it is not a type")
         kind = schema["type"]
         if isinstance(kind, dict | list):
             return self.of(kind, namespace, level + 1)
@@ -118,7 +118,7 @@ class _Walk:
         if kind in PRIMITIVES:
             return _primitive(kind, schema)
         if not isinstance(kind, str):
-            raise NotDecodedError(f"{str(kind)[:60]!r} in it is no type")
+            raise NotDecodedError(f"{str(kind)[:60]!r} in it is not a type")
         return self._mentioned(kind, namespace)
 
     def _mentioned(self, name: str, namespace: str) -> tuple[Any, Cost]:

@@ -32,10 +32,10 @@ def big_decimal_text(data: bytes) -> str:
     size, at = _varint(data, 0)
     end = at + size
     if size < 0 or end > len(data):
-        raise ValueError("it is no decimal number with a scale")
+        raise ValueError("it is not a decimal number with a scale")
     scale, after = _varint(data, end)
     if after != len(data) or not -(1 << 31) <= scale < 1 << 31:
-        raise ValueError("it is no decimal number with a scale")
+        raise ValueError("it is not a decimal number with a scale")
     if 0 <= scale <= MOST_SCALE:
         return decimal_text(data[at:end], scale)
     return f"{decimal_text(data[at:end], 0)}E{-scale:+d}"
@@ -61,4 +61,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
-    raise ValueError("it is no decimal number with a scale")
+    raise ValueError("it is not a decimal number with a scale")

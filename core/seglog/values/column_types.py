@@ -103,7 +103,7 @@ class ColumnType:
     def reader(self) -> BySchema:
         """Returns what decodes a value at a time, to JSON of the column's fields: with what JSON lacks (NaN) as Python
         writes it, bytes as a character for each, dates and times as the numbers that Arrow has for them, and numbers
-        that are no plain ones as text.
+        that are not plain ones as text.
         """
         form = self._forms.of(self.side)
         subject = f"{self.topic}-{self.side}"

@@ -289,7 +289,7 @@ def naming_headers(records: Records, side: Side) -> dict[int, Sequence[Header]]:
 
 
 def text_of_bytes(data: bytes, reason: NotDecodedError) -> Text:
-    """Returns bytes that do not decode as text, with the reason, or only this if they are no text."""
+    """Returns bytes that do not decode as text, with the reason, or only this if they are not text."""
     try:
         return RemarkedText(json_value(data.decode()), str(reason), is_decoded=False)
     except UnicodeDecodeError:
@@ -465,4 +465,4 @@ def _reader_of(schema: Schema, references: Mapping[str, Schema]) -> Read:
         return protobuf.reader_of(schema, references)
     if schema.type == kinds.JSON:
         return lambda payloads, _naming: [text_or_reason(json_document, data) for data in payloads]
-    raise NotDecodedError(f"its type is {schema.type}, which is none of {', '.join(kinds.TYPES)}")
+    raise NotDecodedError(f"its type is {schema.type}, not one of {', '.join(kinds.TYPES)}")

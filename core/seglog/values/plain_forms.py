@@ -54,7 +54,7 @@ def _uuid(data: bytes) -> str:
 
 
 def _not_a_number(text: str) -> None:
-    raise NotDecodedError(f"it is no JSON: {text}")
+    raise NotDecodedError(f"it is not JSON: {text}")
 
 
 def json_document(data: bytes) -> str:
@@ -65,7 +65,7 @@ def json_document(data: bytes) -> str:
     except NotDecodedError:
         raise
     except (ValueError, RecursionError) as error:
-        raise NotDecodedError(f"it is no JSON: {error}") from error
+        raise NotDecodedError(f"it is not JSON: {error}") from error
     return safe_json(text.strip().replace("\n", " ").replace("\r", " "))  # between tokens: strings have them escaped
 
 

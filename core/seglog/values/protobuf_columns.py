@@ -133,7 +133,7 @@ def _as_text(field: FieldDescriptor, value: Any, showing: Showing, remarks: Rema
 
 
 def _of_message(message: Any, shape: Shape, showing: Showing, remarks: Remarks) -> Any:
-    """Returns a message that is no row: one of Google's own types, or the text of any."""
+    """Returns a message that is not a row: one of Google's own types, or the text of any."""
     kind = message.DESCRIPTOR
     if shape == TEXT:
         shown = showing.of(kind)(message, remarks)

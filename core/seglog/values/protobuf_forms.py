@@ -291,8 +291,8 @@ def _parts(pair: Pair, name: str, remarks: Remarks) -> dict[str, Any]:
 
 
 def wrong_pair(pair: Pair, name: str) -> str:
-    """Returns the sentence for what is no Timestamp or Duration."""
-    return f"{pair.seconds} seconds and {pair.nanos} nanoseconds are no {name}"
+    """Returns the sentence for what is not a Timestamp or Duration."""
+    return f"{pair.seconds} seconds and {pair.nanos} nanoseconds are not a valid {name}"
 
 
 def _field_mask(value: Any, _remarks: Remarks) -> str:

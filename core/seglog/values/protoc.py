@@ -56,7 +56,7 @@ def _safe(path: str) -> PurePosixPath:
     """Returns an import path, which must stay within the directory."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith(("/", "-")) or ".." in parts or "\0" in path or len(path) > _MOST_NAME:
-        raise NotDecodedError(f"it imports {path[:60]!r}, which is no path of a schema")
+        raise NotDecodedError(f"it imports {path[:60]!r}, which is not a schema's path")
     return PurePosixPath(path)
 
 

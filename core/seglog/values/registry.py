@@ -120,5 +120,5 @@ class Registry:
         try:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise NotDecodedError(f"{self.where} answers with what is no JSON") from error
+            raise NotDecodedError(f"{self.where} answers with what is not JSON") from error
         return found if isinstance(found, dict | list) else None

@@ -29,7 +29,7 @@ _TYPES = {extension: kind for kind, extension in EXTENSIONS.items()}
 
 
 def schema_of_file(fs: FileSystem, path: Path, message: str = "") -> Schema:
-    """Returns the schema in one file. Raises ConfigError for an unknown extension or a file that is no text."""
+    """Returns the schema in one file. Raises ConfigError for an unknown extension or a file that is not text."""
     kind = _TYPES.get(path.suffix)
     if kind is None:
         raise ConfigError(f"a schema's file ends in {', '.join(_TYPES)}", path)
@@ -117,4 +117,4 @@ def _text(fs: FileSystem, path: Path, limit: int) -> str:
     try:
         return fs.read_bytes(path, limit).decode()
     except UnicodeDecodeError as error:
-        raise ConfigError("it is no text in UTF-8", path) from error
+        raise ConfigError("it is not valid UTF-8", path) from error

@@ -111,7 +111,7 @@ class Reader:
             except NotDecodedError as error:
                 texts.append(error)
             except Exception as error:  # noqa: BLE001  a reason, whatever the library raises
-                texts.append(NotDecodedError(f"it is no {self.named}: {self.reason_of(error)}"))
+                texts.append(NotDecodedError(f"it is not a {self.named}: {self.reason_of(error)}"))
         return texts
 
 

@@ -138,14 +138,14 @@ def _is_elsewhere(schema: Schema) -> bool:
 def _object(data: bytes) -> dict[str, Any]:
     found = json.loads(data.decode())
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return found
 
 
 def _schema(subject: str, version: int, value: Mapping[str, Any]) -> tuple[Schema, UUID | None]:
     references = value.get("references") or []
     if not isinstance(references, list):
-        raise ValueError("its references are no list")
+        raise ValueError("its references are not a list")
     schema = Schema(
         _text(value.get("schemaType") or AVRO, "schemaType"),
         _text(value.get("schema"), "schema"),
@@ -167,7 +167,7 @@ def _json(value: Any) -> str:
 def reference_of(fields: Any) -> Reference:
     """Returns a reference from its JSON. Raises ValueError."""
     if not isinstance(fields, dict):
-        raise ValueError("a reference is no JSON object")
+        raise ValueError("a reference is not a JSON object")
     names = _text(fields.get("name"), "name"), _text(fields.get("subject"), "subject")
     return Reference(*names, _number(fields.get("version"), "version"))
 
@@ -191,11 +191,11 @@ def _guid(value: Mapping[str, Any]) -> UUID | None:
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"its {name} is no text")
+        raise ValueError(f"its {name} is not text")
     return value
 
 
 def _number(value: Any, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"its {name} is no number")
+        raise ValueError(f"its {name} is not a number")
     return value

@@ -226,7 +226,7 @@ class _Indexed:
 
 
 def _readable(index: IndexFile) -> bool:
-    """True if an index can be read. One that cannot is no reason not to read the log: `verify` reports it."""
+    """True if an index can be read. The log is read even if one cannot: `verify` reports it."""
     try:
         index.columns()
     except (OSError, RefusedError):

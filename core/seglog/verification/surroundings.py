@@ -162,7 +162,7 @@ def _read_small_file(found: Surroundings, name: str) -> None:
         no_file = CorruptCheckpointError(path, f"{status.no_file}, not a file")
         if name == filenames.META_PROPERTIES:
             found.meta_damage = no_file
-        elif status.is_special:  # such a directory is no partition's, and is reported as that
+        elif status.is_special:  # such a directory is not a partition's, and is reported as that
             found.damage[name] = no_file
         return
     if name == filenames.META_PROPERTIES:

@@ -39,7 +39,7 @@ def test_keys_come_as_text_or_as_json() -> None:
     [
         (b'{"key": 5}', "neither key"),
         (b'{"key_b64": "*"}', "not base64"),
-        (b"{key}", "no JSON object"),
+        (b"{key}", "not a JSON object"),
         (b"", "no key in it"),
     ],
 )
@@ -65,7 +65,7 @@ def test_offsets_come_as_csv_in_any_order_of_columns_and_as_json() -> None:
         (b"topic,partition,offset\nt,1,-4\n", "offset is a number"),
         (b"topic,partition,offset\nt,9999999999,4\n", "partition is a number"),
         (b"topic,partition,offset\nt,1," + b"9" * 400 + b"\n", "offset is a number"),
-        (b"topic,partition,offset\na/b,1,4\n", "no topic's name"),
+        (b"topic,partition,offset\na/b,1,4\n", "not a topic's name"),
         (b'{"topic": "t", "partition": 0}\n', "no 'offset'"),
         (b'{"topic": "t", "partition": 0, "offset": true}\n', "offset is a number"),
         (b"topic,partition,offset\n", "no offset in it"),

@@ -125,7 +125,7 @@ def test_a_web_page_with_an_error_is_said_as_what_it_is(server: ObjectServer, st
 
 def test_azures_listing_is_not_taken_from_a_page(server: ObjectServer) -> None:
     server.fault = lambda _method, _path: Fault(200, text=PAGE, headers=HTML)
-    with pytest.raises(OSError, match="no listing of a store"):
+    with pytest.raises(OSError, match="not a store's listing"):
         files(server, "az").list(parse_location("az://bkt/logs"))
 
 

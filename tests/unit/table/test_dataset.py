@@ -273,7 +273,7 @@ def test_tables_of_pandas_and_polars_are_appended(tmp_path: Path) -> None:
         (pa.table({"value": ["a"], "vlaue": ["b"]}), "no column 'vlaue'"),
         (pa.table({"value": [1]}), "type int64"),
         (pa.table({"value": ["a"], "timestamp": ["b"]}), "'timestamp' has type string"),
-        ([1, 2], "a list is no table"),
+        ([1, 2], "a list is not a table"),
     ):
         with pytest.raises(seglog.AppendError, match=why):
             seglog.append_table(path, wrong)

@@ -117,7 +117,7 @@ def test_dates_and_times_of_every_year_are_in_columns_by_both_ways() -> None:
     assert fields[4].to_pylist() == ["abababab-abab-abab-abab-abababababab"] * 3
     assert fields[5].to_pylist() == ["P1M2DT0.003S", None, "P1M2DT0.003S"]
     assert fields[6].to_pylist() == ["-1.23", "0", "-1.23"]
-    assert shown.errors.to_pylist() == [None, None, "f1: -1 is no time of a day"]
+    assert shown.errors.to_pylist() == [None, None, "f1: -1 is not a time of day"]
 
 
 def test_what_other_schemas_wrote_is_not_in_the_column(tmp_path: Path) -> None:

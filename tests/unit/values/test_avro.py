@@ -91,7 +91,7 @@ def test_types_of_other_schemas_are_found_by_reference() -> None:
         ({"type": "array", "items": record()}, "takes no bytes"),
         ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "takes no bytes"),
         ({"type": "array", "items": record("null", record("null", name="S"))}, "takes no bytes"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[" * 100_000, "JSON|deep"),
         ('{"type":' * 70 + '"int"' + "}" * 70, "deep"),
         (json.dumps("x" * (1 << 20)), "more than"),
@@ -100,7 +100,7 @@ def test_types_of_other_schemas_are_found_by_reference() -> None:
         (["int", ["string"]], "union"),
         ({"type": "enum", "name": "E", "symbols": []}, "no symbols"),
         ({"type": "fixed", "name": "F", "size": -1}, "no size"),
-        ({"type": "array"}, "no type"),
+        ({"type": "array"}, "not a type"),
     ],
 )
 def test_what_is_wrong_or_not_safe_is_refused(schema: Any, said: str) -> None:
@@ -142,8 +142,8 @@ def test_recursion_in_a_value_ends_with_a_reason() -> None:
     [
         ("int", b"\x02\x02", "1 bytes follow"),
         ("string", b"\x06ab", "early"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x01", "symbol -1"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x04", "symbol 2"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x01", "symbol is number -1"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x04", "symbol is number 2"),
         (["null", "int"], b"\x08", "IndexError"),
         ({"type": "array", "items": "int"}, b"\x80\x80\x80\x80\x10\x02", "early"),
     ],
@@ -209,7 +209,7 @@ def test_a_logical_type_of_another_size_or_type_is_ignored(logical: tuple[str, i
     ("kind", "data", "shown", "why"),
     [
         ("string", b"\4a\xff", "a\ufffd", "a text in it is not UTF-8"),
-        ({"type": "int", "logicalType": "time-millis"}, b"\x01", -1, "f1: -1 is no time of a day"),
+        ({"type": "int", "logicalType": "time-millis"}, b"\x01", -1, "f1: -1 is not a time of day"),
         (
             {"type": "array", "items": {"type": "long", "logicalType": "time-micros"}},
             b"\4\2\1\0",
@@ -222,9 +222,9 @@ def test_a_logical_type_of_another_size_or_type_is_ignored(logical: tuple[str, i
             "a" * 1000,
             "f1: it is a decimal number of 1000 bytes",
         ),
-        (BIG_DECIMAL, b"\4\4a", "\4a", "f1: it is no decimal number with a scale"),
-        (BIG_DECIMAL, b"\x08\2a\0a", "\2a\0a", "f1: it is no decimal number with a scale"),
-        (BIG_DECIMAL, b"\0", "", "f1: it is no decimal number with a scale"),
+        (BIG_DECIMAL, b"\4\4a", "\4a", "f1: it is not a decimal number with a scale"),
+        (BIG_DECIMAL, b"\x08\2a\0a", "\2a\0a", "f1: it is not a decimal number with a scale"),
+        (BIG_DECIMAL, b"\0", "", "f1: it is not a decimal number with a scale"),
     ],
 )
 def test_a_field_that_cannot_be_shown_does_not_take_its_record_with_it(
@@ -244,7 +244,7 @@ def test_of_two_fields_with_one_name_the_last_is_shown_and_the_first_may_define_
 def test_many_remarks_are_counted() -> None:
     schema = {"type": "array", "items": {"type": "int", "logicalType": "time-millis"}}
     text = avro.reader_of(Schema("AVRO", json.dumps(schema)), {}).text(b"\xd0\x0f" + b"\1" * 1000 + b"\0")
-    assert isinstance(text, RemarkedText) and text.why == "[]: -1 is no time of a day (and 999 more)"
+    assert isinstance(text, RemarkedText) and text.why == "[]: -1 is not a time of day (and 999 more)"
 
 
 def test_branches_of_a_union_are_told_apart() -> None:

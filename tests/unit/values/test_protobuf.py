@@ -58,9 +58,9 @@ def test_the_path_after_the_id_chooses_the_message_in_the_order_of_the_text() ->
     [
         (b"\x04\0\4\x08\5", "no message at the path"),
         (b"\x02\x08\x08\5", "no message at the path"),
-        (b"\0\x08", "is no p.Z"),
-        (b"\0plain text", "is no p.Z|11 bytes are fields that p.Z has not"),
-        (b"\2\2\x1a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\1", "is no p.A"),
+        (b"\0\x08", "is not a p.Z"),
+        (b"\0plain text", "is not a p.Z|11 bytes are fields that p.Z has not"),
+        (b"\2\2\x1a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\1", "is not a p.A"),
     ],
 )
 def test_what_is_not_the_message_says_why(payload: bytes, said: str) -> None:
@@ -153,9 +153,14 @@ def test_what_the_library_refuses_has_a_form_and_the_other_fields_stay(payload: 
             field(6, written(Timestamp(seconds=1, nanos=10**9))),
             "at",
             {"seconds": "1", "nanos": 10**9},
-            "are no Timestamp",
+            "are not a valid Timestamp",
         ),
-        (field(3, written(Duration(seconds=1, nanos=-1))), "took", {"seconds": "1", "nanos": -1}, "are no Duration"),
+        (
+            field(3, written(Duration(seconds=1, nanos=-1))),
+            "took",
+            {"seconds": "1", "nanos": -1},
+            "are not a valid Duration",
+        ),
         (b"\x4a\1x", "n", 5, "3 bytes are fields that w.M has not"),
         (field(7, b"\x0a\1x\x48\1"), "within", {"s": "x", "i": []}, "2 bytes are fields that w.M has not"),
     ],
@@ -185,7 +190,7 @@ def test_names_of_googles_types_with_other_fields_are_ordinary_messages() -> Non
         holder.field.add(name=f"f{number}", number=number, type=11, label=1, type_name=f".google.protobuf.{name}")
     text = base64.b64encode(file.SerializeToString()).decode()
     assert decoded(b"\2\4\x0a\2\x08\1", text) == {"f1": {"other": 1}}
-    with pytest.raises(NotDecodedError, match=r"is no google\.protobuf\.Holder"):
+    with pytest.raises(NotDecodedError, match=r"is not a google\.protobuf\.Holder"):
         decoded(b"\2\4\x12\2\x08\1", text)
 
 
@@ -263,7 +268,7 @@ def test_texts_that_do_not_compile_say_why(text: str, said: str) -> None:
 
 def test_imports_stay_in_their_directory() -> None:
     for name in ("../up.proto", "/abs.proto", "-flag", "a\0b", "x" * 300, ""):
-        with pytest.raises(NotDecodedError, match="no path of a schema"):
+        with pytest.raises(NotDecodedError, match="not a schema's path"):
             protoc.compiled("a.proto", {"a.proto": PLACE, name: PLACE})
 
 

@@ -130,7 +130,7 @@ def test_a_registry_is_asked_once_for_each_schema(registry: tuple[str, type[Answ
     assert [one.id for one in closure(other, source).values()] == [9]
     assert source.latest("a/b").id == 10
     assert [one.id for one in source.versions("a/b")] == [4, 9] and source.versions("c") == []
-    for number, said in ((7, f"schema id 7 is not in http://{host}/x"), (8, "without a schema"), (12, "no JSON")):
+    for number, said in ((7, f"schema id 7 is not in http://{host}/x"), (8, "without a schema"), (12, "not JSON")):
         with pytest.raises(NotDecodedError, match=said):
             source.by_id(number)
     with pytest.raises(OSError, match="answers 500"):

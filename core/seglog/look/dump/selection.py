@@ -22,7 +22,7 @@ class SelectedRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The conditions, all of which must hold; None is no condition.
+    """The conditions, all of which must hold; None means no condition.
 
     Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. `isolation` is not
     applied here, because it depends on the log's transactions: the caller applies it (`verification.unsettled`).

@@ -1,7 +1,7 @@
 """Exports records of partitions to other programs' formats: JSON lines, CSV, Parquet (`seglog export`).
 
 1. Walks the log past damage, which is reported; decodes good batches a chunk at a time.
-2. Applies the filters of `dump`. Skips control records, which are no data, and, if offsets do not ascend, offsets that
+2. Applies the filters of `dump`. Skips control records, which are not data, and, if offsets do not ascend, offsets that
    were written before.
 3. Passes chunk after chunk to a writer; memory does not grow with the log. JSON lines are those of `dump --records`.
 4. Writes a file under a temporary name and renames it when it is complete and on stable storage (`undo.beside`).

@@ -11,7 +11,7 @@ Where Kafka's tool works, stdout is the same byte for byte. The deviations:
 - Checkpoints, `partition.metadata` and leftovers (`.deleted`, …) are printed instead of ignored.
 - DefaultDecoder shows bytes in base64, not the identity of a Java object.
 - Every defect is a `Report` or a `Finding`, so that the command can exit with 1. Gaps in offsets, which every
-  compacted log has, and files that are not logs are no defects.
+  compacted log has, and files that are not logs are not defects.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ def _start(record: Mapping[str, Any]) -> Mapping[str, Any]:
         if name not in record:
             raise ValueError(f"its first line has no {name!r}")
         if not is_right(record[name]):
-            raise ValueError(f"{record[name]!r} is no value of {name!r}")
+            raise ValueError(f"{record[name]!r} is not a value of {name!r}")
     return record
 
 
@@ -301,7 +301,7 @@ def _standing(standing: Standing) -> Standing:
         if not _is_name(directory) or not all(map(_is_name, files)):
             raise ValueError("it names files outside the log directory")
         if not all(len(facts) in (0, 2) and all(type(n) is int for n in facts) for facts in files.values()):
-            raise ValueError("a file's size or time is no number")
+            raise ValueError("a file's size or time is not a number")
     return standing
 
 

@@ -55,7 +55,7 @@ def is_closed_index(facts: PartitionFacts, no_file: NoFile) -> bool:
 def unwritable_snapshots(facts: PartitionFacts) -> dict[int, str]:
     """Returns the offsets whose producer snapshot a broker cannot write, and why.
 
-    It removes an older file of that name, whatever the mode, before it writes; what is no file it does not see.
+    It removes an older file of that name, whatever the mode, before it writes; what is not a file it does not see.
     """
     snapshots = (no_file for no_file in facts.no_files if no_file.live_kind is FileKind.PRODUCER_SNAPSHOT)
     return {no_file.base_offset: no_file.what for no_file in snapshots if not no_file.is_made}

@@ -104,7 +104,7 @@ class PartitionFacts:
 
     @property
     def no_files(self) -> list[NoFile]:
-        """What is no file in the partition directory."""
+        """What is not a file in the partition directory."""
         if self._no_files is None:
             self._no_files = [*self._strange(), *self._dangling()]
         return self._no_files

@@ -70,7 +70,7 @@ class FoundDirectory:
     """A log directory. `meta` is None without a readable `meta.properties`; `meta_problem` then says why.
 
     `last_producer_id` is the highest id found, -1 for none. `compacted` are the topics that a broker has compacted
-    there. `metadata_log` is the directory of its metadata log. `left_out` lists directories that are no live partition,
+    there. `metadata_log` is the directory of its metadata log. `left_out` lists what is not a live partition,
     with reasons; `notes` are sentences for the operator.
     """
 
@@ -87,7 +87,7 @@ class FoundDirectory:
 
 def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDirectory:
     """Reads a log directory. Raises LockedError while a broker runs on it, RefusedError if a run that changes it is
-    unfinished, NotALogError if it is no log directory."""
+    unfinished, NotALogError if it is not a log directory."""
     holder = holder_of(path)
     if holder is not None:
         raise LockedError(path, holder.pid, holder.describe())

@@ -110,7 +110,7 @@ class KnownMetadata:
 def read_known(fs: FileSystem, path: Path) -> KnownMetadata | None:
     """Reads the metadata log of a log directory, that log's own directory, or a snapshot; None if there is none.
 
-    Raises NotALogError for a file that is no snapshot. Creates and locks nothing; `problems` lists damage.
+    Raises NotALogError for a file that is not a snapshot. Creates and locks nothing; `problems` lists damage.
     """
     status = fs.status(path)
     changes = _Changes(KnownMetadata(path))

@@ -15,7 +15,7 @@ from seglog.rescue.rebuild.known import KnownMetadata
 def moved_voters(quorum: KnownMetadata, ids_of: Mapping[int, Sequence[str]]) -> list[str]:
     """Returns a sentence for each voter whose node has only other directories among `ids_of`.
 
-    Raises RefusedError, or Obstacles, if the other voters are no majority.
+    Raises RefusedError, or Obstacles, if the other voters are not a majority.
     """
     voters = quorum.voters
     moved = [voter for voter in voters if voter.directory_id not in ids_of.get(voter.node, [voter.directory_id])]

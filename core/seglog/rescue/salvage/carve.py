@@ -1,6 +1,6 @@
 """Finds good batches in any bytes: segments, leftovers, disk images.
 
-`carve_log` reads a file that is or was a `.log`: batches follow each other, and it skips bytes that are no batch.
+`carve_log` reads a file that is or was a `.log`: batches follow each other, and it skips bytes that are not a batch.
 `carve_image` assumes no structure: it tries every byte by header and checksum, and so finds batches in raw images,
 after foreign data and at any alignment. Both return references to batches (FOUND rows), never their bytes;
 `FoundBytes` reads these.

@@ -3,8 +3,8 @@
 1. Read every `.log` of every part: its good batches are referenced by place, all other bytes are damage.
 2. Sort the batches by offset. Take a batch of several parts once if its bytes are equal; refuse parts that contradict
    each other, and name both places.
-3. Find the missing offsets. Gaps within a part come from compaction and are no loss; gaps between parts and at damage
-   are.
+3. Find the missing offsets. Gaps within a part come from compaction and lose nothing; those between parts and at
+   damage do.
 
 Segments begin where they began in the parts.
 """

@@ -76,7 +76,7 @@ class SalvagedLog:
     """A written log. `missing` holds the offset ranges that no batch covers, first and last included.
 
     `undecided` is set if the log might be a part of another one. `contradicting` counts good batches left out: their
-    offsets overlap with those of batches taken, and they are no copies of these.
+    offsets overlap with those of batches taken, and they are not copies of these.
     """
 
     directory: Path

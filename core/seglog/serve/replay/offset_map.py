@@ -44,8 +44,8 @@ class ReplayOffsetMap:
     def load(self, size: int) -> None:
         """Loads the file's first `size` bytes, and cuts off the rest.
 
-        Raises RefusedError if the file is no offset map or is shorter, or if it has runs and `size` is 0: then it is
-        another replay's, because a replay writes runs only after its state counts the header.
+        Raises RefusedError if the file is not an offset map or is shorter, or if it has runs and `size` is 0: it is
+        then another replay's, because a replay writes runs only after its state counts the header.
         """
         if self._fs.status(self._path) is None:
             if size:

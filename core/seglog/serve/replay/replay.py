@@ -111,7 +111,7 @@ class Replay:
         return planned
 
     def left_out(self, planned: Sequence[PartitionReplay]) -> Iterator[str]:
-        """Yields a sentence for each part that cannot be replayed: open transactions, and ends that are no batch."""
+        """Yields a sentence for each part that cannot be replayed: open transactions, and ends within a batch."""
         for partition in planned:
             if partition.end_offset < partition.log_end_offset:
                 yield (

@@ -111,7 +111,7 @@ def test_a_first_line_that_lacks_a_field_or_has_a_wrong_one_is_damage(folder: Pa
         read_journal(FS, folder)
     if not (value == [] and name == "partitions") and not (isinstance(value, str) and name in ("run", "command")):
         path.write_text(json.dumps({**start, name: value}) + "\n")
-        with pytest.raises(CorruptionError, match=f"no value of '{name}'"):
+        with pytest.raises(CorruptionError, match=f"not a value of '{name}'"):
             read_journal(FS, folder)
 
 

@@ -279,7 +279,7 @@ def test_a_journal_names_its_log_directory_by_an_absolute_path(data: Path, path:
     lines = (run.folder / JOURNAL_FILE).read_text().splitlines(keepends=True)
     start = json.loads(lines[0]) | {"log_directory": path}
     (run.folder / JOURNAL_FILE).write_text("".join([json.dumps(start) + "\n", *lines[1:]]))
-    with pytest.raises(CorruptionError, match="no value of 'log_directory'"):
+    with pytest.raises(CorruptionError, match="not a value of 'log_directory'"):
         read_journal(FS, run.folder)
 
 

@@ -50,5 +50,5 @@ def test_two_directories_of_different_brokers_differ_with_zookeeper_too(tmp_path
 
 
 def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no version of Kafka"):
+    with pytest.raises(ConfigError, match="unknown Kafka version"):
         seglog.doctor(directory(tmp_path / "logs", SINCE_2_4), kafka_version="5.0")
