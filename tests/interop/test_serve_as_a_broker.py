@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.support.dead_clusters import finish
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath, maven_jars
 from tests.support.serving import Serving, local_rows
+from tests.support.wire_answers import UNLIKE, differences, wire_answers
 
 PLACES = [("plain", 0), ("plain", 1), ("paid", 0)]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -74,19 +77,47 @@ def seen(bootstrap: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.kafka
-def test_clients_see_of_a_dead_broker_what_they_saw_of_the_living_one(tmp_path: Path) -> None:
-    directory = tmp_path / "logs"
+@dataclass(frozen=True)
+class Past:
+    """A broker that is no more: its directory, what clients saw of it, and its answers."""
+
+    directory: Path
+    seen: dict[str, Any]
+    answers: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    directory = tmp_path_factory.mktemp("past") / "logs"
     with Broker(directory) as broker:
         broker.create_topic("plain", partitions=2)
         broker.create_topic("paid")
         fill(broker.bootstrap)
         living = seen(broker.bootstrap)
+        answers = wire_answers(broker.bootstrap)
         broker.stop()
+    return Past(directory, living, answers)
+
+
+@pytest.mark.kafka
+def test_clients_see_of_a_dead_broker_what_they_saw_of_the_living_one(past: Past) -> None:
+    living = past.seen
     assert len(living["read_committed"]["paid", 0]) == 10 < len(living["read_uncommitted"]["paid", 0])
     assert living["committed by two"][0] == (11, "two")
-    with Serving(directory) as serving:
+    with Serving(past.directory) as serving:
         assert seen(serving.bootstrap) == living
+
+
+@pytest.mark.kafka
+def test_each_field_of_each_answer_is_a_brokers_in_every_version(past: Past) -> None:
+    """Null where a broker's is null, and nowhere else: clients of one language or another do not look."""
+    with Serving(past.directory) as serving:
+        served = wire_answers(serving.bootstrap)
+    found = list(differences(past.answers, served))
+    meant = [pattern for patterns in UNLIKE.values() for pattern in patterns]
+    assert [each for each in found if not any(re.search(pattern, each[0]) for pattern in meant)] == []
+    assert [pattern for pattern in meant if not any(re.search(pattern, each[0]) for each in found)] == []
+    assert len(served) > 1000
 
 
 MIRRORED = [("orders-lz4", 0), ("payments", 0)]

@@ -51,6 +51,12 @@ class HeartbeatRequest:
     client_host: str = ""
 
     @property
+    def is_full(self) -> bool:
+        """True for one that says everything, and is told everything: a join, or the first after a lost answer."""
+        subscribed = self.names is not None or self.pattern is not None
+        return self.epoch == JOINING or (subscribed and None not in (self.rebalance_timeout_ms, self.owned))
+
+    @property
     def size(self) -> int:
         """The bytes kept of it."""
         texts = (self.member_id, self.instance_id, self.rack_id, self.pattern, self.client_id, self.client_host)
@@ -60,11 +66,11 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """The answer to a heartbeat; `assignment` is None if it has not changed."""
+    """The answer to a heartbeat; `assignment` is None if it has not changed. A refusal names no member."""
 
     outcome: Outcome
     message: str | None = None
-    member_id: str = ""
+    member_id: str | None = None
     epoch: int = 0
     assignment: PartitionSet | None = None
 
@@ -158,7 +164,7 @@ class ConsumerGroup:
                 return self._leave(request, now)
             member = self._joined(request, now) if request.epoch == JOINING else self._known(request)
         except _RefusedError as error:
-            return HeartbeatAnswer(error.outcome, error.message, request.member_id, request.epoch)
+            return HeartbeatAnswer(error.outcome, error.message)
         return self._advance(member, request, now)
 
     def _advance(self, member: ConsumerMember, request: HeartbeatRequest, now: int) -> HeartbeatAnswer:
@@ -168,8 +174,7 @@ class ConsumerGroup:
         if self._update(member, request):
             self._make_targets()
         self._reconcile(member, request.owned, now)
-        is_full = request.epoch == JOINING or None not in (request.rebalance_timeout_ms, request.owned)
-        changed = is_full or member.assigned != before
+        changed = request.is_full or member.assigned != before
         assignment = member.assigned if changed else None
         return HeartbeatAnswer(Outcome.NONE, None, member.member_id, member.epoch, assignment)
 
@@ -303,13 +308,17 @@ class ConsumerGroup:
 
     # --- commits, time ------------------------------------------------------------------------------------
 
-    def offset_problem(self, member_id: str | None, epoch: int) -> Outcome:
-        """Returns why offsets of a member with an epoch may not be committed or fetched, NONE if they may."""
+    def offset_problem(self, member_id: str | None, epoch: int, *, knows_epochs: bool = True) -> Outcome:
+        """Returns why offsets of a member with an epoch may not be committed or fetched, NONE if they may. Requests of
+        versions before the protocol's do not know epochs.
+        """
         if epoch < 0 and not self.members:
             return Outcome.NONE
         member = self.members.get(member_id or "")
         if member is None:
             return Outcome.UNKNOWN_MEMBER_ID
+        if not knows_epochs:
+            return Outcome.UNSUPPORTED_VERSION
         return Outcome.NONE if epoch == member.epoch else Outcome.STALE_MEMBER_EPOCH
 
     def tick(self, now: int) -> list[Reply]:

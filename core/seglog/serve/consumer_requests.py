@@ -17,7 +17,7 @@ from seglog.serve.endpoint import Endpoint
 from seglog.serve.groups import Outcome
 from seglog.serve.partition_sets import PartitionSet
 from seglog.serve.patterns import PatternError, compiled
-from seglog.serve.protocol import ErrorCode, Values, each_once
+from seglog.serve.protocol import GROUP_OPERATIONS, NO_OPERATIONS, ErrorCode, Values, each_once
 
 _CONSUMER_MEMBER = 1  # a member's type
 _MOST_NUMBER = 1 << 16
@@ -29,12 +29,14 @@ def heartbeat(endpoint: Endpoint, coordinator: Coordinator, body: Any, client: t
         request = _request(endpoint.catalog, body, client, version)
     except PatternError as error:
         reason = f"the pattern {body.subscribed_topic_regex[:200]!r} of topics is refused: {error}"
-        answer = HeartbeatAnswer(Outcome.INVALID_REGULAR_EXPRESSION, reason, body.member_id, int(body.member_epoch))
+        answer = HeartbeatAnswer(Outcome.INVALID_REGULAR_EXPRESSION, reason)
     else:
         if body.group_id:
             answer = coordinator.consumer_heartbeat(body.group_id, request)
         else:
-            answer = HeartbeatAnswer(Outcome.INVALID_REQUEST, "the group id is empty", body.member_id)
+            answer = HeartbeatAnswer(Outcome.INVALID_REQUEST, "the group id is empty")
+    goes_on = answer.outcome is Outcome.NONE and answer.epoch >= 0
+    interval_ms = endpoint.limits.consumer_heartbeat_ms if goes_on else 0
     assignment = None
     if answer.assignment is not None:
         assignment = {"topic_partitions": _by_id(endpoint.catalog, answer.assignment)}
@@ -43,7 +45,7 @@ def heartbeat(endpoint: Endpoint, coordinator: Coordinator, body: Any, client: t
         "error_message": answer.message,
         "member_id": answer.member_id,
         "member_epoch": answer.epoch,
-        "heartbeat_interval": datetime.timedelta(milliseconds=endpoint.limits.consumer_heartbeat_ms),
+        "heartbeat_interval": datetime.timedelta(milliseconds=interval_ms),
         "assignment": assignment,
     }
 
@@ -91,14 +93,16 @@ def matched_topics(catalog: Catalog, pattern: str) -> frozenset[str]:
 
 def describe(endpoint: Endpoint, coordinator: Coordinator, body: Any) -> Values:
     """Answers ConsumerGroupDescribe."""
-    return {"groups": [_described(endpoint.catalog, coordinator, name) for name in each_once(body.group_ids)]}
+    operations = GROUP_OPERATIONS if body.include_authorized_operations else NO_OPERATIONS
+    names = each_once(body.group_ids)
+    return {"groups": [_described(endpoint.catalog, coordinator, name, operations) for name in names]}
 
 
-def _described(catalog: Catalog, coordinator: Coordinator, name: str) -> Values:
+def _described(catalog: Catalog, coordinator: Coordinator, name: str, operations: int) -> Values:
     group = coordinator.groups.get(name)
     if not isinstance(group, ConsumerGroup):  # Kafka's clients then ask for a group of the classic protocol
         return {
-            "error_code": ErrorCode.group_id_not_found,
+            "error_code": ErrorCode.group_id_not_found if name else ErrorCode.invalid_group_id,
             "error_message": f"no group {name} of the consumer protocol has members here",
             "group_id": name,
             "group_state": "",
@@ -115,6 +119,7 @@ def _described(catalog: Catalog, coordinator: Coordinator, name: str) -> Values:
         "assignment_epoch": group.epoch,
         "assignor_name": group.assignor,
         "members": [_member(catalog, each) for each in group.members.values()],
+        "authorized_operations": operations,
     }
 
 
@@ -128,7 +133,7 @@ def _member(catalog: Catalog, member: ConsumerMember) -> Values:
         "client_id": request.client_id,
         "client_host": f"/{request.client_host}",
         "subscribed_topic_names": tuple(sorted(request.names or ())),
-        "subscribed_topic_regex": request.pattern,
+        "subscribed_topic_regex": request.pattern or "",
         "assignment": {"topic_partitions": _by_id(catalog, member.assigned)},
         "target_assignment": {"topic_partitions": _by_id(catalog, member.target)},
         "member_type": _CONSUMER_MEMBER,

@@ -63,12 +63,10 @@ class Coordinator:
             problem, reason = Outcome.NOT_COORDINATOR, "the endpoint stops"
         elif isinstance(group, Group):
             problem, reason = Outcome.GROUP_ID_NOT_FOUND, "the group has members of the classic protocol"
-        elif group is None and request.epoch != JOINING:
-            problem, reason = Outcome.UNKNOWN_MEMBER_ID, "the group has no such member: join again"
         elif not self._has_room(group, request):
             problem, reason = Outcome.GROUP_MAX_SIZE_REACHED, "this endpoint keeps no more groups and members"
         if problem is not Outcome.NONE:
-            return HeartbeatAnswer(problem, reason, request.member_id, request.epoch)
+            return HeartbeatAnswer(problem, reason)
         if not isinstance(group, ConsumerGroup):
             group = self.groups[group_id] = ConsumerGroup(group_id, self._endpoint.limits, self._served)
         answer = group.heartbeat(request, self._now())
@@ -128,13 +126,19 @@ class Coordinator:
         self._settle(group, replies)
         return outcome
 
-    def commit_problem(self, group_id: str, member_id: str, generation: int, instance_id: str | None) -> Outcome:
-        """Returns why a member may not commit offsets, NONE if it may."""
+    def commit_problem(
+        self, group_id: str, member_id: str, generation: int, instance_id: str | None, *, knows_epochs: bool = True
+    ) -> Outcome:
+        """Returns why a member may not commit offsets, NONE if it may.
+
+        A group without members may have had some before a restart: a member of it has to join again, as in a broker,
+        which remembers groups.
+        """
         group = self.groups.get(group_id)
         if group is None:
-            return Outcome.NONE if generation < 0 else Outcome.ILLEGAL_GENERATION
+            return Outcome.NONE if generation < 0 else Outcome.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
-            return group.offset_problem(member_id, generation)
+            return group.offset_problem(member_id, generation, knows_epochs=knows_epochs)
         return group.commit_problem(member_id, generation, self._now(), instance_id)
 
     def fetch_problem(self, group_id: str, member_id: str | None, epoch: int) -> Outcome:

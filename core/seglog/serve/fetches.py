@@ -20,6 +20,7 @@ from seglog.serve.spans import FileSpan, Found, find_span, is_at_hand
 from seglog.serve.topics import epoch_problem
 
 _NO_SESSION = 0
+_NO_EPOCH, _FIRST_EPOCH = -1, 0  # of a session: a fetch of all partitions that it names (FetchMetadata)
 _QUICK_BYTES = 4 << 20  # checked in about a millisecond
 _NO_PREFERENCE = -1
 
@@ -60,7 +61,7 @@ def is_quick(endpoint: Endpoint, body: Any) -> bool:
 def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
     """Answers a fetch. The files of its spans are open; the sender closes them."""
     answer = Fetched({}, settled=int(body.min_bytes) <= 0)
-    if getattr(body, "session_id", _NO_SESSION) != _NO_SESSION:
+    if getattr(body, "session_epoch", _NO_EPOCH) not in (_NO_EPOCH, _FIRST_EPOCH):  # it goes on with a session
         return Fetched(_refused(ErrorCode.fetch_session_id_not_found), settled=True)
     if sum(len(topic.partitions) for topic in body.topics) > endpoint.limits.fetch_partitions:
         return Fetched(_refused(ErrorCode.invalid_request), settled=True)
@@ -109,16 +110,10 @@ def _partition(
         "records": b"",
     }
     if partition is None:
-        return entry | {"error_code": ErrorCode.unknown_topic_or_partition}
+        return entry | {"error_code": ErrorCode.unknown_topic_or_partition, "aborted_transactions": ()}
     problem = epoch_problem(partition, asked)
     if problem is not ErrorCode.none:
         return entry | {"error_code": problem}
-    view = partition.log.view
-    entry |= {
-        "high_watermark": view.high_watermark,
-        "last_stable_offset": view.last_stable_offset,
-        "log_start_offset": view.log_start_offset,
-    }
     try:
         found = _read(endpoint, partition, asked, isolation, room)
     except OffsetOutOfRangeError:
@@ -128,7 +123,13 @@ def _partition(
     except OSError as error:
         endpoint.report_unreadable(partition.directory, error)
         return entry | {"error_code": ErrorCode.kafka_storage_error}
-    entry["records"] = found.data
+    view = partition.log.view
+    entry |= {
+        "high_watermark": view.high_watermark,
+        "last_stable_offset": view.last_stable_offset,
+        "log_start_offset": view.log_start_offset,
+        "records": found.data,
+    }
     if isolation == Isolation.READ_COMMITTED:
         entry["aborted_transactions"] = [
             {"producer_id": each.producer_id, "first_offset": each.first_offset} for each in found.aborted

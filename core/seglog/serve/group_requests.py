@@ -19,13 +19,27 @@ from seglog.serve.coordinator import Coordinator
 from seglog.serve.endpoint import NODE_ID, Endpoint
 from seglog.serve.groups import Group, Joined, JoinRequest, Outcome
 from seglog.serve.patterns import PatternError
-from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, each_once
+from seglog.serve.protocol import (
+    GROUP_OPERATIONS,
+    NO_NODE,
+    NO_OFFSET,
+    NO_OPERATIONS,
+    ErrorCode,
+    Values,
+    each_once,
+)
 
 Answerer = Callable[["GroupRequests", Any, int, str, str], Awaitable[Values]]
 
-_GROUP_KEY = 0
+_GROUP_KEY, _TRANSACTION_KEY = 0, 1
+_COORDINATOR_ERRORS = {
+    _GROUP_KEY: ErrorCode.none,
+    _TRANSACTION_KEY: ErrorCode.transactional_id_authorization_failed,
+}
+_KINDS_NEEDED_FROM = 5  # SyncGroup: KIP-559
 _CONSUMER = "consumer"
 _NAMED_FIRST_FROM = 4  # JoinGroup: KIP-394
+_EPOCHS_FROM = 9  # OffsetCommit: KIP-848
 _TOPIC_IDS_FROM = 10  # OffsetFetch and OffsetCommit: KIP-848
 _NOT_FOUND_FROM = 6  # DescribeGroups: KIP-1043
 
@@ -45,14 +59,15 @@ class GroupRequests:
 
     async def find_coordinator(self, body: Any, version: int, _client: str, _host: str) -> Values:
         """Answers with this node for groups; transactions are not supported."""
-        is_group = int(getattr(body, "key_type", _GROUP_KEY)) == _GROUP_KEY
-        address = self._endpoint.advertised
+        kind = int(getattr(body, "key_type", _GROUP_KEY))
+        address, is_group = self._endpoint.advertised, kind == _GROUP_KEY
+        message = "" if version >= 4 else "NONE"  # a broker's words for no error
         found = {
             "node_id": NODE_ID if is_group else NO_NODE,
             "host": address.host if is_group else "",
             "port": address.port if is_group else -1,
-            "error_code": ErrorCode.none if is_group else ErrorCode.transactional_id_authorization_failed,
-            "error_message": None,
+            "error_code": _COORDINATOR_ERRORS.get(kind, ErrorCode.invalid_request),
+            "error_message": message if is_group else "seglog coordinates groups of consumers only",
         }
         return found if version < 4 else {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
 
@@ -86,8 +101,12 @@ class GroupRequests:
             "members": members,
         }
 
-    async def sync(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+    async def sync(self, body: Any, version: int, _client: str, _host: str) -> Values:
         """Waits for the leader's assignments."""
+        if version >= _KINDS_NEEDED_FROM and None in (body.protocol_type, body.protocol_name):
+            return {**_NOT_SYNCED, "error_code": ErrorCode.inconsistent_group_protocol}
+        if not body.group_id:
+            return {**_NOT_SYNCED, "error_code": ErrorCode.invalid_group_id}
         synced = await self._coordinator.sync(
             body.group_id,
             body.member_id,
@@ -105,12 +124,16 @@ class GroupRequests:
 
     async def heartbeat(self, body: Any, _version: int, _client: str, _host: str) -> Values:
         """Notes that a member lives."""
+        if not body.group_id:
+            return {"error_code": ErrorCode.invalid_group_id}
         instance = getattr(body, "group_instance_id", None)
         outcome = self._coordinator.heartbeat(body.group_id, body.member_id, int(body.generation_id), instance)
         return {"error_code": ErrorCode(outcome)}
 
     async def leave(self, body: Any, version: int, _client: str, _host: str) -> Values:
         """Removes a member, or several from version 3 on."""
+        if not body.group_id:
+            return {"error_code": ErrorCode.invalid_group_id, "members": ()}
         if version < 3:
             outcome = self._coordinator.leave(body.group_id, body.member_id, None)
             return {"error_code": ErrorCode(outcome)}
@@ -184,7 +207,10 @@ class GroupRequests:
     async def commit_offsets(self, body: Any, version: int, _client: str, _host: str) -> Values:
         """Commits offsets of a member, or of a consumer without a group's assignment."""
         generation, instance = int(body.generation_id_or_member_epoch), getattr(body, "group_instance_id", None)
-        refusal = ErrorCode(self._coordinator.commit_problem(body.group_id, body.member_id, generation, instance))
+        problem = self._coordinator.commit_problem(
+            body.group_id, body.member_id, generation, instance, knows_epochs=version >= _EPOCHS_FROM
+        )
+        refusal = ErrorCode(problem)
         taken: list[tuple[str, TopicPartition, Commit]] = []
         topics: list[dict[str, Any]] = []
         for topic in body.topics:
@@ -198,12 +224,12 @@ class GroupRequests:
                     int(getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH)),
                     each.committed_metadata or "",
                 )
-                problem = refusal or self._commit_problem(body.group_id, partition, commit)
+                error = refusal or self._commit_problem(body.group_id, partition, commit)
                 if name is None and not refusal:
-                    problem = ErrorCode.unknown_topic_id
-                if problem is ErrorCode.none:
+                    error = ErrorCode.unknown_topic_id
+                if error is ErrorCode.none:
                     taken.append((body.group_id, partition, commit))
-                entries.append({"partition_index": partition.partition, "error_code": problem})
+                entries.append({"partition_index": partition.partition, "error_code": error})
             named = {"topic_id": topic.topic_id} if by_id else {"name": name}
             topics.append({**named, "partitions": entries})
         if taken and not await self._keep(taken):
@@ -265,9 +291,12 @@ class GroupRequests:
 
     async def describe_groups(self, body: Any, version: int, _client: str, _host: str) -> Values:
         """Describes the members of groups of the classic protocol."""
-        return {"groups": [self._described(name, version) for name in each_once(body.groups)]}
+        asked = getattr(body, "include_authorized_operations", False)
+        operations = {"authorized_operations": GROUP_OPERATIONS if asked else NO_OPERATIONS}
+        described = [self._described(name, version) for name in each_once(body.groups)]
+        return {"groups": [each if each["error_code"] else each | operations for each in described]}
 
-    def _described(self, name: str, version: int) -> Values:
+    def _described(self, name: str, version: int) -> dict[str, Any]:
         group = self._coordinator.groups.get(name)
         if isinstance(group, ConsumerGroup) or (group is None and name not in self._offsets.groups):
             return {
@@ -316,6 +345,7 @@ _ANSWERS: Mapping[int, Answerer] = MappingProxyType(
     }
 )
 GROUP_APIS = frozenset(_ANSWERS)
+_NOT_SYNCED: Values = {"protocol_type": None, "protocol_name": None, "assignment": b""}
 
 
 def _ms(duration: Any) -> int:

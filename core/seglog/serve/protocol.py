@@ -95,6 +95,12 @@ VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
 NO_OFFSET = -1
 NO_NODE = -1
 
+# Bits of AclOperation: what a reader may do. A broker tells them, too, if it is asked to.
+_READ, _DESCRIBE, _DESCRIBE_CONFIGS = 1 << 3, 1 << 8, 1 << 10
+TOPIC_OPERATIONS = GROUP_OPERATIONS = _READ | _DESCRIBE | _DESCRIBE_CONFIGS
+CLUSTER_OPERATIONS = _DESCRIBE | _DESCRIBE_CONFIGS
+NO_OPERATIONS = -(1 << 31)  # not asked for
+
 T = TypeVar("T")
 
 Values = Mapping[str, Any]  # the fields of an answer, or of a part of it, by kio's names

@@ -50,7 +50,7 @@ def _topic(name: str, **more: object) -> Values:
 
 
 def _create_topics(body: Any) -> Values:
-    topics = [_topic(each.name, topic_id=None, configs=None) for each in body.topics]
+    topics = [_topic(each.name, topic_id=None, configs=()) for each in body.topics]
     return {"topics": topics}
 
 
@@ -71,21 +71,23 @@ def _delete_records(body: Any) -> Values:
     return {"topics": topics}
 
 
-def _other_protocol(what: str, instead: str) -> Callable[[object, Any, int], Values]:
-    """Makes the refusal of a protocol that this endpoint does not speak, in words that clients show."""
+def _other_protocol(what: str, instead: str, no_member: str | None) -> Callable[[object, Any, int], Values]:
+    """Makes the refusal of a protocol that this endpoint does not speak, in words that clients show. Other fields are
+    as in a broker's refusals, null where there null is."""
     reason = f"seglog serves no {what}, because it writes no state of theirs: {instead}"
 
-    def refuse(_endpoint: object, body: Any, _version: int) -> Values:
+    def refuse(_endpoint: object, _body: Any, _version: int) -> Values:
         return {
             "error_code": ErrorCode.invalid_request,  # clients end at it, and show the message
             "error_message": reason,
-            "member_id": getattr(body, "member_id", None),
-            "member_epoch": getattr(body, "member_epoch", -1),
+            "member_id": no_member,
+            "member_epoch": 0,
             "heartbeat_interval": datetime.timedelta(0),
             "task_offset_interval": datetime.timedelta(0),
             "assignment": None,
             "acceptable_recovery_lag": 0,
-            **dict.fromkeys(("status", "active_tasks", "standby_tasks", "warmup_tasks")),
+            "status": (),
+            **dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks")),
             "endpoint_information_epoch": 0,
             "partitions_by_user_endpoint": None,
         }
@@ -93,8 +95,8 @@ def _other_protocol(what: str, instead: str) -> Callable[[object, Any, int], Val
     return refuse
 
 
-_refuse_share = _other_protocol("share groups", "read with a consumer (group.protocol=consumer or classic)")
-_refuse_streams = _other_protocol("groups of the streams protocol", "set group.protocol=classic")
+_refuse_share = _other_protocol("share groups", "read with a consumer (group.protocol=consumer or classic)", None)
+_refuse_streams = _other_protocol("groups of the streams protocol", "set group.protocol=classic", "")
 
 OTHER_PROTOCOLS: Mapping[int, Callable[[Any, Any, int], Values]] = MappingProxyType(
     {

@@ -5,28 +5,43 @@ Each function takes kio's request and returns the fields of the answer, for all 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import fields
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from seglog.configuration.keys import LogConfig
+from seglog.configuration.keys import INT_MAX, KEYS, Key, LogConfig, text_of
 from seglog.errors import CorruptionError
+from seglog.format.filenames import MAX_TOPIC_CHARACTERS
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import NODE_ID, Endpoint
-from seglog.serve.protocol import NO_NODE, NO_OFFSET, ErrorCode, Values, each_once, isolation_of
+from seglog.serve.protocol import (
+    CLUSTER_OPERATIONS,
+    NO_NODE,
+    NO_OFFSET,
+    NO_OPERATIONS,
+    TOPIC_OPERATIONS,
+    ErrorCode,
+    Values,
+    each_once,
+    isolation_of,
+)
 
 _TOPIC_IDS_FROM = 12  # Metadata; versions 10 and 11 can carry an id instead of a name, but no answer to it
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _SPECIAL_FROM = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}  # versions
-_BROKERS = 1  # DescribeCluster: the type of endpoint
+_BROKERS, _CONTROLLERS = 1, 2  # DescribeCluster: the type of endpoint
 _MOST_PARTITIONS = 2000  # max.request.partition.size.limit
-_TOPIC_RESOURCE = 2
-_TOPIC_CONFIG = 1
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
+_RESOURCES_WITHOUT_VALUES = (_BROKER_RESOURCE, 8, 32)  # broker loggers and groups, too: nothing is known of them
+_TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5  # sources
+_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7  # types of configuration values
 # A broker answers lists, if empty ones: Java's admin client does not look for null (4.3.0).
 _NO_ELIGIBLE_REPLICAS: Values = {"eligible_leader_replicas": (), "last_known_elr": ()}
+_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_TOPIC_CHARACTERS}}}")
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")  # Kafka: Topic.INTERNAL_TOPICS
 
 
@@ -34,13 +49,14 @@ def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
     """Describes all topics, or those asked for. One node leads everything."""
     topics = endpoint.catalog.topics
     asked = body.topics
+    operations = TOPIC_OPERATIONS if getattr(body, "include_topic_authorized_operations", False) else NO_OPERATIONS
     if asked is None or (version == 0 and not asked):
-        found = [_topic(endpoint, name, None) for name in sorted(topics)]
+        found = [_topic(endpoint, name, None, operations) for name in sorted(topics)]
     elif version < _TOPIC_IDS_FROM and any(each.name is None for each in asked):
         invalid = {"error_code": ErrorCode.invalid_request, "topic_id": None, "partitions": ()}
         found = [invalid | {"name": each.name or ""} for each in each_once(asked)]
     else:
-        found = [_topic(endpoint, each.name, getattr(each, "topic_id", None)) for each in each_once(asked)]
+        found = [_topic(endpoint, each.name, getattr(each, "topic_id", None), operations) for each in each_once(asked)]
     address = endpoint.advertised
     return {
         "error_code": ErrorCode.none,
@@ -48,28 +64,46 @@ def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
         "cluster_id": endpoint.cluster_id,
         "controller_id": NODE_ID,
         "topics": found,
+        **_cluster_operations(body),
     }
+
+
+def _cluster_operations(body: Any) -> Values:
+    asked = getattr(body, "include_cluster_authorized_operations", False)
+    return {"cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NO_OPERATIONS}
 
 
 def describe_cluster(endpoint: Endpoint, body: Any, _version: int) -> Values:
     """Describes the one node (Kafka: KafkaApis.handleDescribeCluster)."""
     asked = int(getattr(body, "endpoint_type", _BROKERS))
+    if asked != _BROKERS:
+        return {
+            "error_code": (
+                ErrorCode.mismatched_endpoint_type if asked == _CONTROLLERS else ErrorCode.unsupported_endpoint_type
+            ),
+            "error_message": "this endpoint is a broker's, not a controller's",
+            "cluster_id": "",
+            "brokers": (),
+        }
     address = endpoint.advertised
-    failed = asked != _BROKERS
     broker = {"broker_id": NODE_ID, "host": address.host, "port": address.port, "rack": None, "is_fenced": False}
     return {
-        "error_code": ErrorCode.mismatched_endpoint_type if failed else ErrorCode.none,
-        "error_message": "this endpoint is a broker's, not a controller's" if failed else None,
+        "error_code": ErrorCode.none,
+        "error_message": None,
         "endpoint_type": _BROKERS,
         "cluster_id": endpoint.cluster_id,
         "controller_id": NODE_ID,
-        "brokers": () if failed else [broker],
+        "brokers": [broker],
+        **_cluster_operations(body),
     }
 
 
 def describe_topic_partitions(endpoint: Endpoint, body: Any, _version: int) -> Values:
     """Describes topics in the order of their names, page by page (Kafka: DescribeTopicPartitionsRequestHandler)."""
     cursor = body.cursor
+    if cursor is not None and int(cursor.partition_index) < 0:
+        wrong = {"error_code": ErrorCode.invalid_request, "topic_id": None, "partitions": ()}
+        return {"topics": [wrong | {"name": each.name} for each in each_once(body.topics)], "next_cursor": None}
     names = {each.name for each in body.topics} or set(endpoint.catalog.topics)
     first = (cursor.topic_name, int(cursor.partition_index)) if cursor is not None else ("", 0)
     room = max(1, min(int(body.response_partition_limit), _MOST_PARTITIONS))
@@ -77,8 +111,8 @@ def describe_topic_partitions(endpoint: Endpoint, body: Any, _version: int) -> V
     for name in sorted(each for each in names if each >= first[0]):
         if room <= 0:
             return {"topics": answers, "next_cursor": {"topic_name": name, "partition_index": 0}}
-        topic = dict(_topic(endpoint, name, None))
-        start = max(first[1], 0) if name == first[0] else 0
+        topic = dict(_topic(endpoint, name, None, TOPIC_OPERATIONS))
+        start = first[1] if name == first[0] else 0
         end = start + room
         count, topic["partitions"] = len(topic["partitions"]), topic["partitions"][start:end]
         answers.append(topic)
@@ -88,13 +122,15 @@ def describe_topic_partitions(endpoint: Endpoint, body: Any, _version: int) -> V
     return {"topics": answers, "next_cursor": None}
 
 
-def _topic(endpoint: Endpoint, name: str | None, topic_id: UUID | None) -> Values:
+def _topic(endpoint: Endpoint, name: str | None, topic_id: UUID | None, operations: int) -> Values:
     topics = endpoint.catalog.topics
+    told = {"topic_authorized_operations": operations}
     if name is None:
         name = endpoint.catalog.topic_of(topic_id)
-    if name is None or name not in topics:
-        unknown = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
-        return {"error_code": unknown, "name": name, "topic_id": topic_id, "partitions": ()}
+    if name is None:
+        return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id, "partitions": ()}
+    if name not in topics:
+        return told | {"error_code": _unserved(name), "name": name, "topic_id": topic_id, "partitions": ()}
     partitions = topics[name]
     return {
         "error_code": ErrorCode.none,
@@ -102,7 +138,14 @@ def _topic(endpoint: Endpoint, name: str | None, topic_id: UUID | None) -> Value
         "topic_id": endpoint.catalog.topic_id(name),
         "is_internal": name in _INTERNAL_TOPICS,
         "partitions": [_partition(partitions.get(number), number) for number in range(max(partitions) + 1)],
+        **told,
     }
+
+
+def _unserved(name: str) -> ErrorCode:
+    """Returns the error for a topic that is not served: no topic can have some names (Kafka: Topic.validate)."""
+    valid = _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+    return ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception
 
 
 def _partition(partition: ServedPartition | None, number: int) -> Values:
@@ -217,31 +260,49 @@ def describe_configs(endpoint: Endpoint, body: Any, _version: int) -> Values:
 def _resource(endpoint: Endpoint, asked: Any) -> Values:
     answer: dict[str, Any] = {
         "error_code": ErrorCode.none,
-        "error_message": None,
+        "error_message": "",
         "resource_type": asked.resource_type,
         "resource_name": asked.resource_name,
         "configs": (),
     }
-    if int(asked.resource_type) != _TOPIC_RESOURCE:
+    kind, name = int(asked.resource_type), asked.resource_name
+    if kind == _BROKER_RESOURCE and name not in ("", str(NODE_ID)):
+        return answer | {"error_code": ErrorCode.invalid_request, "error_message": f"the only broker is {NODE_ID}"}
+    if kind not in (_TOPIC_RESOURCE, *_RESOURCES_WITHOUT_VALUES):
+        return answer | {
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"no resources of type {kind} are here",
+        }
+    if kind != _TOPIC_RESOURCE:
         return answer
-    partition = next(iter(endpoint.catalog.topics.get(asked.resource_name, {}).values()), None)
+    partition = next(iter(endpoint.catalog.topics.get(name, {}).values()), None)
     if partition is None:
-        return answer | {"error_code": ErrorCode.unknown_topic_or_partition}
+        return answer | {"error_code": _unserved(name)}
     wanted = asked.configuration_keys
-    values = {each.name.replace("_", "."): getattr(partition.log.config, each.name) for each in fields(LogConfig)}
-    answer["configs"] = [_config(key, value) for key, value in values.items() if not wanted or key in wanted]
+    topic_keys = (key for key in KEYS if key.topic_level and (not wanted or key.name in wanted))
+    answer["configs"] = [_config(key, getattr(partition.log.config, key.field)) for key in topic_keys]
     return answer
 
 
-def _config(key: str, value: object) -> Values:
-    text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+def _config(key: Key, value: object) -> Values:
+    is_default = value == getattr(LogConfig(), key.field)
     return {
-        "name": key,
-        "value": text.lower() if isinstance(value, bool) else text,
+        "name": key.name,
+        "value": text_of(value),
         "read_only": True,
-        "config_source": _TOPIC_CONFIG,
-        "is_default": False,
+        "config_source": _DEFAULT_CONFIG if is_default else _TOPIC_CONFIG,
+        "is_default": is_default,
         "is_sensitive": False,
         "synonyms": (),
+        "config_type": _config_type(key, value),
         "documentation": None,
     }
+
+
+def _config_type(key: Key, value: object) -> int:
+    """Returns the type of a key's values, by Kafka's number (ConfigDef.Type, DescribeConfigsResponse)."""
+    if isinstance(value, bool):
+        return _BOOLEAN
+    if isinstance(value, int) and not isinstance(value, Enum):
+        return _INT if key.maximum <= INT_MAX else _LONG
+    return _DOUBLE if isinstance(value, float) else _LIST if isinstance(value, frozenset) else _STRING
