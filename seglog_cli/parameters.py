@@ -181,7 +181,7 @@ def _process(parameter: Any, convert: Convert, by_typer: Callable[[Any, Any], An
 
 
 def _location(value: Any) -> Path:
-    from seglog.remote.routing import parse_location
+    from seglog.locations import parse_location
 
     return parse_location(_text(value))
 

@@ -22,7 +22,7 @@ _STARTS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 
 class RemotePath(PosixPath):
-    """A path like `s3://bucket/key`, made by `remote.routing.parse_location` or from another such path."""
+    """A path like `s3://bucket/key`, made by `locations.parse_location` or from another such path."""
 
     @property
     def scheme(self) -> str:

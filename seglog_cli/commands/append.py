@@ -138,7 +138,7 @@ def record_format(file: str, input_format: str | None, key_separator: str | None
 @contextlib.contextmanager
 def open_chunks(file: str, flush_ms: int | None) -> Iterator[Iterator[bytes | None]]:
     """Opens `file` (`-`: standard input) as chunks of at most CHUNK_BYTES, or None after a pause."""
-    from seglog.remote.routing import parse_location
+    from seglog.locations import parse_location
 
     wait_ms = min(_LONGEST_WAIT_MS, max(flush_ms or 1 << 40, _LEAST_WAIT_MS))
     if file != "-":

@@ -66,10 +66,10 @@ def run(
       seglog dump-log --files customers-0/00000000000000000000.index --verify-index-only
       seglog dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder
     """
+    from seglog.locations import parse_location
     from seglog.look.kafka_dump_log.decoders import choose_decoder
     from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
     from seglog.look.kafka_dump_log.reports import Report
-    from seglog.remote.routing import parse_location
     from seglog.verification.finding_codes import Severity
     from seglog.verification.findings import Finding
     from seglog_cli.views.findings import finding_text

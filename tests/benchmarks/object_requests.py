@@ -27,9 +27,10 @@ import seglog
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
+from seglog.locations import parse_location
 from seglog.operations.clean import directories_of
 from seglog.operations.workspace import Sources, Workspace, by_log_directory
-from seglog.remote.routing import parse_location, traffic
+from seglog.remote.routing import traffic
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Prices, Traffic
 from seglog.scan.listing import resolve_paths

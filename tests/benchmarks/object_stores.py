@@ -30,8 +30,8 @@ from rich.table import Table
 
 import seglog
 from seglog.configuration.keys import LogConfig
+from seglog.locations import parse_location
 from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.routing import parse_location
 from seglog.scan.listing import list_log_directory, list_partition
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.support.object_server import object_server

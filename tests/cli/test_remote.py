@@ -16,9 +16,9 @@ import pytest
 import seglog
 from seglog.clock import FixedClock, SystemClock
 from seglog.errors import ConfigError, RefusedError, UnsupportedError
+from seglog.locations import parse_location
 from seglog.remote import routing, traffic
 from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.routing import machine_files, parse_location
 from seglog.tiers.publishing import commit, put_object, require_new
 from seglog.verification.readable_files import unreadable
 from tests.support.command_line import Ended, ended, keep_partitions
@@ -53,10 +53,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         segments = tier_segments(CLEAN / "customers-uncleaned-0")
         write_aiven(base / "tier", "customers-uncleaned", 0, segments, SEALED)
         write_local_tiered(base / "copies", "customers-uncleaned", 0, [segments[0], *segments[2:]])
-        committed = [
-            published(FS, machine_files(), base / "committed", CLEAN / name) for name in ("customers-0", "payments-0")
-        ]
-        commit(machine_files(), base / "committed", None, committed, FixedClock(1_700_000_000_000))
+        files, prefix = routing.machine_files(), base / "committed"
+        committed = [published(FS, files, prefix, CLEAN / name) for name in ("customers-0", "payments-0")]
+        commit(files, prefix, None, committed, FixedClock(1_700_000_000_000))
         shop(base / "shop")
         for name in ("tier", "copies", "committed", "shop"):
             put_directory(environment, base / name)
@@ -147,7 +146,7 @@ def test_what_is_committed_in_a_store_is_fetched_as_it_was(places: tuple[Path, s
     source, prefix, store = (
         places[0] / "4.3.0-clean" / "customers-0",
         parse_location(f"{places[1]}/new"),
-        machine_files(),
+        routing.machine_files(),
     )
     (tmp_path / "large").write_bytes(os.urandom(1 << 20) * 17)  # in parts
     with FS.open(tmp_path / "large", "r") as file:

@@ -14,9 +14,9 @@ import pytest
 
 import seglog
 from seglog.clock import SystemClock
+from seglog.locations import parse_location
 from seglog.look.inspect.statistics import log_statistics
 from seglog.operations.fetch import fetch
-from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.storage.local import LocalFileSystem

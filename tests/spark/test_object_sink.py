@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from seglog.clock import FixedClock
+from seglog.locations import parse_location
 from seglog.operations.fetch import fetch
-from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem

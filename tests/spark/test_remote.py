@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
+from seglog.locations import parse_location
 from seglog.look.inspect.statistics import log_statistics
 from seglog.remote import routing
-from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs

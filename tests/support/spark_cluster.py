@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs

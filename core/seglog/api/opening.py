@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from seglog.arguments import acting_as, flag, mapping
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
-from seglog.remote.routing import parse_location, require_local
+from seglog.locations import parse_location, require_local
 
 if TYPE_CHECKING:
     from seglog.log.directory import ConfigOf

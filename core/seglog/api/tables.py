@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from seglog.api.opening import open_log
 from seglog.arguments import one_of
 from seglog.configuration.keys import LogConfig
+from seglog.locations import parse_location
 from seglog.model import Compression, Isolation, member
-from seglog.remote.routing import machine_files, parse_location
+from seglog.remote.routing import machine_files
 
 if TYPE_CHECKING:
     from seglog.storage.filesystem import FileSystem

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from seglog.arguments import instance
+from seglog.locations import parse_location
 from seglog.operations.workspace import Location
-from seglog.remote.routing import parse_location
 from seglog.storage.filesystem import FileSystem
 from seglog.values.forms import Values
 from seglog.values.sources import forms_of

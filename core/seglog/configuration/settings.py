@@ -33,8 +33,8 @@ from seglog.errors import ConfigError, RefusedError, SeglogError, UntrustedLinkE
 from seglog.format.checkpoint import parse_meta_properties
 from seglog.format.filenames import META_PROPERTIES, PARTITION_METADATA, parse_partition_directory
 from seglog.format.properties import parse_properties
+from seglog.locations import parse_location
 from seglog.remote import limits
-from seglog.remote.routing import parse_location
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, read_whole

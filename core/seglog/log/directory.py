@@ -38,6 +38,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import RefusedError
 from seglog.format import filenames
+from seglog.locations import parse_location
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
@@ -46,7 +47,7 @@ from seglog.log.read_loader import LogPlace, ViewingFileSystem
 from seglog.log.segments import shutdown_evidence
 from seglog.log.staged_settling import settle_if_possible
 from seglog.model import TopicPartition
-from seglog.remote.routing import machine_files, parse_location
+from seglog.remote.routing import machine_files
 from seglog.scan.listing import (
     OFFSET_CHECKPOINTS,
     LogDirectoryListing,

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from seglog.locations import require_name
 from seglog.operations.workspace import working_directory
-from seglog.remote.routing import require_name
 from seglog.repairs.undo.apply import settle_pending, undo_run
 from seglog.repairs.undo.journal import RunRecord, RunState, read_journal
 from seglog.repairs.undo.places import notes_of, places

@@ -22,9 +22,10 @@ from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.errors import ArgumentError, ConfigError, NotALogError
 from seglog.kafka_version import KafkaVersion
 from seglog.layout import INT64_MAX
+from seglog.locations import parse_location, require_local
 from seglog.ordered_pool import available_threads
 from seglog.progress import BytesRead
-from seglog.remote.routing import machine_files, parse_location, require_local
+from seglog.remote.routing import machine_files
 from seglog.scan.listing import Target, TargetKind
 from seglog.scan.view import unfinished_runs
 from seglog.storage import links

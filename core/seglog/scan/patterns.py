@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 from seglog.errors import ConfigError, NotALogError
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.storage.filesystem import FileSystem
 
 _GLOB = frozenset("*?[")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.layout import INT32_MAX
+from seglog.locations import parse_location
 from seglog.model import Compression
-from seglog.remote.routing import parse_location
 from seglog.remote.settings import KNOWN, StoreSettings
 from seglog.remote_path import RemotePath
 from seglog.units import parse_duration, parse_size

@@ -28,8 +28,8 @@ from seglog import layout
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.layout import INT64_MAX
+from seglog.locations import parse_location
 from seglog.model import TopicPartition
-from seglog.remote.routing import parse_location
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.view import is_held
 from seglog.storage.filesystem import File, FileSystem

@@ -14,8 +14,9 @@ from seglog.errors import ConfigError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.tier_names import COMMITTED, OF_A_TIER, is_place_name
+from seglog.locations import parse_location
 from seglog.model import TopicPartition
-from seglog.remote.routing import RoutingFileSystem, parse_location
+from seglog.remote.routing import RoutingFileSystem
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
 from seglog.scan.patterns import matching_paths

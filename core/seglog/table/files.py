@@ -28,7 +28,8 @@ from pathlib import Path
 from seglog.errors import IncompleteError
 from seglog.format.tier_keys import DataKey
 from seglog.format.tier_manifest import ChunkIndex
-from seglog.remote.routing import RoutingFileSystem, files_with, parse_location
+from seglog.locations import parse_location
+from seglog.remote.routing import RoutingFileSystem, files_with
 from seglog.remote.settings import StoreSettings
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileSystem

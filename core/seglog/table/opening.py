@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from seglog.locations import parse_location
 from seglog.model import Isolation
-from seglog.remote.routing import parse_location
 from seglog.scan.listing import topic_partitions
 from seglog.storage.filesystem import FileSystem
 from seglog.table.discovery import find_partitions

@@ -25,7 +25,8 @@ from seglog.errors import NotALogError, RefusedError
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
 from seglog.layout import INT64_MAX
-from seglog.remote.routing import RoutingFileSystem, parse_location
+from seglog.locations import parse_location
+from seglog.remote.routing import RoutingFileSystem
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import pyarrow as pa
 
 from seglog.errors import ConfigError
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.table.columns import Output, Part, outputs_of
 from seglog.table.discovery import find_partitions
 from seglog.table.files import files_of

@@ -26,7 +26,7 @@ from seglog.format.tier_keys import DataKey, PrivateKey
 from seglog.format.tier_manifest import MANIFEST_BYTES_LIMIT, Section, SegmentManifest, parse_manifest
 from seglog.format.tier_names import WATERMARK, ObjectKind, ObjectName, parse_object_name, parse_watermark
 from seglog.layout import OFFSET_INDEX_ENTRY
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.tiers.contents import (

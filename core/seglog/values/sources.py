@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seglog.errors import ConfigError
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.storage.filesystem import FileSystem
 from seglog.values.forms import BY_SCHEMA, FORMS, Forms
 from seglog.values.schema_files import schema_of_file, schemas_in_directory, schemas_in_list

@@ -11,11 +11,11 @@ from seglog.clock import Clock
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import load_settings
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
+from seglog.locations import parse_location
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.operations.clean import Cleaned
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
-from seglog.remote.routing import parse_location
 from seglog.storage.filesystem import FileSystem, OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
 from tests.support.compacted_directories import broker_directory, clean, keys_of

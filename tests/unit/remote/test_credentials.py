@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import ConfigError
+from seglog.locations import parse_location
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
-from seglog.remote.routing import parse_location
 from tests.support.command_line import ended
 from tests.support.object_server import Fault, ObjectServer, object_server
 

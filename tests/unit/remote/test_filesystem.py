@@ -11,10 +11,10 @@ import pytest
 
 from seglog.configuration.settings import find_metadata
 from seglog.errors import ConfigError, NotALogError, RefusedError
+from seglog.locations import parse_location
 from seglog.remote.blocks import Blocks, Source
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
-from seglog.remote.routing import parse_location
 from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import FileSystem
 from tests.support.manual_clock import ManualClock

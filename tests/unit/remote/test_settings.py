@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from seglog.errors import ConfigError
+from seglog.locations import parse_location
 from seglog.remote.filesystem import RemoteFileSystem
-from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from tests.support.object_server import SECRETS, object_server
 

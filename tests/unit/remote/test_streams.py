@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from seglog.locations import parse_location
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
-from seglog.remote.routing import parse_location
 from seglog.remote.store import ObjectStatus
 from seglog.remote.streams import ObjectStream
 from seglog.storage.filesystem import File

@@ -15,9 +15,9 @@ import pytest
 from seglog.cleaner.round import CleanerOptions, Strategy
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import FileKind, parse_file_name
+from seglog.locations import parse_location
 from seglog.operations.clean import Cleaned, Outcome, Skipped
 from seglog.operations.workspace import Workspace
-from seglog.remote.routing import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.spark.cleaning import Placement, SparkTasks
 from seglog.spark.cleaning_objects import Destination, Tasks, clean_into

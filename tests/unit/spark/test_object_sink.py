@@ -21,10 +21,11 @@ from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, StreamEntry
 from seglog.format.tier_names import COMMITTED
+from seglog.locations import parse_location
 from seglog.log.staged_journal import StreamBatch
 from seglog.model import TopicPartition
 from seglog.operations.fetch import fetch
-from seglog.remote.routing import machine_files, parse_location
+from seglog.remote.routing import machine_files
 from seglog.scan.listing import resolve_paths
 from seglog.spark.sinks import ObjectSink, sink_of
 from seglog.spark.write_options import WriteOptions, parse_write_options

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.remote.traffic import OF_PROCESS
 from seglog.scan.listing import Target, TargetKind
 from seglog.spark.tasks import local_directory, remote_errors, run_tasks, shared

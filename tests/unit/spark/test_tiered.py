@@ -13,9 +13,10 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.format.remote_metadata import RemotePartitionState
 from seglog.format.tier_keys import PrivateKey
+from seglog.locations import parse_location
 from seglog.look.inspect.statistics import view_statistics
 from seglog.model import TopicPartition
-from seglog.remote.routing import machine_files, parse_location
+from seglog.remote.routing import machine_files
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.spark import jobs

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import RefusedError, UntrustedLinkError
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem

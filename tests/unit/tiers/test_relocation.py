@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.remote.settings import StoreSettings
 from seglog.storage.filesystem import FileSystem
 from seglog.table.files import files_of

@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog.errors import ConfigError, UnsupportedError
-from seglog.remote.routing import parse_location
+from seglog.locations import parse_location
 from seglog.remote_path import RemotePath
 from seglog_cli.app import run
 
