@@ -17,6 +17,7 @@ was something to write, and a missing one means no entries; only `seglog verify`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -280,8 +281,8 @@ def _unpadded(first: np.ndarray, second: np.ndarray) -> int:
 class OffsetIndex(IndexFile):
     """One `.index` file: from an offset to a byte position near it. Offsets are absolute here and relative on disk.
 
-    Entries of 8 bytes, (offset - base offset, position), strictly ascending. A lookup returns a position at or before
-    the wanted batch, to read on from.
+    Entries of 8 bytes, (offset - base offset, position), strictly ascending. A search begins at the position of one at
+    or before the wanted offset (`segment_scan.indexed_batch`).
     """
 
     def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
@@ -307,13 +308,15 @@ class OffsetIndex(IndexFile):
         """The position of the last entry, or 0 if there is none."""
         return self.ending.second
 
-    def lookup(self, offset: int) -> tuple[int, int]:
-        """Returns (offset, position) of the last entry with an offset of at most `offset`; else (base offset, 0)."""
+    def entries_to(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Yields (offset, position) of entries with an offset of at most `offset`: the last one, then others before it,
+        at distances that double.
+        """
         relative, positions = self.columns()
-        i = int(np.searchsorted(relative, offset - self.base_offset, side="right")) - 1
-        if i < 0:
-            return self.base_offset, 0
-        return self.base_offset + int(relative[i]), int(positions[i])
+        i, step = int(np.searchsorted(relative, offset - self.base_offset, side="right")) - 1, 1
+        while i >= 0:
+            yield self.base_offset + int(relative[i]), int(positions[i])
+            i, step = i - step, 2 * step
 
     def upper_bound_offset(self, position: int, size: int) -> int | None:
         """Returns the offset of the first entry from `position + size` on, or None (Kafka: fetchUpperBoundOffset)."""

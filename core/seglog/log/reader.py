@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -246,9 +246,15 @@ def fetch(
     index = view.first_segment(offset)
     limit = view.limit(isolation)
     while offset < limit and index < len(view.segments):
-        found = _find_batch(view, index, offset)
-        if found is not None:
-            return _span(view, index, found, offset, limit, max_bytes, isolation, min_one_message)
+        segment = view.segments[index]
+        with ExitStack() as stack:
+            file = stack.enter_context(segment.fs.open(segment.path, "r"))
+            found = _find_batch(view, index, offset, file)
+            if found is not None:
+                span = _span(view, index, file, found, offset, limit, max_bytes, isolation, min_one_message)
+                if span.file is not None:
+                    stack.pop_all()
+                return span
         index += 1
     return FetchResult(view, offset, None, view.segments[0].base_offset, 0, 0, isolation)
 
@@ -310,15 +316,15 @@ def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position:
             yield claimed_ranges(chunk.batches, chunk.records)
 
 
-def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | None:
+def _find_batch(view: LogView, index: int, offset: int, file: File) -> tuple[int, int] | None:
     """Returns (position, size) of the batch that holds `offset`, or of the next one; None if the segment has neither.
 
     Raises CorruptRecordError if damage may hold the offset.
     """
     segment, size = view.segments[index], view.size_of(index)
-    start = view.search_start(index, offset)
+    start = view.search_start(index, offset, file)
     while True:
-        scan = segment.scan(start, size, chunk_bytes=_LOOK_BYTES)
+        scan = segment.scan(start, size, chunk_bytes=_LOOK_BYTES, file=file)
         found = find_batch(scan, offset)
         if found is not None:
             return found.position, found.size
@@ -349,6 +355,7 @@ def _limit_position(view: LogView, index: int, limit: int) -> int:
 def _span(
     view: LogView,
     index: int,
+    file: File,
     found: tuple[int, int],
     offset: int,
     limit: int,
@@ -362,9 +369,8 @@ def _span(
     aborted: tuple[AbortedTransaction, ...] = ()
     if isolation == Isolation.READ_COMMITTED and size:
         aborted = _aborted_transactions(view, index, offset, position, size)
-    file = segment.fs.open(segment.path, "r") if size else None
-    incomplete = wanted < first_size
-    return FetchResult(view, offset, file, segment.base_offset, position, size, isolation, incomplete, aborted)
+    source, incomplete = file if size else None, wanted < first_size
+    return FetchResult(view, offset, source, segment.base_offset, position, size, isolation, incomplete, aborted)
 
 
 def _aborted_transactions(

@@ -17,6 +17,8 @@ A broker fails to start if a rebuilt index outgrows `segment.index.bytes`; here 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +43,7 @@ from seglog.log.indexes import (
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.recovered_segment import RecoveredSegment, is_preallocated
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
-from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentScan, believed_batch, find_batch
+from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentScan, find_batch, indexed_batch
 from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:
@@ -154,10 +156,12 @@ class LogSegment:
 
     # --- reading ----------------------------------------------------------------------------------------
 
-    def scan(self, start: int = 0, end: int | None = None, *, chunk_bytes: int = 1 << 20) -> SegmentScan:
-        """Scans the batches from byte `start` (a batch boundary) to `end`, at most to `size`."""
+    def scan(
+        self, start: int = 0, end: int | None = None, *, chunk_bytes: int = 1 << 20, file: File | None = None
+    ) -> SegmentScan:
+        """Scans from byte `start` (a batch boundary) to `end`, at most to `size`; `file` is the open `.log`, if any."""
         stop = self.size if end is None else min(end, self.size)
-        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes)
+        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes, file=file)
 
     def translate_offset(self, offset: int, start: int = 0) -> BatchPosition | None:
         """Returns the batch that holds `offset`, or the next one; None if there is neither (Kafka: translateOffset).
@@ -195,13 +199,18 @@ class LogSegment:
                 found = int(modern["leader_epoch"][-1])
         return found
 
-    def indexed_position(self, offset: int) -> int:
-        """Returns the index's position for a search for `offset`; 0 if it is wrong (`believed_batch`)."""
-        entry = self.offset_index.lookup(offset)
-        if not 0 < entry[1] < self.size:
+    def indexed_position(self, offset: int, size: int | None = None, file: File | None = None) -> int:
+        """Returns the byte position at which a search for `offset` in the first `size` bytes (default: all) begins by
+        the index, 0 if that tells none; `file` is the `.log` if it is open.
+        """
+        entries = self.offset_index.entries_to(offset)
+        nearest = next(entries, None)
+        if nearest is None:
             return 0
-        with self.fs.open(self.path, "r") as log:
-            return 0 if believed_batch(log, self.size, self.base_offset, entry) is None else entry[1]
+        with nullcontext(file) if file is not None else self.fs.open(self.path, "r") as log:
+            stop = self.size if size is None else size
+            row = indexed_batch(log, stop, self.base_offset, chain((nearest,), entries))
+        return 0 if row is None else int(row["position"][0])
 
     # --- appending --------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segment_list import SegmentList, base_offset_of
 from seglog.model import NO_LEADER_EPOCH, Isolation
 from seglog.scan.listing import PartitionListing, SegmentFiles
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import File, FileSystem
 from seglog.units import count_text
 
 
@@ -75,10 +75,11 @@ class LogView:
         """Returns the bytes of segment `index` that belong to this view."""
         return self.active_size if index == len(self.segments) - 1 else self.segments[index].size
 
-    def search_start(self, index: int, offset: int) -> int:
-        """Returns the byte position in segment `index` to start looking for `offset`, by the offset index."""
-        start = self.segments[index].indexed_position(offset)
-        return start if start <= self.size_of(index) else 0
+    def search_start(self, index: int, offset: int, file: File | None = None) -> int:
+        """Returns the byte position in segment `index` to start looking for `offset`, by the offset index; `file` is
+        its `.log` if that is open.
+        """
+        return self.segments[index].indexed_position(offset, self.size_of(index), file)
 
     def limit(self, isolation: Isolation | None) -> int:
         """Returns the first hidden offset: high watermark, last stable offset, or for None (a replica) the log end."""

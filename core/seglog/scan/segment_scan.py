@@ -8,7 +8,7 @@ ms of CPU time through one and 20 ms by `pread`. Bytes that are in memory anyway
 object) are used in place; only if lent bytes end within a batch, a few bytes of both sides are copied together. The
 scan itself never judges: it stops where Kafka's iterator would, and `end` says where and why.
 
-`find_batch` and `believed_batch` decide which batch holds an offset even if offsets do not ascend (a block of batches
+`find_batch` and `indexed_batch` decide which batch holds an offset even if offsets do not ascend (a block of batches
 written twice, a batch from elsewhere): readers, truncation and the replay of producers then begin at the same batch as
 a broker's (Kafka: FileRecords).
 """
@@ -41,6 +41,7 @@ HELD_CONTROL_BYTES = 128 << 20
 _LEAST_LENT = 64 << 10
 _LEAST_ROWS = 1024
 _PIECE_BYTES = 1 << 20
+_FRONT_BYTES = 32 << 10  # read at once to see whether a batch lies there
 _NOTHING = np.zeros(0, dtype=np.uint8)
 
 
@@ -365,24 +366,53 @@ def find_batch(chunks: Iterable[Chunk], offset: int) -> BatchPosition | None:
     return _place(before[0]) if before is not None and before["last_offset"][0] >= offset else None
 
 
-def believed_batch(file: File, size: int, base_offset: int, entry: tuple[int, int]) -> np.ndarray | None:
-    """Returns the batch (layout.BATCH, shape (1,)) at an index entry (offset, position); None if the entry is wrong.
+def indexed_batch(file: File, size: int, base_offset: int, entries: Iterable[tuple[int, int]]) -> np.ndarray | None:
+    """Returns the batch (layout.BATCH, shape (1,)) at which a search begins by its segment's index: that of the first
+    of the `entries` (offset, position) that is believed; None: the search begins at the file's start.
 
-    A search that begins at a believed entry misses nothing: a batch begins there, in the first `size` bytes of the
-    segment's file, and its first offset is one of the segment's and not above the entry's. An entry holds the last
-    offset of one append; before Kafka indexed each batch that was the last of all batches that a follower fetched (and
-    before 0.10.1 the first one). Only the header is checked, not the checksum. A compressed message of magic 0 or 1,
-    whose header holds its last offset, is decoded if its first one matters.
+    The entries begin with the last one that does not pass the wanted offset and go back from there, so that damage to
+    one batch does not cost a walk through all that lies before it. In all, no more bytes are read than such a walk
+    would read.
     """
-    offset, position = entry
-    row = entry_row(file, position, size) if 0 < position < size else None
-    if row is None:
-        return None
+    bytes_left = 0
+    for offset, position in entries:
+        if not 0 < position < size:
+            continue
+        bytes_left = bytes_left or max(position, _PIECE_BYTES)
+        front = np.frombuffer(file.read_at(position, min(_FRONT_BYTES, size - position)), dtype=np.uint8)
+        rows = scan_batches(front, 0, len(front), position, np.empty(1, dtype=layout.BATCH)).batches
+        row = rows if len(rows) else entry_row(file, position, size)
+        if row is None:
+            continue
+        bytes_left -= int(row["size"][0])
+        if bytes_left < 0:
+            return None
+        if _is_believed(file, front, row, base_offset, offset):
+            return row
+    return None
+
+
+def _is_believed(file: File, front: np.ndarray, row: np.ndarray, base_offset: int, offset: int) -> bool:
+    """True if the batch of `row` (layout.BATCH, shape (1,)) is what an index entry for `offset` leads to, so that a
+    search that begins there misses nothing: its checksum is right, and its first offset is one of the segment's and not
+    above the entry's. `front` are its first bytes, or all.
+
+    An entry holds the last offset of one append; before Kafka indexed each batch that was the last of all batches that
+    a follower fetched (and before 0.10.1 the first one). A header alone proves nothing: an entry that leads into a
+    record may find one there, and what follows such a header looks like damage. The first offset of a compressed
+    message of magic 0 or 1, whose header holds its last one, is decoded if it matters.
+    """
     first = int(row["base_offset"][0])
-    if first > offset and row["magic"][0] < 2 and row["attributes"][0] & layout.CODEC_MASK:
+    is_wrapper = row["magic"][0] < 2 and row["attributes"][0] & layout.CODEC_MASK
+    if first < base_offset or (first > offset and not is_wrapper):
+        return False
+    whole = row["size"][0] <= len(front)
+    if not (checksums_match(front, row, int(row["position"][0]))[0] if whole else checksum_valid(file, row[0])):
+        return False
+    if first > offset:
         inner = next((records for records in decode_large(file, row) if len(records)), None)
         first = first if inner is None else int(inner.rows["offset"][0])
-    return row if base_offset <= first <= offset else None
+    return base_offset <= first <= offset
 
 
 def _place(row: np.void) -> BatchPosition:

@@ -33,7 +33,6 @@ from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.remote_path import RemotePath
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
-from seglog.scan.segment_scan import believed_batch
 from seglog.storage.filesystem import File
 
 _MIN_WALK_BYTES = 64 << 10
@@ -191,7 +190,7 @@ def _take(view: LogView, index: int, bounds: _Bounds, ends: SpanEnds | None = No
         hint = 0 if ends is None else ends.find(bounds.offset, segment.base_offset)
         taken = _take_at(hint, _steps(segment, file, hint, size, bounds.max_bytes), bounds) if hint else None
         if taken is None:
-            start = 0 if ends is None else _start(segment, file, size, bounds.offset)
+            start = 0 if ends is None else view.search_start(index, bounds.offset, file)
             taken = _walk(_steps(segment, file, start, size, bounds.max_bytes), bounds)
         if taken.size:
             stack.pop_all()
@@ -207,12 +206,6 @@ def _take_at(hint: int, steps: Iterator[np.ndarray | CorruptRecordError], bounds
     if int(first["position"][0]) != hint or int(first["base_offset"][0]) > bounds.offset:
         return None
     return _walk(chain((first,), steps), bounds)
-
-
-def _start(segment: LogSegment, file: File, size: int, offset: int) -> int:
-    """Returns the position where the walk to an offset begins: its index entry's if a batch lies there, else 0."""
-    entry = segment.offset_index.lookup(offset)
-    return 0 if believed_batch(file, size, segment.base_offset, entry) is None else entry[1]
 
 
 def _walk(steps: Iterator[np.ndarray | CorruptRecordError], bounds: _Bounds) -> _Taken:

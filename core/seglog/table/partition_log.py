@@ -25,6 +25,7 @@ from seglog.format.filenames import FileKind, FileName, FileState, parse_file_na
 from seglog.format.tier_names import WATERMARK
 from seglog.layout import INT64_MAX
 from seglog.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
+from seglog.log.places import SegmentPlaces
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, rebuild_producer_state
@@ -33,7 +34,7 @@ from seglog.remote.failures import ChangedObjectError
 from seglog.scan.listing import INDEX_KINDS, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets
-from seglog.scan.segment_scan import SegmentScan, believed_batch, checksum_valid, entry_row
+from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.tiers.view import TierFileSystem
@@ -337,13 +338,8 @@ def _last_indexed(fs: FileSystem, segment: SegmentFiles) -> int:
 
 def indexed_position(fs: FileSystem, segment: SegmentFiles, offset: int) -> int:
     """Returns a position at or before the first batch that reaches `offset`, by the offset index; 0 if it is wrong."""
-    if segment.offset_index is None or offset <= segment.base_offset:
-        return 0
-    entry = OffsetIndex(fs, segment.offset_index, segment.base_offset).lookup(offset)
     try:
-        with fs.open(segment.log, "r") as file:
-            row = believed_batch(file, segment.size, segment.base_offset, entry)
-            return entry[1] if row is not None and checksum_valid(file, row[0]) else 0
+        return SegmentPlaces(fs, segment).start(offset).position
     except GONE:
         return 0  # the reader of the file reports it
 

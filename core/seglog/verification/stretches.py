@@ -19,9 +19,10 @@ import numpy as np
 
 from seglog.errors import RefusedError
 from seglog.log.indexes import IndexFile, OffsetIndex, TimeIndex
+from seglog.log.places import SegmentPlaces
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
-from seglog.scan.segment_scan import CHUNK_BYTES, SegmentScan, believed_batch, find_batch
+from seglog.scan.segment_scan import CHUNK_BYTES, SegmentScan, find_batch, indexed_batch
 from seglog.storage.filesystem import FileSystem
 
 _SLACK_BYTES = 512 << 10
@@ -187,7 +188,7 @@ class _Indexed:
         if found is None:
             return 0, None
         with self.fs.open(log, "r") as file:
-            row = believed_batch(file, size, self.segment.base_offset, (offset, found.position))
+            row = indexed_batch(file, size, self.segment.base_offset, [(offset, found.position)])
         if row is None or int(row["max_timestamp"][0]) != timestamp:
             return 0, None
         return found.position, int(row["base_offset"][0])
@@ -195,10 +196,8 @@ class _Indexed:
     def _indexed(self, offset: int) -> tuple[int, int | None]:
         if self._offsets is None:
             return 0, None
-        entry = self._offsets.lookup(offset)
-        with self.fs.open(self.segment.log, "r") as file:
-            row = believed_batch(file, self.segment.size, self.segment.base_offset, entry)
-        return (0, None) if row is None else (entry[1], int(row["base_offset"][0]))
+        place = SegmentPlaces(self.fs, self.segment).start(offset)
+        return place.position, place.base_offset
 
     def _expected(self, start: int) -> int | None:
         """Returns where the range ends by the indexes, if they know it: a hint for reading ahead."""

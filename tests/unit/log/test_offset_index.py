@@ -31,11 +31,17 @@ def test_entries_are_relative_and_big_endian_on_disk(index: OffsetIndex) -> None
     assert index.path.stat().st_size == 24
 
 
-@pytest.mark.parametrize(
-    ("offset", "found"), [(100, (100, 0)), (104, (100, 0)), (105, (105, 70)), (199, (110, 900)), (999, (200, 5000))]
-)
-def test_lookup_gives_the_last_entry_at_or_below(index: OffsetIndex, offset: int, found: tuple[int, int]) -> None:
-    assert index.lookup(offset) == found == reopened(index).lookup(offset)
+@pytest.mark.parametrize(("offset", "entries"), [(100, 0), (104, 0), (105, 1), (199, 2), (999, 3)])
+def test_a_search_begins_with_the_last_entry_at_or_below_and_goes_back(
+    index: OffsetIndex, offset: int, entries: int
+) -> None:
+    expected = [tuple(row) for row in ENTRIES[:entries].tolist()][::-1][:2]
+    assert list(index.entries_to(offset))[:2] == expected == list(reopened(index).entries_to(offset))[:2]
+
+
+def test_a_search_goes_back_at_distances_that_double(tmp_path: Path) -> None:
+    entries = [offset for offset, _ in index_of(tmp_path, 0, 100).entries_to(90)]
+    assert entries == [90, 89, 87, 83, 75, 59, 27]
 
 
 def test_zero_padding_of_a_broker_is_no_entry_and_trimming_takes_it_away(index: OffsetIndex) -> None:
@@ -62,7 +68,7 @@ def test_upper_bound_is_the_first_entry_after_the_bytes_read(index: OffsetIndex)
 
 def test_reading_a_missing_index_creates_nothing(tmp_path: Path) -> None:
     index = OffsetIndex(FS, tmp_path / "00000000000000000000.index", 0)
-    assert (index.lookup(5), index.entries, list(tmp_path.iterdir())) == ((0, 0), 0, [])
+    assert (list(index.entries_to(5)), index.entries, list(tmp_path.iterdir())) == ([], 0, [])
 
 
 def test_a_torn_last_entry_is_left_out(index: OffsetIndex) -> None:
@@ -94,7 +100,7 @@ def test_the_columns_of_all_indexes_together_are_bounded_and_come_again(
     made = [index_of(tmp_path, base, 2000) for base in range(0, 100_000, 10_000)]
     for _ in range(2):
         for index in made:
-            assert index.lookup(index.base_offset + 1500) == (index.base_offset + 1500, 150_000)
+            assert next(index.entries_to(index.base_offset + 1500)) == (index.base_offset + 1500, 150_000)
             assert sum(each._loaded is not None for each in made) <= 4  # of 32,000 bytes each
         assert [index.last_offset for index in made] == [index.base_offset + 2000 for index in made]
 
@@ -121,7 +127,7 @@ def test_an_index_that_grows_is_not_let_go(tmp_path: Path, monkeypatch: pytest.M
         index_of(tmp_path, base, 2000)
     growing.append(np.array([[2002, 200_200]]))
     assert growing.entries == reopened(growing).entries == 2002
-    assert growing.lookup(3000) == reopened(growing).lookup(3000) == (2002, 200_200)
+    assert next(growing.entries_to(3000)) == next(reopened(growing).entries_to(3000)) == (2002, 200_200)
 
 
 @pytest.mark.parametrize("padding", [0, 3, 16, 8 * 5000, 8 * 5000 + 3])
