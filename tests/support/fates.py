@@ -1,16 +1,19 @@
-"""The recorded fates: what a real 4.3 broker did with each state of `wounded_starts`, and what doctor foretells of it.
+"""The recorded fates: what real brokers did with each state of `wounded_starts`, and what doctor foretells of it.
 
 `python -m tests.support.fates` gives every state, or those whose names contain a text, once to a real broker (Java,
 Maven; as root, or the states about owners and modes are left as they were), and writes `tests/golden/fates.txt`: a line
 for each state with its fate in the words of `fate_text`. With `--new` only states without a line are given, with
-`--most N` at most so many. What a broker said that did not start is printed, but not recorded: its last words are
-those of whichever thread died last. The table needs no Java to be compared with doctor.
+`--most N` at most so many. With `--kafka 4.4.0` that release is asked, and gets lines of its own where its fate is
+another one. With `--pairs SEED` states of two wounds are drawn (`wounded_pairs`) instead; `--look` compares with
+doctor's word at once, and writes no line. What a broker said that did not start is printed, but not recorded: its last
+words are those of whichever thread died last. The table needs no Java to be compared with doctor.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,26 +23,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
-from tests.support.kafka import NODE_ID
+from tests.support.kafka import NEWER_KAFKA_VERSION, NODE_ID
 from tests.support.kafka.broker import SETTINGS
+from tests.support.kafka.jvm import KAFKA_VERSION
 from tests.support.kafka.starts import Starts
 from tests.support.prognoses import QUIET, Course, Prognosis, foretell, read_course
+from tests.support.wounded_herds import can_be_herded, course_of, herd, in_herds, prognosis_of
+from tests.support.wounded_pairs import AND, pairs, state_named
 from tests.support.wounded_starts import BROKERS_USER, METADATA, State, made, sound
 from tests.support.wounded_states import states
 
 TABLE = Path(__file__).resolve().parents[1] / "golden" / "fates.txt"
 HEADER = """\
-# What a Kafka 4.3.0 broker did with log directories that were wounded as tests/support/wounded_starts.py says.
+# What a Kafka 4.3.0 broker did with log directories that were wounded as tests/support/wounded_starts.py says, and what
+# a 4.4.0 broker did where that is something else. With two wounds: tests/support/wounded_pairs.py.
 # Made by: python -m tests.support.fates
 # base | file | wound | fate
+# base | file | wound + file | wound | fate
+# on 4.4.0 | base | file | wound | fate
 """
 NODE_KEYS = ("node.id", "process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers")
+REFUSES = "refuses to start"
+ON = "on "  # begins the lines of another release
 SETTLING_S, LIMIT_S = 0.8, 30.0
 DISK_BYTES = 64 << 20
 UNENDED = "no end of it"  # what `Starts` says of a start that took too long, as on a busy machine
@@ -48,7 +61,10 @@ UNENDED = "no end of it"  # what `Starts` says of a start that took too long, as
 def seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
     """Gives a state to a broker; returns what it did, and what it said if it did not start."""
     with disk_of(state, root):
-        return _seen(starts, state, root)
+        directories = made(state, root, given=os.geteuid() == 0)
+        if state.free is not None:
+            filled(root, state.free)
+        return _seen(starts, directories, root, state.settings)
 
 
 @contextmanager
@@ -71,14 +87,11 @@ def filled(root: Path, free: int) -> None:
         os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize - free)
 
 
-def _seen(starts: Starts, state: State, root: Path) -> tuple[Course, str]:
-    directories = made(state, root, given=os.geteuid() == 0)
-    if state.free is not None:
-        filled(root, state.free)
+def _seen(starts: Starts, directories: list[Path], root: Path, settings: Mapping[str, str]) -> tuple[Course, str]:
     before = {path for one in directories for path in _entries(one)}
     metadata = _metadata_files(directories)
     at = starts.log.stat().st_size if starts.log.exists() else 0
-    refusal = starts.start(directories, {**QUIET, **state.settings})
+    refusal = starts.start(directories, {**QUIET, **settings})
     if not refusal:
         _settle(starts.log, directories)
     refusal = starts.end() or refusal
@@ -156,7 +169,7 @@ def _settle(log: Path, directories: Sequence[Path]) -> None:
 def fate_text(course: Course, of_sound: Course, root: Path, sound_root: Path) -> str:
     """Says what became of a state, compared with its base without the wound."""
     if not course.started:
-        return "refuses to start"
+        return REFUSES
     said = ["starts"]
     said += [f"offline {_names(course.offline, root)}"] if course.offline else []
     if course.strays - course.offline:
@@ -218,34 +231,56 @@ def sound_prognosis(base: str, root: Path) -> tuple[Course, Path]:
     return foretold(foretell(directories, "--quick"), directories), place
 
 
-def word_of_doctor(state: State, root: Path, sounds: Path) -> str:
+def word_of_doctor(state: State, root: Path, sounds: Path, release: str = KAFKA_VERSION) -> str:
     """What doctor foretells of a state, in the words of the table."""
     directories = made(state, root, given=state.needs_root)
     with pytest.MonkeyPatch.context() as patched:
         if state.free is not None:
             patched.setattr(LocalFileSystem, "free_bytes", lambda *_: state.free)
-        return _word(state, root, directories, sounds)
+        return _word(state, root, directories, sounds, release)
 
 
-def _word(state: State, root: Path, directories: Sequence[Path], sounds: Path) -> str:
-    known = {"node.id": str(NODE_ID), "process.roles": SETTINGS["process.roles"], **state.settings}
-    settings = [part for name in NODE_KEYS if name in known for part in ("--set", f"{name}={known[name]}")]
-    course = foretold(foretell(directories, "--quick", *settings), directories)
+def _word(state: State, root: Path, directories: Sequence[Path], sounds: Path, release: str) -> str:
+    course = foretold(foretell(directories, "--quick", *_options(state.settings, release)), directories)
     of_sound, place = sound_prognosis(state.base, sounds)
     return fate_text(course, of_sound, root, place)
+
+
+def _options(settings: Mapping[str, str], release: str) -> list[str]:
+    """What doctor is told of the broker's configuration, and of its release."""
+    known = {"node.id": str(NODE_ID), "process.roles": SETTINGS["process.roles"], **settings}
+    options = [part for name in NODE_KEYS if name in known for part in ("--set", f"{name}={known[name]}")]
+    return options + ([] if release == KAFKA_VERSION else ["--kafka-version", release.rpartition(".")[0]])
 
 
 # --- the table
 
 
-def recorded() -> dict[str, str]:
-    """The fates by the names of their states."""
-    found = {}
+def recorded(release: str = KAFKA_VERSION) -> dict[str, str]:
+    """The fates by the names of their states; of another release only those that are not 4.3's."""
+    found: dict[str, dict[str, str]] = {}
     for line in TABLE.read_text().splitlines():
         if not line.startswith("#"):
             name, _, fate = line.rpartition(" | ")
-            found[name] = fate
-    return found
+            of, _, rest = name.partition(" | ") if name.startswith(ON) else (ON + KAFKA_VERSION, "", name)
+            found.setdefault(of.removeprefix(ON), {})[rest] = fate
+    return found.get(release, {})
+
+
+def every_state() -> list[State]:
+    """Every state of one wound, and the pairs that have a line in the table."""
+    single = states()
+    known = {state.name: state for state in single}
+    return [*single, *(state_named(name, known) for name in recorded() if AND in name)]
+
+
+def written(known: Mapping[str, str], differing: Mapping[str, str]) -> None:
+    """Writes the table: 4.3's fates in the order of the states, then the differing ones of 4.4."""
+    names = [state.name for state in states() if state.name in known]
+    names += [name for name in known if AND in name]
+    lines = [f"{name} | {known[name]}\n" for name in names]
+    lines += [f"{ON}{NEWER_KAFKA_VERSION} | {name} | {differing[name]}\n" for name in names if name in differing]
+    TABLE.write_text(HEADER + "".join(lines))
 
 
 def settled(fate: str) -> str:
@@ -254,11 +289,12 @@ def settled(fate: str) -> str:
     return "starts; offline other" if gone else fate
 
 
-def fates(wanted: Sequence[State], work: Path) -> Iterator[tuple[State, str, str]]:
+def fates(wanted: Sequence[State], work: Path, release: str = KAFKA_VERSION) -> Iterator[tuple[State, str, str]]:
     """Gives states to real brokers; yields their fates, and what those said that did not start."""
     work.chmod(0o755)
     courses: dict[str, tuple[Course, Path]] = {}
-    with Starts(work / "brokers", user=BROKERS_USER if os.geteuid() == 0 else None) as starts:
+    user = BROKERS_USER if os.geteuid() == 0 else None
+    with Starts(work / "brokers", user=user, release=release) as starts:
         for number, state in enumerate(wanted):
             if state.base not in courses:
                 place = work / f"sound-{state.base}"
@@ -273,6 +309,64 @@ def fates(wanted: Sequence[State], work: Path) -> Iterator[tuple[State, str, str
             yield state, fate_text(course, of_sound, root, place), _shortened(refusal, root)
 
 
+def fates_in_herds(
+    wanted: Sequence[State], work: Path, release: str = KAFKA_VERSION, words: dict[str, str] | None = None
+) -> Iterator[tuple[State, str, str]]:
+    """The same as `fates`, with few starts: doctor says which states stop none, and those are given together.
+
+    Puts what it said of them into `words`.
+    """
+    work.chmod(0o755)
+    words = {} if words is None else words
+    together: list[State] = []
+    alone: list[State] = []
+    for state in wanted:
+        (together if can_be_herded(state, work / "tried") else alone).append(state)
+    for members in in_herds(together):
+        words |= words_of_doctor(members, work / "asked", release)
+        alone += [state for state in members if words[state.name] == REFUSES]
+        starting = [state for state in members if words[state.name] != REFUSES]
+        with Starts(work / "herds", user=BROKERS_USER if os.geteuid() == 0 else None, release=release) as starts:
+            yield from _together(starts, starting, work)
+    yield from fates(alone, work, release)
+
+
+def _together(starts: Starts, members: Sequence[State], work: Path) -> Iterator[tuple[State, str, str]]:
+    """Gives a herd to a broker; if it does not start, one half of it and then the other."""
+    if not members:
+        return
+    root = work / f"herd-{members[0].base}-{len(members)}"
+    made_one = herd(members, root, given=os.geteuid() == 0)
+    course, refusal = _seen(starts, [made_one.logs], root, {})
+    shutil.rmtree(root)
+    if course.started or len(members) == 1:
+        of_sound = Course(
+            True, "", logs={path: log for path, log in course.logs.items() if path.name not in made_one.states}
+        )
+        for name, state in made_one.states.items():
+            yield state, fate_text(course_of(made_one, name, course), of_sound, root, root), _shortened(refusal, root)
+        return
+    half = len(members) // 2
+    yield from _together(starts, members[:half], work)
+    yield from _together(starts, members[half:], work)
+
+
+def words_of_doctor(members: Sequence[State], root: Path, release: str = KAFKA_VERSION) -> dict[str, str]:
+    """What doctor foretells of each state of a herd, in the words of the table, by their names."""
+    made_one = herd(members, root, given=os.geteuid() == 0)
+    directories = [made_one.logs]
+    prognosis = foretell(directories, "--quick", *_options({}, release))
+    own = [row for row in prognosis.rows if row["partition"] not in made_one.states]
+    logs = {path: log for path, log in prognosis.logs.items() if path.name not in made_one.states}
+    of_sound = foretold(Prognosis(own, set(), logs), directories)
+    words = {}
+    for name, state in made_one.states.items():
+        course = foretold(prognosis_of(made_one, name, prognosis), directories)
+        words[state.name] = fate_text(course, of_sound, root, root)
+    shutil.rmtree(root)
+    return words
+
+
 def _shortened(said: str, root: Path) -> str:
     said = said.replace(f"{root}/", "").replace(str(root), "")
     return re.sub(r"\s+", " ", re.sub(r"@[0-9a-f]{5,8}\b", "", said)).replace(" | ", " ")[:160]
@@ -280,25 +374,58 @@ def _shortened(said: str, root: Path) -> str:
 
 def _main(arguments: Sequence[str]) -> None:
     parser = ArgumentParser(prog="python -m tests.support.fates")
-    parser.add_argument("texts", nargs="*", help="states whose names contain one of them; without any all states")
+    parser.add_argument(
+        "texts",
+        nargs="*",
+        help="states whose names contain one of them, and pairs by their names; without any all states",
+    )
     parser.add_argument("--new", action="store_true", help="only states that have no line yet")
     parser.add_argument("--most", type=int, help="at most so many states")
+    parser.add_argument("--kafka", default=KAFKA_VERSION, choices=(KAFKA_VERSION, NEWER_KAFKA_VERSION))
+    parser.add_argument("--pairs", type=int, metavar="SEED", help="pairs that this seed draws; needs --most")
+    parser.add_argument("--sample", type=int, metavar="SEED", help="in the order that this seed draws")
+    parser.add_argument("--herds", action="store_true", help="pairs whose wounds are in the same partition")
+    parser.add_argument("--look", action="store_true", help="compare with doctor, and write no line")
     given = parser.parse_args(arguments)
-    known, every = recorded() if TABLE.exists() else {}, states()
-    wanted = [state for state in every if not given.texts or any(text in state.name for text in given.texts)]
+    known = recorded() if TABLE.exists() else {}
+    differing = recorded(NEWER_KAFKA_VERSION) if TABLE.exists() else {}
+    if given.pairs is not None:
+        wanted = list(islice(pairs(given.pairs, states(), in_a_partition=given.herds), given.most))
+    else:
+        wanted = every_state()
+        single = {state.name: state for state in wanted}
+        wanted += [state_named(text, single) for text in given.texts if AND in text and text not in single]
+        wanted = [state for state in wanted if not given.texts or any(text in state.name for text in given.texts)]
     wanted = [state for state in wanted if not (given.new and state.name in known)]
     if os.geteuid() != 0:
         wanted = [state for state in wanted if not state.needs_root]
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
-        for state, fate, said in fates(wanted[: given.most], Path(work)):
+    if given.sample is not None:
+        Random(given.sample).shuffle(wanted)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work, tempfile.TemporaryDirectory() as sounds:
+        words: dict[str, str] = {}
+        for state, fate, said in fates_in_herds(wanted[: given.most], Path(work), given.kafka, words):
             if said == UNENDED:
                 sys.stdout.write(f"{state.name}: no fate, because the broker came to no end in time\n")
                 continue
-            known[state.name] = fate
             sys.stdout.write(" | ".join((state.name, fate, *([said] if said else []))) + "\n")
+            if given.look:
+                _compare(state, fate, words.get(state.name), Path(sounds), given.kafka)
+            elif given.kafka == KAFKA_VERSION:
+                known[state.name] = fate
+                written(known, differing)
+            elif settled(fate) != settled(known[state.name]):
+                differing[state.name] = fate
+                written(known, differing)
             sys.stdout.flush()
-            lines = (f"{one.name} | {known[one.name]}\n" for one in every if one.name in known)
-            TABLE.write_text(HEADER + "".join(lines))
+
+
+def _compare(state: State, fate: str, word: str | None, sounds: Path, release: str) -> None:
+    """Prints doctor's word if it is another one."""
+    if word is None:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
+            word = word_of_doctor(state, Path(work), sounds, release)
+    if settled(word) != settled(fate):
+        sys.stdout.write(f"  DOCTOR SAYS: {word}\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tests.support.kafka.jvm import find_java, kafka_classpath
+from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -265,11 +265,11 @@ def server_properties(
     return without_expiry({**SETTINGS, **addresses, **(settings or {})})
 
 
-def copied_jars(work: Path, user: int) -> str:
+def copied_jars(work: Path, user: int, version: str = KAFKA_VERSION) -> str:
     """The class path, copied to where another user may read it."""
     os.chown(work, user, user)
     copied = []
-    for i, entry in enumerate(kafka_classpath().split(os.pathsep)):
+    for i, entry in enumerate(kafka_classpath(version).split(os.pathsep)):
         source, target = Path(entry.removesuffix("/*")), work / "jars" / str(i)
         if not target.exists():
             shutil.copytree(source, target)

@@ -1,4 +1,4 @@
-"""`Starts`: real brokers 4.3.0 one after the other in one JVM, which is kept warm: a start takes a second, not ten.
+"""`Starts`: real brokers of one release, one after the other in one warm JVM: a start takes a second, not ten.
 
 A broker whose start ends its process ends only itself here (see `java/seglogkafka/Starts.java`). It leaves threads
 behind, so the JVM is replaced after some of them.
@@ -12,19 +12,19 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.kafka.broker import QUICK_COMPILER, copied_jars, server_properties
-from tests.support.kafka.jvm import find_java, kafka_classpath
+from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath
 
 _REFUSALS_A_JVM = 6  # the threads of each go on asking for a controller
 
 
 class Starts:
-    """A context manager. `work` gets the brokers' properties and what they say (`log`).
+    """A context manager. `work` gets the brokers' properties and what they say (`log`). `release` is a 4.3 or 4.4.
 
     With `user` (only root may) the brokers run as that user, who must be able to get at the log directories.
     """
 
-    def __init__(self, work: Path, *, user: int | None = None) -> None:
-        self._work, self._user = work, user
+    def __init__(self, work: Path, *, user: int | None = None, release: str = KAFKA_VERSION) -> None:
+        self._work, self._user, self._release = work, user, release
         self._process: subprocess.Popen[str] | None = None
         self._refusals = 0
         self.log = work / "brokers.log"
@@ -69,7 +69,8 @@ class Starts:
 
     def _begin(self) -> subprocess.Popen[str]:
         self._refusals = 0
-        class_path = kafka_classpath() if self._user is None else copied_jars(self._work, self._user)
+        release, user = self._release, self._user
+        class_path = kafka_classpath(release) if user is None else copied_jars(self._work, user, release)
         command: list[str | Path] = [find_java(), "-Xmx1g", "-XX:+UseSerialGC", *QUICK_COMPILER]
         command += ["-Djava.awt.headless=true", "-Dseglogkafka.echo=3", "-cp", class_path, "seglogkafka.Starts"]
         as_user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": ()}

@@ -197,18 +197,66 @@ def _states(directory: DirectoryFacts) -> Iterator[Diagnosis]:
             )
 
 
+def passed_over(directories: Sequence[DirectoryFacts]) -> list[DirectoryFacts]:
+    """Returns the log directories that a broker goes on without before it looks for partitions in them.
+
+    It has no readable `meta.properties`, or a checkpoint that cannot be read; the metadata log is in another one.
+    """
+    failed = [directory for directory in directories if directory.failed or _is_unidentified(directory, directories)]
+    lasting = [directory for directory in directories if directory not in failed]
+    home = metadata_home(directories)
+    return failed if lasting and (home is None or home in lasting) else []
+
+
+def metadata_home(directories: Sequence[DirectoryFacts]) -> DirectoryFacts | None:
+    """Returns the directory whose metadata log a broker reads: metadata.log.dir is by default the first of log.dirs."""
+    return next((directory for directory in directories if has_metadata_log(directory)), None)
+
+
+def _is_unidentified(directory: DirectoryFacts, directories: Sequence[DirectoryFacts]) -> bool:
+    """True if a broker goes on without a directory because its `meta.properties` cannot be read."""
+    damage = directory.around.meta_damage
+    readable = any(other.around.meta is not None for other in directories)
+    is_home = directory is metadata_home(directories)
+    return damage is not None and readable and not is_home and not isinstance(damage, NoClusterIdError)
+
+
+def as_met(row: Diagnosis, directories: Sequence[DirectoryFacts], place: Path | None = None) -> Diagnosis:
+    """Returns a blocker as a danger if it lies in a directory that is passed over, and a start does not come to it.
+
+    `place` is that directory, None for the one of the row.
+    """
+    if row.gravity is not Gravity.BLOCKER:
+        return row
+    path = row.log_directory if place is None else str(place)
+    directory = next((each for each in passed_over(directories) if str(each.listing.path) == path), None)
+    if directory is None:
+        return row
+    if _is_unidentified(directory, directories):
+        return row if row.code == "META_PROPERTIES_INVALID" else _not_met(row)
+    of_metadata = (row.partition or row.file).startswith(filenames.CLUSTER_METADATA_TOPIC)
+    loaded = row.partition or row.code in ("STRANGE_DIRECTORY", "RUN_UNFINISHED", "DUPLICATE_PARTITION")
+    return _not_met(row) if loaded and not of_metadata else row
+
+
+def _not_met(row: Diagnosis) -> Diagnosis:
+    text = f"Does not meet it while the log directory is offline. Once that is back: {row.broker}"
+    return replace(row, gravity=Gravity.DANGER, offline=False, broker=text)
+
+
 def examine_together(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | None = None) -> Iterator[Diagnosis]:
     """Yields contradictions among the directories of one broker."""
-    partitions: dict[tuple[TopicPartition, bool], Path] = {}
+    partitions: dict[tuple[TopicPartition, bool], tuple[DirectoryFacts, Path]] = {}
     for directory in directories:
         for partition in directory.listing.partitions:
             if not partition.state.is_served:
                 continue
             key = partition.topic_partition, partition.state is PartitionState.FUTURE
-            other = partitions.setdefault(key, partition.path)
-            if other != partition.path:
+            other, path = partitions.setdefault(key, (directory, partition.path))
+            if path != partition.path:
                 fields = {"broker": _TWO_METADATA_LOGS} if partition.is_cluster_metadata else {}
-                yield directory.diagnosis("DUPLICATE_PARTITION", partition.path, f"it is also at {other}", **fields)
+                row = directory.diagnosis("DUPLICATE_PARTITION", partition.path, f"it is also at {path}", **fields)
+                yield as_met(row, directories, other.listing.path)
     yield from _cleaner_twice(directories)
     yield from _identities(directories, kafka)
     yield from _absent(directories)
@@ -268,12 +316,8 @@ def _identities(directories: Sequence[DirectoryFacts], kafka: KafkaVersion | Non
         path, meta = directory.listing.path / filenames.META_PROPERTIES, directory.around.meta
         if directory.around.meta_damage is not None:
             message = str(directory.around.meta_damage).removeprefix(f"{path}: ")
-            refused = (
-                not readable
-                or has_metadata_log(directory)
-                or isinstance(directory.around.meta_damage, NoClusterIdError)
-            )
-            fields: dict[str, Any] = {} if refused else {"broker": _UNIDENTIFIED, "offline": True}
+            unidentified = _is_unidentified(directory, directories)
+            fields: dict[str, Any] = {"broker": _UNIDENTIFIED, "offline": True} if unidentified else {}
             yield directory.diagnosis("META_PROPERTIES_INVALID", path, message, **fields)
         elif meta is None:
             if formatted and filenames.META_PROPERTIES not in directory.around.unread:

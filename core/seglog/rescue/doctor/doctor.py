@@ -36,6 +36,7 @@ from seglog.rescue.doctor.coordinators import Coordinators
 from seglog.rescue.doctor.copies import Copy, examine_copies, unserved_strays
 from seglog.rescue.doctor.directory import (
     DirectoryFacts,
+    as_met,
     examine_directory,
     examine_failures,
     examine_node,
@@ -131,7 +132,8 @@ class Doctor:
         self._begun, self._summary = True, DoctorSummary()
         directories: list[DirectoryFacts] = []
         failing: set[str] = set()
-        for row in self._examined(directories):
+        for diagnosis in self._examined(directories):
+            row = as_met(diagnosis, directories)
             if row.offline:
                 failing.add(row.log_directory)
             yield self._counted(row)
@@ -147,9 +149,9 @@ class Doctor:
 
     def _examined(self, directories: list[DirectoryFacts]) -> Iterator[Diagnosis]:
         """Yields the diagnoses of the directories, each alone and then all together. Fills `directories`."""
-        for path in self._paths:
-            directory, rows = examine_directory(self._fs, path)
-            directories.append(directory)
+        examined = [examine_directory(self._fs, path) for path in self._paths]
+        directories += [directory for directory, _ in examined]  # all, before a row of one is judged
+        for directory, rows in examined:
             if directory.holder is not None and directory.holder.is_broker:
                 self._summary = replace(self._summary, broker=directory.holder.pid)
             yield from rows

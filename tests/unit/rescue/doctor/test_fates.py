@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fates import recorded, settled, word_of_doctor
+from tests.support.fates import every_state, recorded, settled, word_of_doctor, words_of_doctor
+from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION
+from tests.support.wounded_herds import in_herds, partition_of
+from tests.support.wounded_pairs import AND
 from tests.support.wounded_starts import State
 from tests.support.wounded_states import states
 
-FATES = recorded()
-STATES = [state for state in states() if os.geteuid() == 0 or not state.needs_root]
+FATES = {KAFKA_VERSION: recorded(), NEWER_KAFKA_VERSION: {**recorded(), **recorded(NEWER_KAFKA_VERSION)}}
+STATES = [state for state in every_state() if os.geteuid() == 0 or not state.needs_root]
+HERDED = [state for state in STATES if AND in state.name and partition_of(state)]  # looked at together: it is quicker
+ALONE = [(state, KAFKA_VERSION) for state in STATES if state not in HERDED]
+ALONE += [(state, NEWER_KAFKA_VERSION) for state in STATES if state.name in recorded(NEWER_KAFKA_VERSION)]
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +28,21 @@ def sounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_state_was_given_to_a_broker() -> None:
-    assert [state.name for state in states()] == list(FATES)
+    assert [state.name for state in states()] == [name for name in FATES[KAFKA_VERSION] if AND not in name]
 
 
-@pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_doctors_word_is_the_fate_that_a_broker_gave(state: State, tmp_path: Path, sounds: Path) -> None:
+@pytest.mark.parametrize(("state", "release"), ALONE, ids=lambda value: getattr(value, "name", value))
+def test_doctors_word_is_the_fate_that_a_broker_gave(state: State, release: str, tmp_path: Path, sounds: Path) -> None:
     root = tmp_path / "state"
     root.mkdir()
-    word = word_of_doctor(state, root, sounds)
+    word = word_of_doctor(state, root, sounds, release)
     shutil.rmtree(root)
-    assert settled(word) == settled(FATES[state.name])
+    assert settled(word) == settled(FATES[release][state.name])
+
+
+@pytest.mark.parametrize("members", list(in_herds(HERDED)), ids=lambda members: members[0].base)
+def test_doctors_word_on_partitions_with_two_wounds_is_the_fate_that_a_broker_gave(
+    members: list[State], tmp_path: Path
+) -> None:
+    words = words_of_doctor(members, tmp_path / "herd")
+    assert words == {state.name: FATES[KAFKA_VERSION][state.name] for state in members}
