@@ -61,16 +61,17 @@ def test_the_option_where_keeps_what_the_dataframes_own_filter_keeps(read, tmp_p
     write.write_bytes(
         batch_v2(0, [NaiveRecord(i, stamp - 5, b"k", b"v") for i, stamp in enumerate(stamps)], base_timestamp=5)
     )
-    everything = read(logs).select("topic", "offset", "timestamp")
+    everything = read(logs)
     for sign, time in (
         ("<", "2026-11-02"),
         (">=", "1969-12-31 23:59:59.999"),
         ("=", "1969-12-31 23:59:59.999"),
         (">", "1970-01-01"),
     ):
-        wanted = everything.where(f"timestamp {sign} '{time}'").collect()
+        # Not the timestamps themselves: PySpark's collect() makes datetimes of them, which end with the year 9999.
+        wanted = everything.where(f"timestamp {sign} '{time}'").select("topic", "offset").collect()
         option = f"timestamp {sign} '{time.replace(' ', 'T')}'"
-        assert read(logs, where=option).select("topic", "offset", "timestamp").collect() == wanted, option
+        assert read(logs, where=option).select("topic", "offset").collect() == wanted, option
     assert read(logs, where="timestamp < '2026-11-02'").count() > 700
 
 
