@@ -69,6 +69,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "fetch": "Copies partitions from tiered storage into a log directory.",
     },
     "Rescue a dead cluster": {
+        "replicas": "Shows which copy to start from, and what each choice loses.",
         "metadata": "Shows the cluster that a controller's metadata log describes.",
         "groups": "Shows committed offsets, lag and members of consumer groups.",
         "serve": "Serves partitions to Kafka clients, read-only.",

@@ -33,9 +33,11 @@ from seglog.api.rescuing import fetch as fetch
 from seglog.api.rescuing import plan_transplant as plan_transplant
 from seglog.api.rescuing import salvage as salvage
 from seglog.api.rescuing import transplant as transplant
+from seglog.api.surveying import collect_replicas as collect_replicas
 from seglog.api.surveying import groups as groups
 from seglog.api.surveying import metadata as metadata
 from seglog.api.surveying import metadata_differences as metadata_differences
+from seglog.api.surveying import replicas as replicas
 from seglog.api.surveying import report as report
 from seglog.api.surveying import schemas as schemas
 from seglog.api.surveying import settings as settings
@@ -110,6 +112,7 @@ from seglog.operations.keeping import Truncated as Truncated
 from seglog.operations.redact import RedactionReport as RedactionReport
 from seglog.operations.repair import PlannedRepair as PlannedRepair
 from seglog.operations.repair import Repaired as Repaired
+from seglog.operations.replicas import ReplicasReport as ReplicasReport
 from seglog.operations.restore import RestorePlan as RestorePlan
 from seglog.operations.retain import Retained as Retained
 from seglog.operations.retain import RetentionFailure as RetentionFailure

@@ -97,7 +97,7 @@ def run(
     request = RebuildRequest(
         [session.resolved(path) for path in directories],
         metadata or (),
-        {Path(name): _number("--node", text, number) for text, name, number in _pairs("--node", node)},
+        nodes_of(node),
         cluster_id,
         {name: _number("--feature", text, level) for text, name, level in _pairs("--feature", feature)},
         allow_missing,
@@ -111,6 +111,11 @@ def run(
     made = [] if dry_run else write_rebuilt(session.fs, session.clock, plan, output)
     show_written(session.console, plan, session.resolved(output), made, code)
     return code
+
+
+def nodes_of(given: Sequence[str] | None) -> dict[Path, int]:
+    """Returns the node ids by log directory that --node gives. Raises UsageError."""
+    return {Path(name): _number("--node", text, number) for text, name, number in _pairs("--node", given)}
 
 
 def _pairs(option: str, given: Sequence[str] | None) -> list[tuple[str, str, str]]:

@@ -79,6 +79,7 @@ MORE = (
     "clean --dry-run --roll {logs}/customers-0",
     "salvage {damaged}/orders-none-0 -o {logs}/new-0",
     "spark conf",
+    "replicas {logs} --collect {logs}/logs.facts",
 )
 
 

@@ -50,8 +50,12 @@ def staged(example: str, tmp_path: Path) -> tuple[str, Path]:
         shop(logs / "registry")
     if "/mnt/tier" in example:
         places |= stage_tier(logs, tmp_path, example)
-    if example.startswith("seglog rebuild"):
+    if example.startswith(("seglog rebuild", "seglog replicas")):
         places |= stage_lost_cluster(tmp_path)
+    if "broker2.facts" in example:
+        for node in (1, 2, 3):
+            broker_directory(tmp_path / str(node), node, {"orders-0": [0] * node})
+            assert run("replicas", "--collect", logs / f"broker{node}.facts", tmp_path / str(node)).exit_code == 0
     if example.startswith("seglog restore"):
         places |= stage_set_aside(logs, example)
     if "server.properties" in example:

@@ -1,12 +1,12 @@
 """Where a log ends, and in which leader epoch: what decides which of several replicas has every acknowledged record.
 
 After a clean shutdown the headers at the log's end are enough, else the whole last segment is read with its checksums,
-as a recovering broker does. Kafka elects by the leader epoch first, then by the length.
+as a recovering broker does. `replicas.rule` chooses by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,11 @@ import numpy as np
 
 from seglog.errors import CorruptionError
 from seglog.format import filenames
-from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
+from seglog.format.checkpoint import parse_leader_epochs
+from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.progress import BytesRead
+from seglog.rescue.replicas.lineage import Lineage
+from seglog.rescue.replicas.rule import Candidate
 from seglog.scan.index_files import read_index
 from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.scan.segment_scan import SegmentScan
@@ -24,34 +27,54 @@ from seglog.storage.filesystem import FileSystem
 MAX_INDEX_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The newest leader epoch in a log or its checkpoint (-1: none), and the offset after its last good record."""
+    """A log as far as its names, its epochs and its last segment tell. `producer_id` is the highest one in that
+    segment, -1 for none; `high_watermark` is 0 if it is unknown."""
 
-    epoch: int
-    offset: int
+    lineage: Lineage
+    high_watermark: int = 0
+    producer_id: int = -1
+
+    @property
+    def epoch(self) -> int:
+        """The newest leader epoch in the log or its checkpoint, -1 for none."""
+        return self.lineage.newest_epoch
+
+    @property
+    def offset(self) -> int:
+        """The offset after the last good record."""
+        return self.lineage.end
+
+    def candidate(self, node: int) -> Candidate:
+        """Returns it as the rule compares it."""
+        return Candidate(node, self.lineage, self.high_watermark)
 
 
-def end_of(fs: FileSystem, directory: Path, progress: BytesRead = lambda _size: None) -> LogEnd:
+def end_of(
+    fs: FileSystem,
+    directory: Path,
+    progress: BytesRead = lambda _size: None,
+    on_damage: Callable[[CorruptionError], None] = lambda _error: None,
+) -> LogEnd:
     """Reads the end of the partition in `directory`; a damaged checkpoint of its epochs does not count."""
-    listing = list_partition(fs, directory)
-    epoch, offset = -1, 0
+    listing, around = list_partition(fs, directory), directory.parent
+    epochs: dict[int, int] = {}
     if listing.leader_epoch_checkpoint is not None:
         try:
             data = fs.read_bytes(listing.leader_epoch_checkpoint, MAX_INDEX_BYTES)
-            epoch = newest_epoch(parse_leader_epochs(data, listing.leader_epoch_checkpoint))
-        except CorruptionError:
-            epoch = -1  # the batches have their epochs, too
-    if listing.segments and listing.format == "kafka":
-        clean = fs.status(directory.parent / filenames.CLEAN_SHUTDOWN_FILE) is not None
-        last = LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
-        epoch, offset = max(epoch, last.epoch), last.end
-    return LogEnd(epoch, offset)
-
-
-def newest_epoch(entries: Iterable[EpochEntry]) -> int:
-    """Returns the newest epoch of a checkpoint, -1 for none."""
-    return max((entry.epoch for entry in entries), default=-1)
+            entries = parse_leader_epochs(data, listing.leader_epoch_checkpoint)
+            epochs = {entry.epoch: entry.start_offset for entry in entries}
+        except CorruptionError as error:
+            on_damage(error)  # the batches have their epochs, too
+    if not listing.segments or listing.format != "kafka":
+        return LogEnd(Lineage.of(0, 0, epochs.items()))
+    clean = fs.status(around / filenames.CLEAN_SHUTDOWN_FILE) is not None
+    last = LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
+    lineage = Lineage.of(listing.segments[0].base_offset, last.end, {**last.epochs, **epochs}.items())
+    watermarks = OffsetCheckpoint(fs, around / filenames.HIGH_WATERMARK_CHECKPOINT, tolerant=True).offsets
+    key = listing.topic_partition
+    return LogEnd(lineage, 0 if key is None else watermarks.get(key, 0), last.producer_id)
 
 
 def highest_own(producer_ids: Iterable[int]) -> int:
@@ -60,13 +83,15 @@ def highest_own(producer_ids: Iterable[int]) -> int:
 
 
 class LastSegment:
-    """The end of a log: `end` is the offset after its last good batch, `epoch` and `producer_id` the highest read.
+    """The end of a log: `end` is the offset after its last good batch, `producer_id` the highest read. `epochs` are the
+    leader epochs that were read, with the first offset of each.
 
     It reads from the last index entry on, or the `whole` segment. A batch that fails its checksum ends the log.
     """
 
     def __init__(self, fs: FileSystem, segment: SegmentFiles, *, whole: bool, progress: BytesRead) -> None:
-        self.end, self.epoch, self.producer_id = segment.base_offset, -1, -1
+        self.end, self.producer_id = segment.base_offset, -1
+        self.epochs: dict[int, int] = {}
         start = 0 if whole else _last_indexed(fs, segment)
         if not self._walk(fs, segment, start, progress) and start:
             self._walk(fs, segment, 0, progress)
@@ -81,7 +106,9 @@ class LastSegment:
             if good:
                 seen = True
                 self.end = max(self.end, int(rows["last_offset"][-1]) + 1)
-                self.epoch = max(self.epoch, int(rows["leader_epoch"].max()))
+                for epoch, at in zip(*np.unique(rows["leader_epoch"], return_index=True), strict=True):
+                    if epoch >= 0:
+                        self.epochs.setdefault(int(epoch), int(rows["base_offset"][at]))
                 self.producer_id = max(self.producer_id, highest_own(np.unique(rows["producer_id"]).tolist()))
             progress(chunk.size)
             if good < len(valid):

@@ -21,7 +21,6 @@ from seglog.errors import CorruptionError, LockedError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import (
     MetaProperties,
-    parse_leader_epochs,
     parse_meta_properties,
     parse_partition_metadata,
 )
@@ -30,7 +29,7 @@ from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.rescue.log_ends import MAX_INDEX_BYTES, LastSegment, highest_own, newest_epoch
+from seglog.rescue.log_ends import LogEnd, end_of, highest_own
 from seglog.scan.listing import (
     LogDirectoryListing,
     PartitionDirectory,
@@ -54,15 +53,22 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class FoundReplica:
-    """A partition's directory. `topic_id` is None without a readable `partition.metadata`. `last_epoch` is the newest
-    leader epoch in its log or its checkpoint (-1: none), `log_end` the offset after its last record.
-    """
+    """A partition's directory. `topic_id` is None without a readable `partition.metadata`."""
 
     directory: Path
     partition: TopicPartition
     topic_id: UUID | None
-    last_epoch: int
-    log_end: int
+    end: LogEnd
+
+    @property
+    def last_epoch(self) -> int:
+        """The newest leader epoch in its log or its checkpoint, -1 for none."""
+        return self.end.epoch
+
+    @property
+    def log_end(self) -> int:
+        """The offset after its last record."""
+        return self.end.offset
 
 
 @dataclass(slots=True)
@@ -101,7 +107,7 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
         if partition.state is not PartitionState.LIVE:
             found.left_out.append((partition.path, _ASIDE[partition.state]))
             continue
-        found.replicas.append(_read_replica(fs, partition, found, listing.clean_shutdown, progress))
+        found.replicas.append(_read_replica(fs, partition, found, progress))
     for stranger in (*listing.strangers, *listing.misnamed):
         found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
     found.compacted = _compacted(fs, found, listing)
@@ -124,24 +130,19 @@ def _identified(fs: FileSystem, path: Path, listing: LogDirectoryListing) -> Fou
 
 
 def _read_replica(
-    fs: FileSystem, partition: PartitionDirectory, found: FoundDirectory, clean: bool, progress: BytesRead
+    fs: FileSystem, partition: PartitionDirectory, found: FoundDirectory, progress: BytesRead
 ) -> FoundReplica:
     listing = list_partition(fs, partition.path)
     if listing.format == "0.7":
         found.notes.append(f"{partition.path} is a log of Kafka 0.7, beside which a broker begins an empty one")
-    epochs = _parsed(fs, listing.leader_epoch_checkpoint, MAX_INDEX_BYTES, parse_leader_epochs, found) or ()
-    epoch = newest_epoch(epochs)
-    end = 0
-    if listing.segments and listing.format == "kafka":
-        last = LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
-        end, epoch = last.end, max(epoch, last.epoch)
-        found.last_producer_id = max(found.last_producer_id, last.producer_id)
+    end = end_of(fs, partition.path, progress, lambda error: found.notes.append(str(error)))
+    found.last_producer_id = max(found.last_producer_id, end.producer_id)
     for snapshot in listing.snapshots[-1:]:
         producers = _parsed(fs, snapshot.path, _MAX_SNAPSHOT_BYTES, decode_snapshot, found) or ()
         found.last_producer_id = max(found.last_producer_id, highest_own(entry.producer_id for entry in producers))
     metadata = _parsed(fs, listing.partition_metadata, _SMALL_FILE, parse_partition_metadata, found)
     topic_id = None if metadata is None else metadata.topic_id
-    return FoundReplica(partition.path, partition.topic_partition, topic_id, epoch, end)
+    return FoundReplica(partition.path, partition.topic_partition, topic_id, end)
 
 
 def _parsed(

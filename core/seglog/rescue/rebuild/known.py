@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seglog.configuration.cluster_metadata import METADATA_PARTITION
+from seglog.configuration.cluster_metadata import BROKER_RESOURCE, CLUSTER_DEFAULT, METADATA_PARTITION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.errors import NotALogError
 from seglog.format.control import Voter
@@ -48,7 +48,11 @@ _BROKERS = ("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "UNRE
 
 @dataclass(slots=True)
 class KnownPartition:
-    """The last state of a partition in the controller; `leader` is -1 without one."""
+    """The last state of a partition in the controller; `leader` is -1 without one.
+
+    Since `clean_since`, a leader epoch, every leader was elected among those that had all acknowledged records, as far
+    as the log was read: a snapshot does not tell how its leaders were elected.
+    """
 
     replicas: list[int]
     isr: list[int]
@@ -56,6 +60,7 @@ class KnownPartition:
     leader_epoch: int
     directories: list[str]  # ids, in the order of `replicas`; may be empty
     eligible: list[int] = field(default_factory=list)  # out of sync, with every acknowledged record (KIP-966)
+    clean_since: int = 0
 
     @property
     def in_sync(self) -> list[int]:
@@ -77,6 +82,7 @@ class KnownMetadata:
 
     `brokers` maps the registered ones to the ids of their log directories. `end_offset` is the offset after the last
     record read; `problems` are sentences about what could not be read. `voters` are those of a dynamic quorum.
+    `registered_at` are the offsets of the brokers' last registrations in the log, without those that a snapshot has.
     """
 
     source: Path
@@ -86,6 +92,12 @@ class KnownMetadata:
     end_offset: int = 0
     problems: list[str] = field(default_factory=list)
     voters: tuple[Voter, ...] = ()
+    registered_at: dict[int, int] = field(default_factory=dict)
+
+    def broker_default(self, key: str) -> str:
+        """Returns the dynamic value of all brokers, "" if there is none."""
+        record = self.records.get(("CONFIG_RECORD", BROKER_RESOURCE, CLUSTER_DEFAULT, key))
+        return "" if record is None else str(record.data["value"])
 
     def configuration(self, topic: str) -> dict[str, str]:
         """Returns a topic's own configuration values by Kafka's keys."""
@@ -163,7 +175,7 @@ class _Changes:
         self.known = known
         self._names: dict[str, str] = {}
 
-    def apply(self, record: FramedRecord, _source: MetadataRecord) -> None:
+    def apply(self, record: FramedRecord, source: MetadataRecord) -> None:
         data = record.data
         if record.name == "TOPIC_RECORD":
             self._names[data["topicId"]] = data["name"]
@@ -175,7 +187,7 @@ class _Changes:
         elif record.name == "PARTITION_CHANGE_RECORD":
             self._change_partition(data)
         elif record.name in _BROKERS:
-            self._register(record.name, data)
+            self._register(record.name, data, source)
         elif record.name == "CLEAR_ELR_RECORD":
             self._clear_eligible(data["topicName"])
         elif record.name in _REMOVERS:
@@ -208,6 +220,7 @@ class _Changes:
                 data["leaderEpoch"],
                 list(data.get("directories") or ()),
                 list(data.get("eligibleLeaderReplicas") or ()),
+                data["leaderEpoch"],
             )
 
     def _change_partition(self, data: Mapping[str, Any]) -> None:
@@ -216,6 +229,7 @@ class _Changes:
         partition = None if topic is None else topic.partitions.get(data["partitionId"])
         if partition is None:
             return
+        before = {*partition.isr, *partition.eligible}
         for name in ("replicas", "isr", "directories"):
             if data.get(name) is not None:
                 setattr(partition, name, list(data[name]))
@@ -224,6 +238,8 @@ class _Changes:
         if data.get("leader", _NO_LEADER_CHANGE) != _NO_LEADER_CHANGE:
             partition.leader = data["leader"]
             partition.leader_epoch += 1
+            if partition.leader >= 0 and partition.leader not in before:
+                partition.clean_since = partition.leader_epoch
 
     def _clear_eligible(self, topic: str) -> None:
         """Forgets the eligible replicas of a topic; of all without a name."""
@@ -231,8 +247,10 @@ class _Changes:
             for partition in known.partitions.values() if topic in ("", name) else ():
                 partition.eligible = []
 
-    def _register(self, kind: str, data: Mapping[str, Any]) -> None:
+    def _register(self, kind: str, data: Mapping[str, Any], source: MetadataRecord) -> None:
         node, directories = int(data["brokerId"]), data.get("logDirs")
+        if kind == "REGISTER_BROKER_RECORD" and source.path.suffix == ".log":
+            self.known.registered_at[node] = source.offset
         if kind == "UNREGISTER_BROKER_RECORD":
             self.known.brokers.pop(node, None)
         elif kind == "REGISTER_BROKER_RECORD" or (directories and node in self.known.brokers):

@@ -3,9 +3,9 @@
 1. All directories belong to one cluster, each to a broker by `meta.properties`; none is given twice. None is missing
    that the metadata names (`completeness`).
 2. A topic has one id, by its directories and by the metadata. Its partitions are those of both.
-3. The leader of a partition is the replica with the newest leader epoch, and of several the one with the longest log,
-   among those that were in sync if the metadata is no older than the logs: it has every acknowledged record. Its new
-   epoch is above every epoch in a log or the metadata, so that the other replicas truncate what differs, and follow.
+3. The leader of a partition is the replica that `replicas.rule` puts first: it has every acknowledged record that any
+   has. Its new epoch is above every epoch in a log or the metadata, so that the other replicas truncate what differs,
+   and follow.
 4. A topic with unknown configuration keeps its records for ever, until the operator changes that.
 
 Planning collects all obstacles, not only the first.
@@ -35,6 +35,7 @@ from seglog.rescue.rebuild.directories import FoundDirectory, FoundReplica
 from seglog.rescue.rebuild.known import TOPIC_RESOURCE, KnownMetadata, KnownPartition, KnownTopic
 from seglog.rescue.rebuild.plan import UNASSIGNED_DIRECTORY, PlannedPartition, PlannedTopic, RebuildPlan, RebuiltFile
 from seglog.rescue.rebuild.voters import moved_voters
+from seglog.rescue.replicas.rule import Metadata, is_current, ranked
 
 METADATA_VERSION = "metadata.version"
 
@@ -355,13 +356,16 @@ class RebuildPlanner:
             return self._planned(partition, replicas, entry, leader, tuple(entry.isr) or (leader,))
         if not replicas:
             return None
-        candidates = _in_sync(replicas, entry)
-        best = _leader(partition.partition, candidates or replicas, entry)
-        if entry is not None and not candidates:
-            self._notes.append(
-                f"{partition}: broker {best.node} leads, which was not in sync: acknowledged records that only the"
-                f" brokers {entry.in_sync} have are lost"
-            )
+        metadata = None if entry is None else Metadata(entry.leader, entry.leader_epoch, entry.in_sync)
+        candidates = {replica.node: replica.found.end.candidate(replica.node) for replica in replicas}
+        (first, synced), *_ = ranked(list(candidates.values()), metadata, partition.partition)
+        best = next(replica for replica in replicas if replica.node == first.node)
+        if entry is not None and not synced and is_current(metadata, list(candidates.values())):
+            here = [node for node in entry.in_sync if node in candidates]
+            lost = f"acknowledged records that only the brokers {entry.in_sync} have are lost"
+            if here:
+                lost = f"the logs of the brokers {here}, which were, have lost acknowledged records that it has"
+            self._notes.append(f"{partition}: broker {best.node} leads, which was not in sync: {lost}")
         for replica in replicas:
             if replica.found.log_end > best.found.log_end:
                 why = "in an older leader epoch" if replica.rank < best.rank else "and was not in sync"
@@ -477,21 +481,6 @@ class RebuildPlanner:
                 self._notes.append(
                     f"{topic.name} gets a new topic id, {topic.topic_id}: none of its directories had one"
                 )
-
-
-def _in_sync(replicas: Sequence[_Replica], entry: KnownPartition | None) -> list[_Replica]:
-    """Returns the replicas that may lead: those in sync by the metadata; all if the logs are newer than that."""
-    if entry is None or max(replica.found.last_epoch for replica in replicas) > entry.leader_epoch:
-        return list(replicas)
-    return [replica for replica in replicas if replica.node in entry.in_sync]
-
-
-def _leader(number: int, replicas: Sequence[_Replica], entry: KnownPartition | None) -> _Replica:
-    """Chooses the leader: among equal replicas the former leader, else by the partition's number, to spread leaders."""
-    highest = max(replica.rank for replica in replicas)
-    equals = sorted((replica for replica in replicas if replica.rank == highest), key=lambda replica: replica.node)
-    before = [replica for replica in equals if entry is not None and replica.node == entry.leader]
-    return (before or equals)[0 if before else number % len(equals)]
 
 
 def _version_first(levels: dict[str, int]) -> dict[str, int]:

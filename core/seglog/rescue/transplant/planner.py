@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from seglog.configuration.keys import LogConfig
+from seglog.configuration.settings import identity_of
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError
 from seglog.format.filenames import parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.rescue.log_ends import end_of
+from seglog.rescue.rebuild.known import KnownMetadata, furthest, read_known
+from seglog.rescue.replicas.rule import Candidate, Metadata, ranked
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.internal_topics import NOT_TAKEN
 from seglog.rescue.transplant.plan import Ending, PartitionPlan
@@ -74,7 +78,7 @@ def choose(
             new = TopicPartition(topics.get(old.topic, old.topic), old.partition)
             chosen.append(PartitionToTake(place.path, old, new))
             named |= set() if whole else {place.path}
-    chosen = _newest_replicas(fs, chosen, named, left_out)
+    chosen = _chosen_replicas(fs, chosen, named, left_out)
     _require_each_once(chosen)
     for topic in topics:
         if not any(source.partition.topic == topic for source in chosen):
@@ -105,28 +109,57 @@ def _reason_against(place: PartitionDirectory, topics: Mapping[str, str], whole:
     return ""
 
 
-def _newest_replicas(
+def _chosen_replicas(
     fs: FileSystem, chosen: Sequence[PartitionToTake], named: Container[Path], left_out: list[tuple[str, str]]
 ) -> list[PartitionToTake]:
-    """Takes of several replicas in log directories of a cluster the one that Kafka would elect; the others are left
-    out. What is `named` itself is always taken."""
+    """Takes of several replicas in log directories of a cluster the one that the rule puts first (`replicas.rule`); the
+    others are left out. What is `named` itself is always taken."""
     by_name: dict[tuple[TopicPartition, TopicPartition], list[PartitionToTake]] = {}
     for replica in chosen:
         by_name.setdefault((replica.partition, replica.target), []).append(replica)
-    taken = []
-    for replicas in by_name.values():
+    surroundings, taken = _Surroundings(fs, [replica.directory.parent for replica in chosen]), []
+    for (partition, _), replicas in by_name.items():
         if len(replicas) == 1 or any(replica.directory in named for replica in replicas):
             taken += replicas
             continue
-        ends = {replica.directory: end_of(fs, replica.directory) for replica in replicas}
-        best = max(replicas, key=lambda replica: ends[replica.directory])
-        taken.append(best)
-        for replica in replicas:
-            if replica is not best:
-                same = ends[replica.directory] == ends[best.directory]
-                why = "which ends alike" if same else "which is newer (by leader epoch, then by length)"
-                left_out.append((str(replica.directory), f"{best.directory} is taken, {why}"))
+        candidates = [surroundings.candidate(replica.directory) for replica in replicas]
+        (best, synced), *others = ranked(candidates, surroundings.metadata_of(partition, replicas[0].directory))
+        replica_of = {id(candidate): replica for candidate, replica in zip(candidates, replicas, strict=True)}
+        winner = replica_of[id(best)]
+        taken.append(winner)
+        for candidate, also in others:
+            why = "which was in sync" if synced and not also else "which is newer (by leader epoch, then by length)"
+            if candidate.lineage == best.lineage:
+                why = "which ends alike"
+            left_out.append((str(replica_of[id(candidate)].directory), f"{winner.directory} is taken, {why}"))
     return taken
+
+
+class _Surroundings:
+    """What the log directories of the sources tell of their replicas; the metadata is read when it is asked for."""
+
+    def __init__(self, fs: FileSystem, log_directories: Sequence[Path]) -> None:
+        self._fs, self._paths = fs, list(dict.fromkeys(log_directories))
+        self._identities = {path: identity_of(fs, path) for path in self._paths}
+
+    def candidate(self, directory: Path) -> Candidate:
+        """Returns a replica as the rule compares it."""
+        node = self._identities[directory.parent].get("node.id", "")
+        return end_of(self._fs, directory).candidate(int(node) if node.isascii() and node.isdigit() else -1)
+
+    def metadata_of(self, partition: TopicPartition, directory: Path) -> Metadata | None:
+        """Returns what the newest metadata of a replica's cluster says of its partition, None if there is none."""
+        cluster = self._identities[directory.parent].get("cluster.id")
+        near = [image for path, image in self._images if self._identities[path].get("cluster.id") == cluster]
+        newest = furthest(near)
+        topic = None if newest is None else newest.topics.get(partition.topic)
+        entry = None if topic is None else topic.partitions.get(partition.partition)
+        return None if entry is None else Metadata(entry.leader, entry.leader_epoch, entry.in_sync)
+
+    @cached_property
+    def _images(self) -> list[tuple[Path, KnownMetadata]]:
+        images = ((path, read_known(self._fs, path)) for path in self._paths)
+        return [(path, image) for path, image in images if image is not None]
 
 
 def _require_each_once(chosen: Sequence[PartitionToTake]) -> None:

@@ -1,0 +1,194 @@
+"""Digests of a log by stretches, which two hosts can compare without the log.
+
+Each good batch gives a 64-bit number made of its offsets, epoch, size and checksum, and a mark holds the sum over all
+batches before it. So two marks of a log tell about the stretch between them, wherever the log begins and wherever
+compaction has left it alone. Marks lie where offsets cross a multiple of a power of two, and where an epoch begins:
+copies that hold the same batches have the same marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from seglog import layout
+
+_FINE_MARKS = 256
+_COARSE_MARKS = 5
+_LAST_EPOCHS = 2
+_LEAST_STEP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A batch boundary: `offset` is the first offset of the batch there, or the end of the log.
+
+    `batches`, `records` and `digest` (64 bits) are sums over all good batches before it; `first_timestamp` is the
+    smallest base timestamp between it and the next mark, -1 without one.
+    """
+
+    offset: int
+    batches: int
+    records: int
+    digest: int
+    first_timestamp: int
+
+
+class LogDigest:
+    """Collects the marks of a log from its batches, in order. Memory is bounded."""
+
+    def __init__(self) -> None:
+        self._step = _LEAST_STEP
+        self._marks: list[tuple[Mark, int, bool]] = []  # with the offset before it, and whether an epoch begins there
+        self._batches = self._records = self._digest = 0
+        self._before, self._epoch, self._end = -1, -1, 0
+        self.epochs: list[tuple[int, int]] = []
+        self.newest_timestamp = -1
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it has no batch."""
+        return not self._marks
+
+    def add(self, rows: np.ndarray) -> None:
+        """Adds good batches (rows of layout.BATCH), whose offsets ascend."""
+        if not len(rows):
+            return
+        base, epochs = rows["base_offset"], rows["leader_epoch"]
+        before = np.concatenate(([self._before], base[:-1]))
+        begins = epochs > np.concatenate(([self._epoch], epochs[:-1]))
+        counts = _record_counts(rows)
+        sums = np.cumsum(_hashes(rows), dtype=np.uint64) + np.uint64(self._digest)
+        batches, records = self._batches, np.cumsum(counts) + self._records
+        edges = np.flatnonzero((base // self._step != before // self._step) | begins).tolist()
+        times = rows["base_timestamp"]
+        if (edges and edges[0] > 0) or not edges:
+            self._mind(times[: edges[0] if edges else len(times)])
+        for at, until in pairwise([*edges, len(rows)]):
+            total = int(records[at - 1]) if at else self._records
+            digest = int(sums[at - 1]) if at else self._digest
+            mark = Mark(int(base[at]), batches + at, total, digest, _smallest(times[at:until]))
+            self._marks.append((mark, int(before[at]), bool(begins[at])))
+            if begins[at]:
+                self.epochs.append((int(epochs[at]), int(base[at])))
+        self._batches, self._records, self._digest = batches + len(rows), int(records[-1]), int(sums[-1])
+        self._before, self._epoch = int(base[-1]), max(self._epoch, int(epochs.max()))
+        self._end = int(rows["last_offset"][-1]) + 1
+        self.newest_timestamp = max(self.newest_timestamp, int(rows["max_timestamp"].max()))
+        while len(self._marks) > 2 * _FINE_MARKS:
+            self._step *= 2
+            self._thin(self._is_fine)
+
+    def _is_fine(self, mark: Mark, before: int, begins: bool) -> bool:
+        newest = self.epochs[-_LAST_EPOCHS:]
+        return mark.offset // self._step != before // self._step or (begins and mark.offset >= newest[0][1])
+
+    def _mind(self, times: np.ndarray) -> None:
+        if not self._marks:
+            return
+        mark, before, begins = self._marks[-1]
+        least = _least_time(mark.first_timestamp, _smallest(times))
+        self._marks[-1] = (_with_time(mark, least), before, begins)
+
+    def _thin(self, keep: Callable[[Mark, int, bool], bool]) -> None:
+        """Drops marks that are not retained; the one before takes over their smallest timestamps."""
+        retained: list[tuple[Mark, int, bool]] = []
+        for mark, before, begins in self._marks:
+            if not retained or keep(mark, before, begins):
+                retained.append((mark, before, begins))
+            else:
+                last = retained[-1]
+                least = _least_time(last[0].first_timestamp, mark.first_timestamp)
+                retained[-1] = (_with_time(last[0], least), last[1], last[2])
+        self._marks = retained
+
+    def marks(self) -> tuple[Mark, ...]:
+        """Returns few marks: coarse ones over the whole log, finer ones towards its end, the newest epochs, and the
+        end itself."""
+        if not self._marks:
+            return ()
+        start, end = self._marks[0][0].offset, self._end
+        coarse, last = 1, set()
+        while (end - start) // coarse > _COARSE_MARKS:
+            coarse *= 2
+        fine = coarse
+        while fine >= self._step:
+            last.add(end // fine * fine)
+            fine //= 2
+        newest = {first for _, first in self.epochs[-_LAST_EPOCHS:]}
+
+        def keep(mark: Mark, before: int, _begins: bool) -> bool:
+            crosses = any(before < edge <= mark.offset for edge in last)
+            return mark.offset // coarse != before // coarse or mark.offset in newest or crosses
+
+        self._thin(keep)
+        final = Mark(end, self._batches, self._records, self._digest, -1)
+        return (*(mark for mark, _, _ in self._marks), final)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Records of a stretch of offsets: at most `records`, exactly so many if `exact`. `first_timestamp` is no later
+    than the earliest of them, -1 if it is unknown."""
+
+    records: int
+    exact: bool
+    first_timestamp: int
+
+
+def extent(marks: tuple[Mark, ...], first: int, end: int) -> Extent:
+    """Returns what the marks of a log tell about the offsets from `first` to `end` (exclusive)."""
+    records, exact, least = 0, True, -1
+    for mark, following in pairwise(marks):
+        low, high = max(first, mark.offset), min(end, following.offset)
+        if low >= high:
+            continue
+        held, span = following.records - mark.records, following.offset - mark.offset
+        records += min(held, high - low)
+        exact = exact and (held == span or (low == mark.offset and high == following.offset) or held == 0)
+        least = _least_time(least, mark.first_timestamp)
+    return Extent(records, exact, least)
+
+
+def different(marks: tuple[Mark, ...], other: tuple[Mark, ...], first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields the stretches (first, end) between `first` and `end` in which two logs hold different batches, as finely
+    as their common marks tell. Stretches without a common mark on both sides are not compared."""
+    theirs = {mark.offset: mark for mark in other}
+    shared = [(mark, theirs[mark.offset]) for mark in marks if mark.offset in theirs and first <= mark.offset <= end]
+    for (mine, their), (my_next, their_next) in pairwise(shared):
+        same = my_next.digest - mine.digest - (their_next.digest - their.digest)
+        if same % (1 << 64) or my_next.batches - mine.batches != their_next.batches - their.batches:
+            yield mine.offset, my_next.offset
+
+
+def _hashes(rows: np.ndarray) -> np.ndarray:
+    """Returns a 64-bit number for each batch (splitmix64 over its fields)."""
+    value = np.full(len(rows), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for name in ("base_offset", "last_offset", "leader_epoch", "size", "crc"):
+        value ^= rows[name].astype(np.int64).view(np.uint64)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        value ^= value >> np.uint64(31)
+    return value
+
+
+def _record_counts(rows: np.ndarray) -> np.ndarray:
+    """Returns the records of each batch; markers of transactions are none. A legacy entry has at least one."""
+    counts = np.where(rows["magic"] >= 2, rows["count"], np.maximum(rows["count"], 1)).astype(np.int64)
+    return np.where((rows["magic"] >= 2) & (rows["attributes"] & layout.CONTROL_MASK != 0), 0, np.maximum(counts, 0))
+
+
+def _smallest(times: np.ndarray) -> int:
+    stamped = times[times >= 0]
+    return int(stamped.min()) if len(stamped) else -1
+
+
+def _least_time(time: int, other: int) -> int:
+    return other if time < 0 else time if other < 0 else min(time, other)
+
+
+def _with_time(mark: Mark, first_timestamp: int) -> Mark:
+    return Mark(mark.offset, mark.batches, mark.records, mark.digest, first_timestamp)

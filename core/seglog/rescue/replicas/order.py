@@ -1,0 +1,140 @@
+"""In which order to start the brokers, so that each partition gets the leader whose copy loses the least.
+
+When nobody leads a partition, the controller elects the first replica in sync (or eligible, KIP-966) that registers; a
+topic with unclean.leader.election.enable takes any. Without one in sync the partition waits for an unclean election by
+hand, which takes the first replica of the assignment that is alive.
+
+Kafka: ReplicationControlManager.handleBrokerUnfenced, PartitionChangeBuilder.electLeader (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from seglog.rescue.rebuild.known import KnownPartition
+from seglog.rescue.replicas.comparison import Acknowledged, Choice, PartitionVerdict
+
+_TRIED_IN_FULL = 6  # brokers: 720 orders
+
+Cost = tuple[int, int, int]  # acknowledged offsets lost, those that perhaps were, all
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The order of starting brokers, and the leader that each partition in question then gets.
+
+    `elected` are the partitions that need an unclean election, by the broker after whose start it is made. `leaders`
+    maps a verdict's partition, as text, to its leader.
+    """
+
+    order: tuple[int, ...]
+    leaders: dict[str, int]
+    elected: dict[int, list[str]]
+
+
+def cost_of(choice: Choice | None) -> Cost:
+    """Returns what a choice loses, as numbers of offsets; the higher ones come first."""
+    losses = () if choice is None else choice.lost
+    spans = [(loss.acknowledged, loss.end - loss.first) for loss in losses]
+    certain = sum(span for word, span in spans if word is Acknowledged.YES)
+    perhaps = sum(span for word, span in spans if word is Acknowledged.PERHAPS)
+    return certain, perhaps, sum(span for _, span in spans)
+
+
+def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], unclean: Iterable[str]) -> Start:
+    """Returns the order that loses the least. `unclean` are the topics that elect any replica by themselves."""
+    every, topics = sorted(set(nodes)), frozenset(unclean)
+    asked = [_Question.of(verdict, topics) for verdict in verdicts if verdict.choice is not None]
+    tried: Iterable[tuple[int, ...]]
+    if len(every) <= _TRIED_IN_FULL:
+        tried = permutations(every)
+    else:
+        choices = [question.choice for question in asked]
+        tried = [tuple(sorted(every, key=lambda node: (-choices.count(node), node))), tuple(every)]
+    groups = _grouped(asked)
+    best = min(tried, key=lambda order: (_total(groups, order), order))
+    leaders = {question.name: question.leader(best) for question in asked}
+    elected: dict[int, list[str]] = {}
+    for question in asked:
+        leader = leaders[question.name]
+        if leader == question.choice and question.by_hand:
+            elected.setdefault(leader, []).append(question.name)
+    return Start(best, leaders, elected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A partition as the controller sees it: who is elected when it registers, and what each leader loses."""
+
+    name: str
+    choice: int
+    electable: tuple[int, ...]
+    assignment: tuple[int, ...]
+    costs: tuple[tuple[int, Cost], ...]
+
+    @classmethod
+    def of(cls, verdict: PartitionVerdict, unclean: frozenset[str]) -> _Question:
+        entry, nodes = verdict.entry, [choice.node for choice in verdict.choices]
+        assert verdict.choice is not None
+        electable = _electable(entry, nodes)
+        if verdict.partition.topic in unclean and entry is not None:
+            electable = tuple(entry.replicas)
+        costs = tuple((choice.node, cost_of(choice)) for choice in verdict.choices)
+        assignment = tuple(nodes if entry is None else entry.replicas)
+        return cls(str(verdict.partition), verdict.choice, electable, assignment, costs)
+
+    @property
+    def by_hand(self) -> bool:
+        """True if an unclean election must make its choice the leader."""
+        return self.choice not in self.electable
+
+    def leader(self, order: Sequence[int]) -> int:
+        """Returns the leader after the brokers were started in this order."""
+        if self.by_hand:
+            return self.choice if self._is_elected(order) else self._first(order)
+        return self._first(order)
+
+    def _first(self, order: Sequence[int]) -> int:
+        return next((node for node in order if node in self.electable), self.choice)
+
+    def _is_elected(self, order: Sequence[int]) -> bool:
+        """True if the election by hand, after its broker's start, takes the choice: nobody before it in the assignment
+        is alive, and nobody in sync was started."""
+        alive = order[: order.index(self.choice) + 1] if self.choice in order else order
+        if any(node in self.electable for node in alive):
+            return False
+        return next((node for node in self.assignment if node in alive), None) == self.choice
+
+    def cost(self, leader: int) -> Cost:
+        """Returns what a leader loses; one without a copy loses all, which comes before everything."""
+        cost = dict(self.costs).get(leader)
+        return (1 << 62, 0, 0) if cost is None else cost
+
+
+def _electable(entry: KnownPartition | None, nodes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(nodes) if entry is None else (*entry.isr, *entry.eligible)
+
+
+def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
+    """Returns questions that have the same answers once, with their number: thousands of partitions are alike."""
+    counted: dict[tuple[object, ...], tuple[_Question, int]] = {}
+    for question in questions:
+        key = question.choice, question.electable, question.assignment, question.costs
+        counted[key] = (question, counted.get(key, (question, 0))[1] + 1)
+    return list(counted.values())
+
+
+def _total(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tuple[int, ...]:
+    costs = [(question.cost(question.leader(order)), number) for question, number in groups]
+    return tuple(sum(cost[i] * number for cost, number in costs) for i in range(3))
+
+
+def in_doubt(verdicts: Iterable[PartitionVerdict], start: Start) -> Iterator[tuple[PartitionVerdict, Choice]]:
+    """Yields the partitions whose leader, by this order, is not the one to choose, with what that loses."""
+    for verdict in verdicts:
+        leader = start.leaders.get(str(verdict.partition))
+        for choice in verdict.choices:
+            if choice.node == leader and leader != verdict.choice and choice.lost:
+                yield verdict, choice
