@@ -193,8 +193,8 @@ def _locations(values: Any) -> list[Path]:
         if not any(mark in _text(value) for mark in "*?[{"):
             found.append(_location(value))
             continue
-        from seglog.remote.routing import machine_files
         from seglog.scan.patterns import matching_paths
+        from seglog.storage.routing import machine_files
 
         found += matching_paths(machine_files(), value)
     return found

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from seglog.log.loader import RecoveryReport
     from seglog.log.log import Log
     from seglog.operations.workspace import Sources, Workspace
-    from seglog.remote.traffic import Traffic
     from seglog.repairs.undo.journal import RunRecord
     from seglog.scan.listing import Target
     from seglog.storage.filesystem import FileSystem
+    from seglog.storage.traffic import Traffic
     from seglog_cli.progress import Progress, ProgressChoice
 
 _M_ARENA_MAX = -8  # mallopt(3)
@@ -106,7 +106,7 @@ class Session:
     @functools.cached_property
     def fs(self) -> FileSystem:
         """Local files and URLs."""
-        from seglog.remote.routing import machine_files
+        from seglog.storage.routing import machine_files
 
         return machine_files()
 
@@ -252,10 +252,9 @@ class Session:
         """The traffic with object stores that `-v` reports; None without `-v`, or without any request."""
         if not self.console.verbose:
             return None
-        from seglog.remote.routing import traffic
+        from seglog.storage.traffic import OF_PROCESS
 
-        found = traffic()
-        return found if found.requests else None
+        return OF_PROCESS if OF_PROCESS.requests else None
 
     def config_of_target(self, target: Target, sources: Sources | None = None) -> DirectorySettings:
         """Returns `config_of` for the log directory that a path is in."""

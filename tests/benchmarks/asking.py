@@ -33,7 +33,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.format.filenames import segment_file_name
 from seglog.kernels.row_keys import match_keys
 from seglog.model import TopicPartition
-from seglog.remote.routing import machine_files
+from seglog.storage.routing import machine_files
 from seglog.table.dataset import pieces_of_source
 from seglog.table.newest import newest_of_key
 from seglog.table.opening import open_source

@@ -30,14 +30,13 @@ from seglog.errors import SeglogError
 from seglog.locations import parse_location
 from seglog.operations.clean import directories_of
 from seglog.operations.workspace import Sources, Workspace, by_log_directory
-from seglog.remote.routing import traffic
 from seglog.remote.settings import StoreSettings
-from seglog.remote.traffic import Prices, Traffic
 from seglog.scan.listing import resolve_paths
 from seglog.spark.cleaning_objects import Destination, clean_into
 from seglog.spark.cleaning_round import RoundSpec, SegmentCopy, TaskOutcome
 from seglog.spark.cleaning_stages import rewrite_round
 from seglog.storage.local import LocalFileSystem
+from seglog.storage.traffic import OF_PROCESS, Prices, Traffic
 from seglog.table.arrow import record_batches
 from seglog.table.files import files_of
 from seglog.table.options import parse_read_options
@@ -116,7 +115,7 @@ def clean_all(url: str, store: dict[str, str], disk: Path) -> None:
 @contextmanager
 def counted() -> Iterator[Traffic]:
     """What is asked meanwhile."""
-    found, whole = Traffic(), traffic()
+    found, whole = Traffic(), OF_PROCESS
     before = (whole.listings, whole.heads, whole.gets, whole.bytes_read, whole.puts)
     yield found
     after = (whole.listings, whole.heads, whole.gets, whole.bytes_read, whole.puts)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from seglog.model import Record
-from seglog.remote import routing, traffic
+from seglog.remote import routing
 from seglog.scan.segment_scan import CHUNK_BYTES
+from seglog.storage import traffic
 from tests.support.command_line import ended
 from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS, opened_log

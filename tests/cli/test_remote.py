@@ -17,8 +17,10 @@ import seglog
 from seglog.clock import FixedClock, SystemClock
 from seglog.errors import ConfigError, RefusedError, UnsupportedError
 from seglog.locations import parse_location
-from seglog.remote import routing, traffic
+from seglog.remote import routing
 from seglog.remote.filesystem import RemoteFileSystem
+from seglog.storage import traffic
+from seglog.storage.routing import machine_files
 from seglog.tiers.publishing import commit, put_object, require_new
 from seglog.verification.readable_files import unreadable
 from tests.support.command_line import Ended, ended, keep_partitions
@@ -53,7 +55,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         segments = tier_segments(CLEAN / "customers-uncleaned-0")
         write_aiven(base / "tier", "customers-uncleaned", 0, segments, SEALED)
         write_local_tiered(base / "copies", "customers-uncleaned", 0, [segments[0], *segments[2:]])
-        files, prefix = routing.machine_files(), base / "committed"
+        files, prefix = machine_files(), base / "committed"
         committed = [published(FS, files, prefix, CLEAN / name) for name in ("customers-0", "payments-0")]
         commit(files, prefix, None, committed, FixedClock(1_700_000_000_000))
         shop(base / "shop")
@@ -143,11 +145,8 @@ def _said(end: Ended, root: str) -> tuple[int, str, str]:
 
 
 def test_what_is_committed_in_a_store_is_fetched_as_it_was(places: tuple[Path, str], tmp_path: Path) -> None:
-    source, prefix, store = (
-        places[0] / "4.3.0-clean" / "customers-0",
-        parse_location(f"{places[1]}/new"),
-        routing.machine_files(),
-    )
+    source, store = places[0] / "4.3.0-clean" / "customers-0", machine_files()
+    prefix = parse_location(f"{places[1]}/new")
     (tmp_path / "large").write_bytes(os.urandom(1 << 20) * 17)  # in parts
     with FS.open(tmp_path / "large", "r") as file:
         stored = put_object(store, prefix / "large", file)

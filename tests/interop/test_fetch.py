@@ -14,9 +14,9 @@ import pytest
 from seglog.clock import SystemClock
 from seglog.format.tier_keys import PrivateKey
 from seglog.operations.fetch import fetch
-from seglog.remote.routing import machine_files
 from seglog.spark.sinks import ObjectSink
 from seglog.spark.write_options import parse_write_options
+from seglog.storage.routing import machine_files
 from seglog.tiers.publishing import commit
 from seglog.tiers.segments import KeyPairs
 from seglog.tiers.tiered_partition import TierOptions

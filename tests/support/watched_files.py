@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog.remote.routing import RoutingFileSystem
 from seglog.storage.filesystem import FileStatus, FileSystem, OpenMode
 from seglog.storage.local import LocalFile, LocalFileSystem
+from seglog.storage.routing import RoutingFileSystem
 
 
 def routed(fs: FileSystem) -> RoutingFileSystem:

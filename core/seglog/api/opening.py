@@ -67,8 +67,8 @@ def open_log(
     1
     >>> directory.cleanup()
     """
-    from seglog.remote.routing import machine_files
     from seglog.scan.view import unfinished_runs
+    from seglog.storage.routing import machine_files
 
     path = parse_location(path)
     fs: FileSystem = machine_files()

@@ -11,7 +11,7 @@ from seglog.arguments import one_of
 from seglog.configuration.keys import LogConfig
 from seglog.locations import parse_location
 from seglog.model import Compression, Isolation, member
-from seglog.remote.routing import machine_files
+from seglog.storage.routing import machine_files
 
 if TYPE_CHECKING:
     from seglog.storage.filesystem import FileSystem

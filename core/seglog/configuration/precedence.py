@@ -40,7 +40,7 @@ from seglog.configuration.keys import (
     text_of,
 )
 from seglog.errors import ConfigError
-from seglog.remote.traffic import Prices
+from seglog.storage.traffic import Prices
 
 POLICY = "cleanup.policy"
 DEFAULT = "default"

@@ -34,7 +34,6 @@ from seglog.format.checkpoint import parse_meta_properties
 from seglog.format.filenames import META_PROPERTIES, PARTITION_METADATA, parse_partition_directory
 from seglog.format.properties import parse_properties
 from seglog.locations import parse_location
-from seglog.remote import limits
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, read_whole
@@ -47,7 +46,7 @@ PROPERTIES = ".properties"
 
 _PREFIX = "SEGLOG_"
 # Variables that are not configuration keys.
-_OTHER_VARIABLES = frozenset(
+OTHER_VARIABLES = frozenset(
     {
         CONFIG_VARIABLE,
         "SEGLOG_KERNELS",
@@ -61,7 +60,10 @@ _OTHER_VARIABLES = frozenset(
         "SEGLOG_EFFORT",
         "SEGLOG_REQUIRE_JAVA",
         "SEGLOG_SEED",
-        *limits.VARIABLES,
+        "SEGLOG_REMOTE_CACHE",
+        "SEGLOG_REMOTE_REQUESTS",
+        "SEGLOG_REMOTE_RETRIES",
+        "SEGLOG_REMOTE_TIMEOUT",
     }
 )
 # What Kubernetes sets in every pod for a Service whose name begins with `seglog`.
@@ -121,7 +123,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[s
     names = {_PREFIX + name.upper().replace(".", "_"): name for key in KEYS for name in key.names}
     written = [(names[name], value, name) for name, value in environment.items() if name in names]
     unknown = sorted(
-        name for name in environment if name.startswith(_PREFIX) and name not in names and name not in _OTHER_VARIABLES
+        name for name in environment if name.startswith(_PREFIX) and name not in names and name not in OTHER_VARIABLES
     )
     return written, tuple(_ignored(name, names) for name in unknown if not _OF_A_SERVICE.fullmatch(name))
 
@@ -129,7 +131,7 @@ def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[s
 def _ignored(name: str, names: Collection[str]) -> str:
     from difflib import get_close_matches
 
-    meant = get_close_matches(name, [*names, *_OTHER_VARIABLES], 1, _ALIKE)
+    meant = get_close_matches(name, [*names, *OTHER_VARIABLES], 1, _ALIKE)
     hint = f" (did you mean {meant[0]}?)" if meant else ""
     return f"{name} is set, but no setting has this name{hint}; it is ignored"
 

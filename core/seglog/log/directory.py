@@ -8,7 +8,7 @@ Opening a partition for writing:
    (Kafka: before the first log is opened). Read-only use changes no file.
 
 `open` takes text too, which may be a URL, and a process that names no file system reads both: so this module knows
-`remote.routing`, which imports nothing remote before a URL comes up.
+`storage.routing`, which imports nothing remote before a URL comes up.
 
 Closing:
 
@@ -47,7 +47,6 @@ from seglog.log.read_loader import LogPlace, ViewingFileSystem
 from seglog.log.segments import shutdown_evidence
 from seglog.log.staged_settling import settle_if_possible
 from seglog.model import TopicPartition
-from seglog.remote.routing import machine_files
 from seglog.scan.listing import (
     OFFSET_CHECKPOINTS,
     LogDirectoryListing,
@@ -62,6 +61,7 @@ from seglog.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.overlay import BLOCK_BYTES, TrialFileSystem, blocks
 from seglog.storage.room import freeing, require_room
+from seglog.storage.routing import machine_files
 from seglog.storage.trust import require_trust
 from seglog.units import count_text
 

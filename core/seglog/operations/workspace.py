@@ -25,12 +25,12 @@ from seglog.layout import INT64_MAX
 from seglog.locations import parse_location, require_local
 from seglog.ordered_pool import available_threads
 from seglog.progress import BytesRead
-from seglog.remote.routing import machine_files
 from seglog.scan.listing import Target, TargetKind
 from seglog.scan.view import unfinished_runs
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, write_atomically
 from seglog.storage.lock import partition_path
+from seglog.storage.routing import machine_files
 from seglog.tiers.recognition import recognise
 from seglog.units import parse_duration, parse_size, parse_time
 

@@ -27,7 +27,6 @@ from seglog.remote.listings import Found, Listings
 from seglog.remote.settings import StoreSettings
 from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_store, root_of
 from seglog.remote.streams import Ask, ObjectStream
-from seglog.remote.traffic import Traffic
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import (
     READ_BYTES_LIMIT,
@@ -39,6 +38,7 @@ from seglog.storage.filesystem import (
     read_whole,
     refuse_to_write,
 )
+from seglog.storage.traffic import Traffic
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

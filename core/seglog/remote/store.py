@@ -26,8 +26,8 @@ from seglog.remote.failures import (
 from seglog.remote.limits import Limits
 from seglog.remote.plain import Address, PlainAnswer, address_of, ask_plainly, region_in
 from seglog.remote.settings import ENDPOINTS, StoreSettings
-from seglog.remote.traffic import Traffic
 from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
+from seglog.storage.traffic import Traffic
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -192,9 +192,9 @@ class SeglogDataSource(DataSource):
         return SeglogStreamWriter(self._sink(schema, overwrite))
 
     def _sink(self, schema: StructType, overwrite: bool) -> Sink:
-        from seglog.remote.routing import machine_files
         from seglog.spark.sinks import sink_of
         from seglog.spark.write_options import check_schema, parse_write_options
+        from seglog.storage.routing import machine_files
 
         options = parse_write_options(self.options, overwrite=overwrite)
         check_schema(schema, options)

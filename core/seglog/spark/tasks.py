@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from seglog import errors
 from seglog.errors import IncompleteError, SeglogError, UnsupportedError
-from seglog.remote.routing import traffic
-from seglog.storage import files
+from seglog.storage import files, traffic
 from seglog.storage.filesystem import FileSystem
 from seglog.table.files import files_of
 from seglog.table.options import ReadOptions
@@ -119,16 +118,16 @@ def try_tasks(
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         for number, item in blobs_of(batches):
-            before = traffic().figures
+            before = traffic.OF_PROCESS.figures
             result = _attempted(body, pickle.loads(item))
-            asked = tuple(now - then for now, then in zip(traffic().figures, before, strict=True))
+            asked = tuple(now - then for now, then in zip(traffic.OF_PROCESS.figures, before, strict=True))
             yield rows([(number, packed((result, asked)))])
 
     found = collected(distributed(spark, [packed(item) for item in items]).mapInArrow(work, ROW), watch)
     if len(found) != len(items):
         raise IncompleteError(f"{len(items) - len(found)} of {len(items)} tasks returned no result")
     for _, asked in found.values():
-        traffic().count(*asked)
+        traffic.OF_PROCESS.count(*asked)
     return [found[number][0] for number in range(len(items))]
 
 

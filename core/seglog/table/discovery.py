@@ -16,7 +16,6 @@ from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.tier_names import COMMITTED, OF_A_TIER, is_place_name
 from seglog.locations import parse_location
 from seglog.model import TopicPartition
-from seglog.remote.routing import RoutingFileSystem
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
 from seglog.scan.patterns import matching_paths
@@ -24,6 +23,7 @@ from seglog.scan.view import unfinished_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import partition_path
+from seglog.storage.routing import RoutingFileSystem
 from seglog.table.files import BrokersTiers, committed_files
 from seglog.table.options import NO_TIER_NAMES, Offsets, ReadOptions
 from seglog.table.partition_log import PartitionLog, list_segments, permitted

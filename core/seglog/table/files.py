@@ -29,10 +29,11 @@ from seglog.errors import IncompleteError
 from seglog.format.tier_keys import DataKey
 from seglog.format.tier_manifest import ChunkIndex
 from seglog.locations import parse_location
-from seglog.remote.routing import RoutingFileSystem, files_with
+from seglog.remote.routing import files_with
 from seglog.remote.settings import StoreSettings
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog.table.options import ReadOptions
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, ChunkedLog, OneFile, PartOfObject, Stored, WholeObject
 from seglog.tiers.manifests import checkpoints_of

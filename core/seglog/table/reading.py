@@ -26,12 +26,12 @@ from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
-from seglog.remote.routing import RoutingFileSystem
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.routing import RoutingFileSystem
 from seglog.table.continuity import Continuity
 from seglog.table.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
 from seglog.table.options import ReadOptions

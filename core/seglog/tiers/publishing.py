@@ -54,7 +54,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ObjectFiles(FileSystem, Protocol):
-    """Files, and the creation of objects (`remote.routing.RoutingFileSystem`)."""
+    """Files, and the creation of objects (`storage.routing.RoutingFileSystem`)."""
 
     def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None: ...
 

@@ -20,7 +20,7 @@ from seglog.configuration.keys import (
 )
 from seglog.errors import ConfigError
 from seglog.model import Compression, TimestampType
-from seglog.remote.traffic import Prices, Traffic
+from seglog.storage.traffic import Prices, Traffic
 
 # Topic-level defaults of Kafka 4.4.0, as the broker prints them; 4.3.0 has the same without the keys below.
 KAFKA_DEFAULTS = {

@@ -14,11 +14,11 @@ from seglog.clock import FixedClock
 from seglog.format.tier_keys import PrivateKey
 from seglog.look.inspect import statistics
 from seglog.look.inspect.statistics import LogStatistics, view_statistics
-from seglog.remote.routing import machine_files
 from seglog.scan.listing import list_log_directory, list_partition
 from seglog.spark import jobs
 from seglog.spark.jobs import PartitionStatistics
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.routing import machine_files
 from seglog.tiers.publishing import commit
 from seglog.tiers.segments import KeyPairs
 from seglog.tiers.tiered_partition import TierOptions

@@ -25,10 +25,10 @@ from seglog.locations import parse_location
 from seglog.log.staged_journal import StreamBatch
 from seglog.model import TopicPartition
 from seglog.operations.fetch import fetch
-from seglog.remote.routing import machine_files
 from seglog.scan.listing import resolve_paths
 from seglog.spark.sinks import ObjectSink, sink_of
 from seglog.spark.write_options import WriteOptions, parse_write_options
+from seglog.storage.routing import machine_files
 from seglog.table.files import files_of
 from seglog.tiers.manifests import CommittedLogs, orphans, read_committed
 from seglog.tiers.publishing import commit

@@ -16,11 +16,11 @@ from seglog.format.tier_keys import PrivateKey
 from seglog.locations import parse_location
 from seglog.look.inspect.statistics import view_statistics
 from seglog.model import TopicPartition
-from seglog.remote.routing import machine_files
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.spark import jobs
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.routing import machine_files
 from seglog.table.files import files_of, shown_at, size_of, task_files
 from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.publishing import commit

@@ -10,8 +10,8 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import ConfigError, IncompleteError, NotALogError
-from seglog.remote.routing import machine_files
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.routing import machine_files
 from seglog.table.arrow import record_batches
 from seglog.table.discovery import Finder
 from seglog.table.options import parse_read_options

@@ -15,10 +15,11 @@ from seglog.format.tier_names import COMMITTED
 from seglog.layout import PARTITION_LEADER_EPOCH_OFFSET
 from seglog.model import TopicPartition
 from seglog.operations.fetch import fetch
-from seglog.remote.routing import RoutingFileSystem, files_with, machine_files, shared_remote_files
+from seglog.remote.routing import files_with, shared_remote_files
 from seglog.remote.settings import StoreSettings
 from seglog.remote_path import remote_path
 from seglog.scan.listing import TargetKind, resolve_path, resolve_paths
+from seglog.storage.routing import RoutingFileSystem, machine_files
 from seglog.tiers.manifests import read_committed
 from seglog.tiers.publishing import commit, require_new
 from seglog.tiers.segments import GRAVE, Problem, Remark

@@ -1,0 +1,24 @@
+"""The doors of the engine: what it takes from the rooms around it, each imported when it is first needed.
+
+The engine stands alone: it imports no object store. Who gives it what it asks for is written here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+DOORS = {
+    # opens what URLs name: () -> storage.routing.StoreFiles
+    "store files": ("seglog.remote.routing", "shared_remote_files"),
+}
+
+
+@cache
+def door(name: str) -> Callable[..., Any]:
+    """Returns the function behind a door."""
+    module, function = DOORS[name]
+    opened: Callable[..., Any] = getattr(import_module(module), function)
+    return opened
