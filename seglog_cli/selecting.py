@@ -27,7 +27,7 @@ DifferenceLimit = Annotated[int | None, offset_option("--limit", "Show at most N
 BytesAs = Annotated[
     str, option("--bytes", "auto|base64", "How to write keys, values and headers; auto writes UTF-8 as text.")
 ]
-Decode = Annotated[bool, flag("--decode", "Decode keys and values of Kafka's internal topics.")]
+Decode = Annotated[bool, flag("--decode", "Decode keys and values of internal topics.")]
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,12 @@ def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> N
     """Raises UsageError if --decode would change nothing for partition directories with these names."""
     if not decode:
         return
-    from seglog.values.internal_topics import DECODERS, decoder_of
+    from seglog.values.internal_topics import kind_of_partition
 
     if base64:
         raise UsageError("--decode and --bytes base64 are two forms of keys and values: give one of them")
-    if not any(map(decoder_of, partitions)):
-        raise UsageError(f"--decode is for Kafka's internal topics: {', '.join(DECODERS)}")
+    if not any(map(kind_of_partition, partitions)):
+        raise UsageError(
+            "--decode is for internal topics, by their names: __consumer_offsets, heartbeats, …"
+            " (--value-as kafka:KIND says what a topic of another name holds)"
+        )

@@ -71,8 +71,9 @@ def run(
     types that sql has (structs, lists, decimal numbers, times); value_bytes has what is not decoded, or not wholly.
     Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
 
-    --decode writes records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders show them;
-    in JSON lines, keys and values are then objects.
+    --decode writes records of internal topics by what the topic's name says, as seglog read does: Kafka's own as
+    kafka-dump-log's decoders do, MirrorMaker's, Connect's, the schema registry's and those of Streams. In JSON, keys
+    and values are then objects. --value-as kafka:KIND says what a topic of another name holds.
 
     The file gets its name when it is complete. If FILE is a symbolic link that you or root own, its target is written
     or replaced. Links of other users, directories, devices and pipes are errors, and so is a file of Kafka: --replace

@@ -57,8 +57,16 @@ def run(
     and is text is shown as text, with value_error. Avro and Protobuf need the extra
     schemas (pip install '.[schemas]' in seglog's clone).
 
-    --decode shows records of __consumer_offsets and the other internal topics as kafka-dump-log's decoders do; in JSON,
-    keys and values are then objects.
+    --decode (--key-as kafka --value-as kafka) shows records of internal topics by what the topic's name says:
+    __consumer_offsets and the other ones of Kafka as kafka-dump-log's decoders do, and those of MirrorMaker, Connect,
+    the schema registry and Streams; in JSON, keys and values are then objects. Secrets are (hidden) there: Connect's
+    session key, passwords of connectors and of a KMS. --value-as json shows them, too.
+
+    Of a topic whose name says nothing, such as another name for Connect's topics, --value-as (and --key-as) kafka:KIND
+    says what it holds: offsets, transactions, share-states, metadata, remote-log-metadata, mirror-offset-syncs,
+    mirror-checkpoints, mirror-heartbeats, connect-configs, connect-offsets, connect-status, schemas, encryption-keys,
+    streams-window (changelog of a window store), streams-session, streams-windowed-key (a key with the start of its
+    window), streams-outer-join, streams-suppress, streams-foreign-key, streams-subscription or streams-response.
 
     In a log of Kafka 0.7, offsets are byte positions: --from-offset begins at the first message there or after it.
 

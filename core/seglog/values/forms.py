@@ -31,7 +31,7 @@ from seglog.values.frames import (
     named_in_headers,
     plain_frames,
 )
-from seglog.values.internal_topics import DECODERS, control_texts
+from seglog.values.internal_topics import KINDS, Decode, control_texts, kind_of
 from seglog.values.plain_forms import PLAIN, json_document, text_or_reason
 from seglog.values.schemas import (
     Naming,
@@ -47,6 +47,7 @@ from seglog.values.schemas import (
 from seglog.values.single_object import HEAD_BYTES, Fingerprints
 
 AUTO, KAFKA = "auto", "kafka"
+OF_KIND = f"{KAFKA}:"  # begins the form of what a topic holds whose name does not say it
 # The forms that need schemas, and the type that each wants.
 BY_SCHEMA: dict[str, str | None] = {
     "avro": kinds.AVRO,
@@ -101,12 +102,17 @@ class Column:
 FORMS = (AUTO, *PLAIN, KAFKA, *BY_SCHEMA)
 
 
+def is_form(text: str) -> bool:
+    """True for one of FORMS, and for `kafka:` with a kind of internal topics."""
+    return text in FORMS or (text.startswith(OF_KIND) and text.removeprefix(OF_KIND) in KINDS)
+
+
 # --- what is asked for, and what became of it -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Forms:
-    """The forms of keys and values (of FORMS). `source` has schemas by the ids of frames; `given` is the schema of
+    """The forms of keys and values (see `is_form`). `source` has schemas by the ids of frames; `given` is the schema of
     values without a frame.
     """
 
@@ -123,7 +129,7 @@ class Forms:
     @property
     def told(self) -> tuple[Side, ...]:
         """The sides of which tables have columns for the schema and for the reason why it is not decoded."""
-        return tuple(side for side in SIDES if self.of(side) not in (AUTO, KAFKA, "base64", "hex"))
+        return tuple(side for side in SIDES if self.of(side) not in (AUTO, "base64", "hex"))
 
     @property
     def by_schema(self) -> tuple[Side, ...]:
@@ -212,10 +218,15 @@ class TopicDecoder:
     """Decodes keys and values of one topic. `sides` are those that are not shown as they are."""
 
     def __init__(self, forms: Forms, topic: str, tally: Tally) -> None:
-        self._tally, self._internal = tally, DECODERS.get(topic)
-        self._forms: dict[Side, str] = {"key": forms.key, "value": forms.value}
-        if self._internal is None:  # Kafka's decoders are for Kafka's topics; others stay as they are
-            self._forms = {side: AUTO if form == KAFKA else form for side, form in self._forms.items()}
+        self._tally = tally
+        self._forms: dict[Side, str] = {side: forms.of(side) for side in SIDES}
+        self._internal: dict[Side, Decode] = {}
+        for side, form in self._forms.items():
+            if form == KAFKA or form.startswith(OF_KIND):
+                kind = kind_of(topic) if form == KAFKA else KINDS[form.removeprefix(OF_KIND)]
+                self._forms[side] = AUTO if kind is None else KAFKA  # topics that are nobody's own stay as they are
+                if kind is not None:
+                    self._internal[side] = kind.decode
         self.sides: tuple[Side, ...] = tuple(side for side, form in self._forms.items() if form != AUTO)
         self._schemas: dict[Side, BySchema] = {}
         for side in self.sides:
@@ -254,12 +265,12 @@ class TopicDecoder:
             column.put(places, [text_or_reason(plain, column.data[place]) for place in places])  # type: ignore[arg-type]
 
     def _decode_internal(self, side: Side, column: Column, places: Sequence[int], records: Records) -> None:
-        assert self._internal is not None
+        decode = self._internal[side]
         rows = list(zip(records.parts("key"), records.parts("value"), records.rows["offset"].tolist(), strict=True))
         for place in places:
-            text = self._internal(*rows[place])[SIDES.index(side)]
+            text = decode(*rows[place])[SIDES.index(side)]
             if text is not None:
-                column.put((place,), (_of_text(text),))
+                column.put((place,), (text,))
 
     def _decode_control(self, side: Side, column: Column, places: Sequence[int], records: Records) -> None:
         for place in places:
@@ -269,7 +280,7 @@ class TopicDecoder:
                 column.put((place,), (NotDecodedError(str(error)),))
                 continue
             if text is not None:
-                column.put((place,), (_of_text(text),))
+                column.put((place,), (json_value(json.loads(text)),))
 
 
 def are_control(records: Records) -> np.ndarray:
@@ -294,16 +305,6 @@ def text_of_bytes(data: bytes, reason: NotDecodedError) -> Text:
         return RemarkedText(json_value(data.decode()), str(reason), is_decoded=False)
     except UnicodeDecodeError:
         return reason
-
-
-def _of_text(text: str) -> str:
-    """Returns as JSON what a decoder of an internal topic says: a JSON object, or a text in quotes."""
-    if text.startswith("{"):
-        try:
-            return json_value(json.loads(text))
-        except ValueError:
-            return json_value(text)  # as Java prints it
-    return json_value(text)
 
 
 class BySchema:

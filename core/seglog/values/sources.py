@@ -8,7 +8,8 @@ from pathlib import Path
 from seglog.errors import ConfigError
 from seglog.locations import parse_location
 from seglog.storage.filesystem import FileSystem
-from seglog.values.forms import BY_SCHEMA, FORMS, Forms
+from seglog.values.forms import BY_SCHEMA, FORMS, OF_KIND, Forms, is_form
+from seglog.values.internal_topics import KINDS
 from seglog.values.schema_files import schema_of_file, schemas_in_directory, schemas_in_list
 from seglog.values.schemas import Schema, SchemaSource
 from seglog.values.schemas_topic import TOPIC, read_schemas
@@ -31,7 +32,9 @@ def forms_of(
     beside one of the logs at `beside`. Raises ConfigError if there is none, or if they are not needed.
     """
     for name, form in (("key", key), ("value", value)):
-        if form not in FORMS:
+        if form.startswith(OF_KIND) and not is_form(form):
+            raise ConfigError(f"the {name} has no form '{form}' ({OF_KIND} takes {', '.join(KINDS)})")
+        if not is_form(form):
             raise ConfigError(f"the {name} has no form '{form}' (there are {', '.join(FORMS)})")
     wanted = [form for form in (key, value) if form in BY_SCHEMA]
     if not wanted:

@@ -10,7 +10,6 @@ ScramDelta, DelegationTokenDelta, ProducerIdsDelta; PartitionRegistration.merge,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.configuration.feature_levels import METADATA_VERSION, level_name, release_of
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.configuration.precedence import Settings
+from seglog.configuration.sensitive import HIDDEN, is_sensitive
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import NotALogError
 from seglog.format.control import Voter
@@ -28,13 +28,10 @@ from seglog.kafka_version import KafkaVersion
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
-HIDDEN = "(hidden)"
-
 _RESOURCES = {2: "topic", 4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _LEADER_RECOVERY = {0: "recovered", 1: "recovering"}
-_SENSITIVE = re.compile(r"password|jaas|secret|credential|private|\.key$", re.IGNORECASE)
 _NO_CHANGE = -2  # the leader stays
 _CHANGE = {0: None, 1: True, -1: False}  # BrokerRegistrationFencingChange: FENCE is 1, UNFENCE -1
 
@@ -328,7 +325,7 @@ class _Changes:
         if data["value"] is None:
             values.pop(data["name"], None)
         else:
-            values[data["name"]] = HIDDEN if _SENSITIVE.search(data["name"]) else data["value"]
+            values[data["name"]] = HIDDEN if is_sensitive(data["name"]) else data["value"]
 
     def _set_feature(self, data: Mapping[str, Any]) -> None:
         if data["featureLevel"] == 0:  # the feature is off

@@ -1,0 +1,46 @@
+"""Records of MirrorMaker, Connect and Streams, as their own classes write them: those on which decoders are tested."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION, compiled, maven_jars
+
+pytestmark = pytest.mark.kafka
+
+ARTIFACTS = ("kafka-streams", "kafka-streams-test-utils", "connect-runtime")
+MIRROR = ("org.apache.kafka", "connect-mirror", KAFKA_VERSION)  # registries do not have the one of 4.4.0
+SOURCES = Path(__file__).parents[1] / "support" / "kafka" / "topics_java"
+WRITTEN = Path(__file__).parents[1] / "golden" / "internal_topics.jsonl"
+
+Row = tuple[str, str | None, str | None, int]
+
+
+def in_java(version: str, state: Path) -> list[Row]:
+    """Topic, key, value and timestamp of the records that Kafka's classes write."""
+    jars = maven_jars(f"topics-{version}", [*(("org.apache.kafka", name, version) for name in ARTIFACTS), MIRROR])
+    command = ["java", "-Xmx512m", f"-Dstate={state}", "-cp", f"{compiled(SOURCES, jars)}:{jars}/*"]
+    done = subprocess.run(
+        [*command, "seglogtopics.Topics"], capture_output=True, text=True, encoding="utf-8", check=True, timeout=300
+    )
+    rows = (line.split("\t") for line in done.stdout.splitlines())
+    return [(topic, None if key == "-" else key, None if value == "-" else value, int(timestamp))
+            for topic, key, value, timestamp in rows]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [KAFKA_VERSION, NEWER_KAFKA_VERSION])
+def test_the_kept_records_are_those_that_kafkas_classes_write(version: str, tmp_path: Path) -> None:
+    kept = [json.loads(line) for line in WRITTEN.read_text(encoding="utf-8").splitlines()]
+    rows = in_java(version, tmp_path)
+    assert [(one["topic"], one["key_b64"], one["value_b64"], one["timestamp"]) for one in kept] == [
+        row for row in rows if row[0] in {one["topic"] for one in kept}
+    ]
+    others = {row[0]: row for row in rows if row[0] not in {one["topic"] for one in kept}}
+    plain = {topic.removeprefix("shop-"): base64.b64decode(row[2] or "") for topic, row in others.items()}
+    assert plain["stamped-changelog"] == bytes(7) + b"\2"  # no timestamp stands before the value
+    assert plain["versioned-changelog"] == b"one"
