@@ -15,14 +15,14 @@ from seglog_cli.tables import Layout, number_cell, time_cell
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.consumer_groups.group_states import Member
+    from seglog.consumer_groups.group_states import Member, Topology
     from seglog.model import TopicPartition
     from seglog.operations.groups import Group, GroupPartition, GroupsReport
 
 _NAMED = 5  # partitions that a warning names
 FORMATS = ("table", "json", "reset-csv")
 NOT_YET = "no group had committed an offset by then"
-_GROUPS = ("GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG")
+_GROUPS = ("GROUP", "TYPE", "STATE", "MEMBERS", "PARTITIONS", "LAG", "USED-BY")
 _OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED", "CONSUMER-ID")
 
 
@@ -49,8 +49,14 @@ def run(
     or __share_group_state; several may be given. If a partition has several replicas, the most advanced one counts.
 
     Offsets that a transaction committed count if its marker is COMMIT. Lag is counted up to the end of the longest log
-    of a partition that is there, with --at too. For a share group, the start offset is shown. A group's state is the
-    one it would have in a broker that loads it.
+    of a partition that is there, with --at too. A group's state is the one it would have in a broker that loads it.
+
+    For a share group, the start offset is shown, and --json has the batches from there on: what is acknowledged or
+    archived, and what will be delivered again. For a streams group, --json has the topology that the group keeps, with
+    its epoch, and the tasks of its members.
+
+    USED-BY is connect-sink for the group of a sink connector (connect-NAME), connect-workers for the one in which
+    Connect's workers meet, streams for a Streams application, of either protocol, schema-registry, or -.
 
     --csv writes the file that `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one
     group, and group,topic,partition,offset for several. It leaves out share groups, and commits of partitions that the
@@ -108,6 +114,7 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
             str(len(group.members)),
             str(len(group.partitions)),
             number_cell(group.lag),
+            group.used_by or "-",
         )
         for group in groups
     ]
@@ -164,27 +171,42 @@ def _json(console: Console, group: Group) -> None:
             "members": [_member(member) for member in group.members],
             "partitions": len(group.partitions),
             "lag": group.lag,
+            "used_by": group.used_by,
+            "topology": None if group.topology is None else _topology(group.topology),
         }
     )
     for row in group.partitions:
-        console.json(
+        console.json(_offset(group.name, row))
+
+
+def _offset(group: str, row: GroupPartition) -> dict[str, object]:
+    from seglog.consumer_groups.committed_offsets import SHARE_STATES
+
+    return {
+        "type": "group_offset",
+        "group": group,
+        "topic": row.partition.topic,
+        "partition": row.partition.partition,
+        "offset": row.offset,
+        "log_end_offset": row.log_end_offset,
+        "lag": row.lag,
+        "leader_epoch": row.leader_epoch,
+        "metadata": row.metadata,
+        "committed": row.committed_ms,
+        "expires": row.expires_ms,
+        "pending_offset": row.pending_offset,
+        "member_id": None if row.member is None else row.member.member_id,
+        "misplaced": row.misplaced,
+        "batches": [
             {
-                "type": "group_offset",
-                "group": group.name,
-                "topic": row.partition.topic,
-                "partition": row.partition.partition,
-                "offset": row.offset,
-                "log_end_offset": row.log_end_offset,
-                "lag": row.lag,
-                "leader_epoch": row.leader_epoch,
-                "metadata": row.metadata,
-                "committed": row.committed_ms,
-                "expires": row.expires_ms,
-                "pending_offset": row.pending_offset,
-                "member_id": None if row.member is None else row.member.member_id,
-                "misplaced": row.misplaced,
+                "first_offset": batch.first,
+                "last_offset": batch.last,
+                "state": SHARE_STATES.get(batch.state, str(batch.state)),
+                "delivery_count": batch.count,
             }
-        )
+            for batch in row.batches
+        ],
+    }
 
 
 def _member(member: Member) -> dict[str, object]:
@@ -195,4 +217,13 @@ def _member(member: Member) -> dict[str, object]:
         "host": member.host,
         "epoch": member.epoch,
         "assigned": [str(partition) for partition in member.assigned],
+        "tasks": list(member.tasks),
+    }
+
+
+def _topology(topology: Topology) -> dict[str, object]:
+    return {
+        "epoch": topology.epoch,
+        "subtopologies": [{"id": name, "sources": list(topics)} for name, topics in topology.sources.items()],
+        "changelogs": list(topology.changelogs),
     }

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.operations.groups import coordinator_partition
 from seglog_cli.commands.groups import NOT_YET
 from tests.support.command_line import clean_logs, json_lines, run
-from tests.support.group_records import commit
+from tests.support.group_records import (
+    ORDERS,
+    TOPIC_ID,
+    classic_group,
+    commit,
+    share_snapshot,
+    share_update,
+    streams_group,
+)
 from tests.support.open_logs import opened_log
 
 
@@ -112,3 +121,78 @@ def test_damage_is_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
     result = run("groups", "--csv", tmp_path)
     assert (result.exit_code, result.stdout) == (3, "orders,3,5\n")
     assert "position 0: the checksum" in result.stderr
+
+
+def test_groups_say_what_they_belong_to(tmp_path: Path) -> None:
+    (tmp_path / "counts-app-store-changelog-0").mkdir()
+    records = [
+        classic_group("connect-files", "consumer"),
+        classic_group("own-name", "consumer", protocol="range", client="connector-consumer-files-0"),
+        classic_group("connect-me", "consumer", protocol="range", client="a-consumer"),
+        classic_group("workers", "connect", protocol="sessioned", client="connect-1"),
+        classic_group("registry", "sr", protocol="v0", client="sr-1"),
+        classic_group("shop", "consumer", protocol="stream", client="shop-StreamThread-1-consumer"),
+        classic_group("counts-app", "consumer"),
+        classic_group("counts", "consumer"),
+        classic_group("plain", "consumer"),
+        *streams_group("new-app"),
+    ]
+    with opened_log(tmp_path / "__consumer_offsets-0") as log:
+        for record in records:
+            log.append([record])
+    rows = [row for row in json_lines(run("groups", "--json", tmp_path)) if row["type"] == "group"]
+    assert {row["group"]: row["used_by"] for row in rows} == {
+        "connect-files": "connect-sink",
+        "own-name": "connect-sink",
+        "connect-me": None,
+        "workers": "connect-workers",
+        "registry": "schema-registry",
+        "shop": "streams",
+        "counts-app": "streams",
+        "counts": None,
+        "plain": None,
+        "new-app": "streams",
+    }
+    lines = run("groups", tmp_path).stdout.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith(("GROUP", "plain", "workers"))] == [
+        *("USED-BY", "-", "connect-workers", "CONSUMER-ID")
+    ]
+
+
+def test_a_streams_group_shows_its_topology_and_the_partitions_of_its_tasks(tmp_path: Path) -> None:
+    for name in ("orders-2", "orders-3", "few-0", "app-by-city-repartition-3"):
+        (tmp_path / name).mkdir()
+    with opened_log(tmp_path / "__consumer_offsets-0") as log:
+        for record in (*streams_group("app"), commit("app", 5, partition=TopicPartition("orders", 2))):
+            log.append([record])
+    group, *offsets = json_lines(run("groups", "--json", tmp_path))
+    assert (group["group_type"], group["state"], group["epoch"]) == ("streams", "Stable", 4)
+    assert group["members"][0]["tasks"] == ["0_2", "0_3", "1_3"]
+    assert group["topology"] == {
+        "epoch": 7,
+        "subtopologies": [
+            {"id": "0", "sources": ["orders", "few"]},
+            {"id": "1", "sources": ["app-by-city-repartition"]},
+        ],
+        "changelogs": ["app-n-changelog"],
+    }
+    assert [(row["topic"], row["partition"], row["offset"], row["member_id"]) for row in offsets] == [
+        ("app-by-city-repartition", 3, None, "m"),
+        ("orders", 2, 5, "m"),
+        ("orders", 3, None, "m"),
+    ]
+
+
+def test_a_share_group_shows_what_is_acknowledged_out_of_order(tmp_path: Path) -> None:
+    directory = tmp_path / str(ORDERS)
+    directory.mkdir()
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {format_uuid(TOPIC_ID)}\n")
+    with opened_log(tmp_path / "__share_group_state-0") as log:
+        log.append([share_snapshot("g", start=10, delivered=3, batches=[(10, 14), (20, 20)])])
+        log.append([share_update("g", start=12, delivered=4, batches=[(13, 16)])])
+    (row,) = [one for one in json_lines(run("groups", "--json", tmp_path)) if one["type"] == "group_offset"]
+    assert (row["topic"], row["partition"], row["offset"]) == ("orders", 3, 12)
+    assert row["batches"] == [
+        {"first_offset": first, "last_offset": last, "state": "acknowledged", "delivery_count": 1}
+        for first, last in ((12, 16), (20, 20))
+    ]

@@ -202,6 +202,12 @@ def test_a_killed_brokers_share_groups_are_what_kafkas_tool_described(tmp_path: 
     assert shown(found, SHARES) == {row for row in described if row[0] != "Share"}
     assert {row[0] for row in described} >= {"worked", "mixed", "rewound"}
     assert set(states(found)) == {"worked", "mixed", "forgotten", "rewound", "waiting"}
+    for row in found:
+        if row["type"] == "group_offset" and row["lag"] is not None and row["offset"] is not None:
+            ended_batches = [one for one in row["batches"] if one["state"] in ("acknowledged", "archived")]
+            out_of_order = sum(one["last_offset"] - one["first_offset"] + 1 for one in ended_batches)
+            assert out_of_order == row["log_end_offset"] - row["offset"] - row["lag"]  # as Kafka counts them
+    assert any(row.get("batches") for row in found if row["group"] == "mixed")
     groups = [one for one in found if one["type"] == "group"]
     assert {(row[0], *row[3:]) for row in described_states} == {
         (one["group"], one["state"], str(one["epoch"]), str(one["assignment_epoch"]), str(len(one["members"])))

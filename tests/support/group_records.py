@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
+from seglog.format import message_tables
+from seglog.format.wire import encode_message
 from seglog.model import Record, TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
@@ -57,3 +60,45 @@ def share_update(group: str, *, start: int, delivered: int, batches: Iterable[tu
     """A change of it."""
     value = struct.pack(">hiiq", 0, 1, 1, start) + _batches(batches) + _delivered(delivered)
     return Record(value, _share_key(1, group), 1000)
+
+
+def group_record(kind: int, group: str, value: Mapping[str, Any], *, member: str | None = None) -> Record:
+    """A record of a group, of a type of the table of messages; `member` is given for those of members."""
+    message = message_tables.messages(message_tables.GROUPS)[kind, "value"]
+    key = group_key(kind, group) + (b"" if member is None else text(member))
+    return Record(struct.pack(">h", 0) + encode_message(message, value, 0), key, 1000)
+
+
+def classic_group(group: str, protocol_type: str, protocol: str | None = None, client: str | None = None) -> Record:
+    """A classic group, empty or with one member."""
+    member = {"memberId": "m", "clientId": client, "clientHost": "/h", "rebalanceTimeout": 1, "sessionTimeout": 1}
+    members = [] if client is None else [{**member, "subscription": b"", "assignment": b""}]
+    about = {"protocolType": protocol_type, "generation": 1, "protocol": protocol, "leader": None}
+    return group_record(2, group, {**about, "members": members})
+
+
+def streams_group(group: str) -> list[Record]:
+    """A streams group (KIP-1071) with a topology of two parts, and a member that has a task of each."""
+    no_configs: dict[str, Any] = {"replicationFactor": 0, "topicConfigs": []}
+    part = {"sourceTopicRegex": [], "repartitionSinkTopics": [], "copartitionGroups": []}
+    first = {**part, "subtopologyId": "0", "sourceTopics": ["orders", "few"], "repartitionSourceTopics": [],
+             "stateChangelogTopics": []}  # fmt: skip
+    second = {**part, "subtopologyId": "1", "sourceTopics": [],
+              "repartitionSourceTopics": [{"name": f"{group}-by-city-repartition", "partitions": 4, **no_configs}],
+              "stateChangelogTopics": [{"name": f"{group}-n-changelog", "partitions": 0, **no_configs}]}  # fmt: skip
+    member = {"instanceId": None, "rackId": None, "clientId": "c", "clientHost": "/h", "rebalanceTimeoutMs": 1,
+              "topologyEpoch": 7, "processId": "p", "userEndpoint": None, "clientTags": []}  # fmt: skip
+    kinds = ("activeTasks", "standbyTasks", "warmupTasks")
+    tasks = {"activeTasks": [("0", [2, 3])], "activeTasksPendingRevocation": [("1", [3])], "standbyTasks": [("1", [0])]}
+    current = {
+        name: [{"subtopologyId": number, "partitions": partitions} for number, partitions in tasks.get(name, [])]
+        for kind in kinds
+        for name in (kind, f"{kind}PendingRevocation")
+    }
+    return [
+        group_record(17, group, {"epoch": 4, "metadataHash": 0}),
+        group_record(20, group, {"assignmentEpoch": 4}),
+        group_record(23, group, {"epoch": 7, "subtopologies": [first, second]}),
+        group_record(19, group, member, member="m"),
+        group_record(22, group, {"memberEpoch": 4, "previousMemberEpoch": 3, "state": 0, **current}, member="m"),
+    ]

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from pathlib import Path
+from typing import NamedTuple
 
 from seglog.consumer_groups.coordinator_replay import (
     OFFSETS_TOPIC,
@@ -32,6 +34,8 @@ from seglog.scan.listing import list_log_directory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
+# Kafka: RecordState. A record that is acquired is not written as such.
+SHARE_STATES = {0: "available", 2: "acknowledged", 3: "archiving", 4: "archived"}
 UNKNOWN = -1  # Kafka: the start offset or delivery count of a share partition without one
 
 
@@ -60,12 +64,22 @@ class OffsetCommit:
     stored: StoredRecord
 
 
+class ShareBatch(NamedTuple):
+    """The offsets from `first` to `last`, delivered `count` times; `state` is a number of SHARE_STATES."""
+
+    first: int
+    last: int
+    state: int
+    count: int
+
+
 @dataclass(frozen=True, slots=True)
 class ShareState:
     """The progress of a share group in a partition.
 
     Records below `start_offset` are processed, and `delivered` records from there on (UNKNOWN if not known). `reached`
     is the offset after the last delivered one. The leader epoch is the partition's when the state was written.
+    `written` are the batches of the last snapshot and of the updates after it.
     """
 
     group: str
@@ -76,6 +90,39 @@ class ShareState:
     reached: int
     leader_epoch: int
     stored: StoredRecord
+    written: tuple[ShareBatch, ...] = ()
+
+    def batches(self) -> list[ShareBatch]:
+        """Returns what is known of the offsets from the start on, in ascending order, without overlaps.
+
+        Of an offset in several batches the highest count decides, then the highest state (Kafka:
+        PersisterStateBatchCombiner, which orders the whole so).
+        """
+        waiting = sorted(self.written, reverse=True)
+        chosen: list[ShareBatch] = []
+        heap: list[tuple[int, int, int]] = []  # of those that have begun: -count, -state, last offset
+        at = self.start_offset
+        while waiting or heap:
+            at = max(at, waiting[-1].first) if waiting and not heap else at
+            while waiting and waiting[-1].first <= at:
+                batch = waiting.pop()
+                heappush(heap, (-batch.count, -batch.state, batch.last))
+            while heap and heap[0][2] < at:
+                heappop(heap)
+            if heap:
+                count, state, last = heap[0]
+                end = min(last, waiting[-1].first - 1) if waiting else last
+                _join(chosen, ShareBatch(at, end, -state, -count))
+                at = end + 1
+        return chosen
+
+
+def _join(batches: list[ShareBatch], batch: ShareBatch) -> None:
+    """Adds a batch, or makes the last one longer if it continues that."""
+    if batches and batches[-1].last + 1 == batch.first and batches[-1][2:] == batch[2:]:
+        batches[-1] = batches[-1]._replace(last=batch.last)
+    else:
+        batches.append(batch)
 
 
 def read_committed_offsets(
@@ -169,11 +216,15 @@ def _share_state(record: CoordinatorRecord, stored: StoredRecord, before: ShareS
     value = record.value or {}
     start, delivered = int(value["startOffset"]), int(value.get("deliveryCompleteCount", UNKNOWN))
     epoch = int(value["leaderEpoch"])
-    reached = max((int(batch["lastOffset"]) + 1 for batch in value.get("stateBatches") or ()), default=UNKNOWN)
+    written = tuple(
+        ShareBatch(*(int(batch[name]) for name in ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")))
+        for batch in value.get("stateBatches") or ()
+    )
+    reached = max((batch.last + 1 for batch in written), default=UNKNOWN)
     if before is not None:
         start = before.start_offset if start == UNKNOWN else start
         epoch = before.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
-        reached = max(reached, before.reached)
+        reached, written = max(reached, before.reached), before.written + written
     return ShareState(
         group=str(record.key["groupId"]),
         topic_id=str(record.key["topicId"]),
@@ -183,4 +234,5 @@ def _share_state(record: CoordinatorRecord, stored: StoredRecord, before: ShareS
         reached=max(reached, start),
         leader_epoch=epoch,
         stored=stored,
+        written=written,
     )

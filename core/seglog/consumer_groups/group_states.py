@@ -17,6 +17,7 @@ from seglog.format.wire import WireError, decode_message
 from seglog.model import TopicPartition
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+STREAMS_PROTOCOL = "stream"  # of a classic group (Kafka: StreamsPartitionAssignor)
 
 _CLASSIC_GROUP = 2
 _EPOCHS = {3: CONSUMER, 11: SHARE, 17: STREAMS}
@@ -25,12 +26,16 @@ _ASSIGNMENT_EPOCHS = (6, 12, 20)
 _CURRENT_ASSIGNMENTS = (8, 14, 22)
 _STABLE_MEMBER = 0  # Kafka: MemberState.STABLE
 _VERSION_BYTES = 2
+_STREAMS_TOPOLOGY = 23
 _CONSUMER_PROTOCOL = "consumer"
+_TASKS = ("activeTasks", "activeTasksPendingRevocation")  # a member still holds what it is to give up
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group. `epoch` is the member's own epoch, or the generation of a classic group."""
+    """A member of a group. `epoch` is the member's own epoch, or the generation of a classic group. `tasks` are the
+    active ones of a streams group's member, as Streams names them (`0_3`: subtopology and partition).
+    """
 
     member_id: str
     client_id: str
@@ -39,18 +44,32 @@ class Member:
     epoch: int = -1
     stable: bool = True
     assigned: tuple[TopicPartition, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The topology of a streams group (KIP-1071). `sources` has the topics that each subtopology reads, `changelogs`
+    those that keep the state of all.
+    """
+
+    epoch: int
+    sources: Mapping[str, tuple[str, ...]]
+    changelogs: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class GroupState:
     """A group by its own records. `epoch` is the generation of a classic group; `assignment_epoch` is the epoch that
-    the members are to reach.
+    the members are to reach. `protocol_type` is that of a classic group: consumer, connect, …
     """
 
     kind: str = CLASSIC
     epoch: int = -1
     assignment_epoch: int = -1
     protocol: str | None = None
+    protocol_type: str | None = None
+    topology: Topology | None = None
     members: dict[str, Member] = field(default_factory=dict)
 
     @property
@@ -92,6 +111,8 @@ def group_states(values: Iterable[StoredRecord], topic_of: TopicOf, problems: li
             _take_classic(group, record.value)
         elif record.type in _EPOCHS:
             group.kind, group.epoch = _EPOCHS[record.type], int(record.value["epoch"])
+        elif record.type == _STREAMS_TOPOLOGY:
+            group.topology = _topology(record.value)
         elif record.type in _ASSIGNMENT_EPOCHS:
             group.assignment_epoch = int(record.value["assignmentEpoch"])
         elif record.type in _MEMBERS:
@@ -103,7 +124,11 @@ def group_states(values: Iterable[StoredRecord], topic_of: TopicOf, problems: li
     for (name, member_id), value in assigned.items():
         known = found[name].members.get(member_id)
         if known is not None:
-            found[name].members[member_id] = _with_assignment(known, value, topic_of)
+            found[name].members[member_id] = (
+                _with_tasks(known, value, found[name].topology)
+                if found[name].kind == STREAMS
+                else _with_assignment(known, value, topic_of)
+            )
     return found
 
 
@@ -114,6 +139,7 @@ def newer_kinds(keys: Iterable[bytes]) -> set[str]:
 
 def _take_classic(group: GroupState, value: Mapping[str, Any]) -> None:
     group.epoch, group.protocol = int(value["generation"]), value.get("protocol")
+    group.protocol_type = str(value["protocolType"])
     is_consumer = value["protocolType"] == _CONSUMER_PROTOCOL
     for one in value["members"]:
         member_id = str(one["memberId"])
@@ -151,3 +177,30 @@ def _with_assignment(member: Member, value: Mapping[str, Any], topic_of: TopicOf
     )
     stable = int(value["state"]) == _STABLE_MEMBER
     return replace(member, epoch=int(value["memberEpoch"]), stable=stable, assigned=partitions)
+
+
+def _topology(value: Mapping[str, Any]) -> Topology:
+    parts = value["subtopologies"]
+    sources = {
+        str(part["subtopologyId"]): tuple(
+            map(str, (*part["sourceTopics"], *(topic["name"] for topic in part["repartitionSourceTopics"])))
+        )
+        for part in parts
+    }
+    changelogs = tuple(str(topic["name"]) for part in parts for topic in part["stateChangelogTopics"])
+    return Topology(int(value["epoch"]), sources, changelogs)
+
+
+def _with_tasks(member: Member, value: Mapping[str, Any], topology: Topology | None) -> Member:
+    """Returns a member of a streams group with its active tasks, and the partitions that these read by the topology."""
+    tasks = [
+        (str(one["subtopologyId"]), int(number))
+        for name in _TASKS
+        for one in value.get(name) or ()
+        for number in one["partitions"]
+    ]
+    sources = {} if topology is None else topology.sources
+    partitions = tuple(TopicPartition(topic, number) for part, number in tasks for topic in sources.get(part, ()))
+    stable = int(value["state"]) == _STABLE_MEMBER
+    names = tuple(f"{part}_{number}" for part, number in tasks)
+    return replace(member, epoch=int(value["memberEpoch"]), stable=stable, assigned=partitions, tasks=names)

@@ -22,7 +22,14 @@ from operator import attrgetter
 from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from seglog.consumer_groups.committed_offsets import UNKNOWN, OffsetCommit, ShareState, offset_commits, share_states
+from seglog.consumer_groups.committed_offsets import (
+    UNKNOWN,
+    OffsetCommit,
+    ShareBatch,
+    ShareState,
+    offset_commits,
+    share_states,
+)
 from seglog.consumer_groups.coordinator_replay import (
     OFFSETS_TOPIC,
     SHARE_TOPIC,
@@ -30,7 +37,16 @@ from seglog.consumer_groups.coordinator_replay import (
     ShareReplay,
     pending_values,
 )
-from seglog.consumer_groups.group_states import CLASSIC, SHARE, GroupState, Member, group_states
+from seglog.consumer_groups.group_states import (
+    CLASSIC,
+    SHARE,
+    STREAMS,
+    GroupState,
+    Member,
+    Topology,
+    group_states,
+)
+from seglog.consumer_groups.group_users import streams_applications, user_of
 from seglog.errors import NotALogError, SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
@@ -51,7 +67,8 @@ _METADATA_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """A group's progress in a partition. Times are epoch milliseconds; unknown values are None.
+    """A group's progress in a partition. Times are epoch milliseconds; unknown values are None. `batches` are a share
+    group's: what is acknowledged, or waits to be delivered again, from its start offset on.
 
     `offset` is the committed offset, or a share group's start offset; None if a member is assigned the partition but
     has committed nothing. `pending_offset` is what an open transaction would commit. `misplaced` is True if the commit
@@ -69,11 +86,13 @@ class GroupPartition:
     pending_offset: int | None = None
     member: Member | None = None
     misplaced: bool = False
+    batches: tuple[ShareBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group. `kind` is classic, consumer, share or streams; `state` is Kafka's word for it.
+    """A group. `kind` is classic, consumer, share or streams; `state` is Kafka's word for it. `used_by` is what it
+    belongs to, if anything tells (`consumer_groups.group_users`).
 
     `assignment_epoch` is the epoch that its members should reach. It is None for a classic group, whose `epoch` is its
     generation.
@@ -86,6 +105,8 @@ class Group:
     members: tuple[Member, ...]
     partitions: tuple[GroupPartition, ...]
     assignment_epoch: int | None = None
+    used_by: str | None = None
+    topology: Topology | None = None
 
     @property
     def lag(self) -> int | None:
@@ -394,6 +415,8 @@ class _GroupsReading:
     def _group(self, name: str, facts: _GroupFacts) -> Group:
         state = facts.state or GroupState(kind=SHARE if facts.shares else CLASSIC)
         holders = {key: member for member in state.members.values() for key in member.assigned}
+        if state.kind == STREAMS:  # of a task's topics some may have fewer partitions
+            holders = {key: member for key, member in holders.items() if key in facts.commits or self._is_there(key)}
         if state.kind == SHARE:
             rows = [self._share_row(key, share, holders.get(key)) for key, share in facts.shares.items()]
             rows += [self._row(key, facts, member) for key, member in holders.items() if key not in facts.shares]
@@ -408,7 +431,20 @@ class _GroupsReading:
             members=tuple(state.members[member_id] for member_id in sorted(state.members)),
             partitions=tuple(sorted(rows, key=lambda row: row.partition)),
             assignment_epoch=None if state.kind == CLASSIC else state.assignment_epoch,
+            used_by=user_of(name, state, self._streams_applications),
+            topology=state.topology,
         )
+
+    def _is_there(self, key: TopicPartition) -> bool:
+        """True if the cluster's metadata or a directory has a partition."""
+        return key in self._places or any(
+            key.partition in image.partitions.get(image.topic_ids.get(key.topic, ""), {}) for image in self._metadata
+        )
+
+    @cached_property
+    def _streams_applications(self) -> frozenset[str]:
+        topics = {key.topic for key in self._places}.union(*(image.topic_ids for image in self._metadata))
+        return streams_applications(self._groups, topics)
 
     def _row(self, key: TopicPartition, facts: _GroupFacts, member: Member | None) -> GroupPartition:
         commit, misplaced = facts.commits.get(key, (None, False))
@@ -440,4 +476,5 @@ class _GroupsReading:
             leader_epoch=None if start == UNKNOWN else state.leader_epoch,
             committed_ms=state.stored.timestamp,
             member=member,
+            batches=tuple(state.batches()),
         )
