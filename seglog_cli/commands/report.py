@@ -128,7 +128,9 @@ def show_headline(console: Console, found: Report) -> None:
     console.line(f"  retention frees now   {bytes_text(found.due_bytes)}")
     behind = [one for one in found.comparisons if one.most_behind]
     if found.comparisons:
-        console.line(f"  on several brokers    {len(found.comparisons):,}, of which {len(behind):,} differ")
+        console.line(
+            f"  on several brokers    {len(found.comparisons):,}, of which {len(behind):,} differ (seglog replicas)"
+        )
     counted: dict[tuple[str, str], int] = {}
     for one in found.concerns:
         counted[one.severity, one.code] = counted.get((one.severity, one.code), 0) + one.count

@@ -122,7 +122,8 @@ def sides_section(report: Report) -> str:
     total = count_text(len(report.comparisons), "partition", ",")
     return (
         f"<h2>Brokers side by side</h2><p>{total} on several brokers; {len(behind):,} {verb}.</p>"
-        "<p class=m>The end is what indexes and checkpoints show. A difference of some KiB of records says nothing.</p>"
+        "<p class=m>The end is what indexes and checkpoints show. A difference of some KiB of records says"
+        " nothing; <code>seglog replicas</code> reads the stopped brokers' logs, and tells which copy holds what.</p>"
         + table("End offsets, those that differ most first", heads, rows)
         + (f"<p class=m>{len(report.comparisons) - _ROWS:,} more</p>" if len(report.comparisons) > _ROWS else "")
     )

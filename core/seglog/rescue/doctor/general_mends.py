@@ -40,7 +40,7 @@ _MENDS = {
     "NO_ROOM": "seglog retain --free SIZE LOGDIR; seglog doctor LOGDIR computes the size",
     "INDEX_TOO_LARGE": "raise segment.index.bytes of the topic; seglog doctor LOGDIR computes how far",
     # --- findings alone
-    "PARTITION_MISSING": "copy the partition from another replica or a backup before the broker starts",
+    "PARTITION_MISSING": "copy the partition from another replica or a backup before the start (seglog replicas)",
     "CHECKPOINT_CORRUPT": "seglog repair --only checkpoint LOGDIR",
     "METADATA_SNAPSHOT_CORRUPT": _COPY_OR_REBUILD,
     "CHECKPOINT_BEYOND_LOG": "none is needed at a start; seglog repair --only checkpoint LOGDIR",

@@ -92,20 +92,15 @@ class _Question:
 
     def leader(self, order: Sequence[int]) -> int:
         """Returns the leader after the brokers were started in this order."""
-        if self.by_hand:
-            return self.choice if self._is_elected(order) else self._first(order)
-        return self._first(order)
+        if not self.by_hand:
+            return self._first(order)
+        alive = order[: order.index(self.choice) + 1] if self.choice in order else order
+        if any(node in self.electable for node in alive):
+            return self._first(order)  # nobody is elected by hand where one in sync leads
+        return next((node for node in self.assignment if node in alive), self.choice)
 
     def _first(self, order: Sequence[int]) -> int:
         return next((node for node in order if node in self.electable), self.choice)
-
-    def _is_elected(self, order: Sequence[int]) -> bool:
-        """True if the election by hand, after its broker's start, takes the choice: nobody before it in the assignment
-        is alive, and nobody in sync was started."""
-        alive = order[: order.index(self.choice) + 1] if self.choice in order else order
-        if any(node in self.electable for node in alive):
-            return False
-        return next((node for node in self.assignment if node in alive), None) == self.choice
 
     def cost(self, leader: int) -> Cost:
         """Returns what a leader loses; one without a copy loses all, which comes before everything."""

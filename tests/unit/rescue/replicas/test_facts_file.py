@@ -1,0 +1,119 @@
+"""Facts are read as they were written, and refused if they were cut or edited, or are of a newer version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import CorruptionError, UnsupportedError
+from seglog.operations.replicas import ReplicasRequest, collect
+from seglog.rescue.replicas.facts_file import FactsError, parse_facts, write_facts
+from seglog.storage.local import LocalFileSystem
+from tests.support.lost_clusters import broker_directory, registration, topic_records
+from tests.support.manual_clock import ManualClock
+from tests.support.metadata_records import write_metadata_log
+
+FS = LocalFileSystem()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> bytes:
+    made = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0, 1], "orders-1": [0] * 40})
+    write_metadata_log(made, [registration(1), *topic_records("orders", [[1], [1]])])
+    return write_facts(collect(FS, ManualClock(5000), ReplicasRequest([made])))
+
+
+def resealed(lines: list[object]) -> bytes:
+    """The lines with the last line that fits them."""
+    body = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+    end = {"type": "end", "lines": len(lines), "sha256": hashlib.sha256(body).hexdigest()}
+    return body + json.dumps(end).encode() + b"\n"
+
+
+def parsed_lines(data: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in data.splitlines()[:-1]]
+
+
+def test_facts_are_read_as_they_were_written_and_hold_no_record(data: bytes) -> None:
+    facts = parse_facts(data, "f")
+    assert write_facts(facts) == data
+    assert [replica.disk_end for replica in facts.directories[0].replicas] == [3, 40]
+    assert b"value" not in data
+
+
+def test_an_ordinary_partition_takes_less_than_a_kilobyte(tmp_path: Path) -> None:
+    made = broker_directory(tmp_path / "9", 1, {"orders-0": [epoch for epoch in range(8) for _ in range(700)]})
+    lines = write_facts(collect(FS, ManualClock(), ReplicasRequest([made]))).splitlines()
+    (line,) = [line for line in lines if b'"replica"' in line]
+    assert len(line) <= 1400
+
+
+@pytest.mark.parametrize("at", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_file_that_was_cut_is_refused_by_name(data: bytes, at: float) -> None:
+    with pytest.raises(FactsError, match=r"^f: .*(cut|not JSON)"):
+        parse_facts(data[: int(len(data) * at)], "f")
+
+
+def test_every_edit_of_a_line_is_refused(data: bytes) -> None:
+    for edited in (data.replace(b'"end":3', b'"end":4'), data.replace(b"orders", b"orderz", 1), data + b"{}\n"):
+        assert edited != data
+        with pytest.raises(FactsError):
+            parse_facts(edited, "f")
+    lines = data.splitlines(keepends=True)
+    with pytest.raises(FactsError, match="edited, or lines of it are missing"):
+        parse_facts(b"".join(lines[:2] + lines[3:]), "f")
+
+
+def test_a_newer_major_version_is_refused_by_name_and_a_newer_minor_one_is_read(data: bytes) -> None:
+    lines = parsed_lines(data)
+    lines[0]["version"] = "2.0"
+    with pytest.raises(UnsupportedError, match=r"f: facts of version 2\.0"):
+        parse_facts(resealed(lines), "f")
+    lines[0]["version"] = "1.7"
+    lines[0]["hint"] = lines[2]["weight"] = [1, {"new": None}]
+    lines.insert(2, {"type": "rack", "name": "a"})
+    assert parse_facts(resealed(lines), "f") == parse_facts(data, "f")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("end", "3"),
+        ("end", -7),
+        ("end", 1 << 70),
+        ("end", True),
+        ("end", None),
+        ("topic", 5),
+        ("marks", [[1, 2]]),
+        ("marks", {}),
+        ("holes", [[1]]),
+        ("epochs", [[1, 2, 3]]),
+        ("epochs", 5),
+    ],
+)
+def test_a_field_of_another_type_is_refused_with_its_line(data: bytes, field: str, value: object) -> None:
+    lines = parsed_lines(data)
+    number = next(i for i, line in enumerate(lines) if line["type"] == "replica")
+    lines[number][field] = value
+    with pytest.raises(FactsError, match=f"line {number + 1}: the field {field}"):
+        parse_facts(resealed(lines), "f")
+
+
+def test_a_line_without_its_owner_or_a_field_that_must_be_there_is_refused(data: bytes) -> None:
+    lines = parsed_lines(data)
+    with pytest.raises(FactsError, match="no line before it"):
+        parse_facts(resealed([lines[0], *[line for line in lines if line["type"] == "replica"]]), "f")
+    del lines[2]["topic"]
+    with pytest.raises(FactsError, match="the field topic is missing"):
+        parse_facts(resealed(lines), "f")
+
+
+@pytest.mark.parametrize(
+    "junk", [b"", b"\n", b"\xff\xfe\n{}\n", b"[1]\n", b"[" * 5000 + b"\n\n\n", b'{"type":"facts"}\n']
+)
+def test_what_is_not_facts_is_refused(junk: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        parse_facts(junk, "f")
