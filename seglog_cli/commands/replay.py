@@ -153,6 +153,8 @@ def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None
     """Translates the groups' committed offsets, shows them, and sets them in the cluster."""
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
+    for sentence in replay.left_behind(report.groups):
+        session.console.warning(sentence)
     translated = list(replay.translate(report.groups))
     for one in translated:
         show_translated(session.console, one)

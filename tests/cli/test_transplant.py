@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
+from seglog.format.uuids import format_uuid
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import ended, json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.group_records import TOPIC_ID as SHARED_TOPIC_ID
+from tests.support.group_records import share_snapshot
 from tests.support.log_files import contents_below
+from tests.support.open_logs import opened_log
 from tests.support.target_directories import TOPIC_ID, everything, partitions_in, target_directory
 
 FS = LocalFileSystem()
@@ -200,3 +204,22 @@ def test_a_directory_that_is_no_brokers_gets_no_lock_file_and_quiet_is_one_line_
     assert [path.name for path in other.iterdir()] == ["notes"]
     planned = run("-q", "transplant", "--now", NOW, "--dry-run", dead, "--into", target).stdout.splitlines()
     assert not [line for line in planned if line.startswith("  ")]
+
+
+def test_a_share_group_that_begins_anew_is_named_with_its_progress_and_what_brings_it_on(
+    dead: Path, target: Path
+) -> None:
+    topic = dead / "orders-none-0"
+    (topic / "partition.metadata").write_text(f"version: 0\ntopic_id: {format_uuid(SHARED_TOPIC_ID)}\n")
+    with opened_log(dead / "__share_group_state-0") as log:
+        for group, number in (("mixed", 0), ("of a partition that is not taken", 9)):
+            log.append([share_snapshot(group, start=10, delivered=3, batches=[(12, 14)], partition=number)])
+    done = run("transplant", "--dry-run", dead, "--into", target, "--json", "--now", NOW)
+    (line,) = [line for line in done.stderr.splitlines() if "share group" in line and "begins anew" in line]
+    assert "share group mixed begins anew" in line
+    assert "It had done with orders-none-0 below offset 10 and 3 records beyond it." in line
+    assert "--reset-offsets --group mixed --topic orders-none --to-earliest --execute" in line
+    renamed = run("transplant", "--dry-run", dead, "--into", target, "--topic", "orders-none=orders-lz4", "--now", NOW)
+    assert "--group mixed --topic orders-lz4 --to-earliest" in renamed.stderr
+    other = run("transplant", "--dry-run", dead, "--into", target, "--topic", "orders-lz4", "--now", NOW)
+    assert "share group" not in other.stderr

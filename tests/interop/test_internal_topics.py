@@ -21,10 +21,15 @@ WRITTEN = Path(__file__).parents[1] / "golden" / "internal_topics.jsonl"
 Row = tuple[str, str | None, str | None, int]
 
 
+def topics_classpath(version: str = KAFKA_VERSION) -> str:
+    """Class path of Streams, Connect and MirrorMaker, and of what is compiled against them."""
+    jars = maven_jars(f"topics-{version}", [*(("org.apache.kafka", name, version) for name in ARTIFACTS), MIRROR])
+    return f"{compiled(SOURCES, jars)}:{jars}/*"
+
+
 def in_java(version: str, state: Path) -> list[Row]:
     """Topic, key, value and timestamp of the records that Kafka's classes write."""
-    jars = maven_jars(f"topics-{version}", [*(("org.apache.kafka", name, version) for name in ARTIFACTS), MIRROR])
-    command = ["java", "-Xmx512m", f"-Dstate={state}", "-cp", f"{compiled(SOURCES, jars)}:{jars}/*"]
+    command = ["java", "-Xmx512m", f"-Dstate={state}", "-cp", topics_classpath(version)]
     done = subprocess.run(
         [*command, "seglogtopics.Topics"], capture_output=True, text=True, encoding="utf-8", check=True, timeout=300
     )

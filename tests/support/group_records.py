@@ -36,8 +36,8 @@ def commit(group: str, offset: int, *, partition: TopicPartition = ORDERS, times
     return Record(value, commit_key(group, partition), timestamp)
 
 
-def _share_key(kind: int, group: str) -> bytes:
-    return struct.pack(">h", kind) + text(group) + TOPIC_ID.bytes + struct.pack(">i", ORDERS.partition)
+def _share_key(kind: int, group: str, partition: int = ORDERS.partition) -> bytes:
+    return struct.pack(">h", kind) + text(group) + TOPIC_ID.bytes + struct.pack(">i", partition)
 
 
 def _batches(batches: Iterable[tuple[int, int]]) -> bytes:
@@ -50,10 +50,17 @@ def _delivered(count: int) -> bytes:
     return b"\0" if count == -1 else b"\x01\x00\x04" + struct.pack(">i", count)
 
 
-def share_snapshot(group: str, *, start: int, delivered: int, batches: Iterable[tuple[int, int]]) -> Record:
+def share_snapshot(
+    group: str,
+    *,
+    start: int,
+    delivered: int,
+    batches: Iterable[tuple[int, int]],
+    partition: int = ORDERS.partition,
+) -> Record:
     """The whole state of a share group in a partition."""
     value = struct.pack(">hiiiqqq", 0, 1, 1, 1, start, 1000, 1000) + _batches(batches) + _delivered(delivered)
-    return Record(value, _share_key(0, group), 1000)
+    return Record(value, _share_key(0, group, partition), 1000)
 
 
 def share_update(group: str, *, start: int, delivered: int, batches: Iterable[tuple[int, int]]) -> Record:

@@ -18,8 +18,10 @@ from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
-from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
+from seglog.operations.groups import read_groups
+from seglog.operations.share_groups import share_groups_left
 from seglog.operations.undo import Settled, settle, unsettled
 from seglog.operations.workspace import CommonArguments, Location, local_path, optional_path, path_of
 from seglog.progress import BytesRead
@@ -28,9 +30,9 @@ from seglog.rescue.rebuild.completeness import missing_of
 from seglog.rescue.transplant.apply import TransplantOutcome
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.rescue.transplant.planner import Circumstances, TransplantPlanner, choose
+from seglog.rescue.transplant.planner import Circumstances, PartitionToTake, TransplantPlanner, choose
 from seglog.rescue.transplant.target import TargetDirectory, require_brokers_own
-from seglog.scan.listing import Target, TargetKind, resolve_paths
+from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
 from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -211,7 +213,12 @@ def plan_transplant(
                 errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else Obstacles(errors)
-    notes = (*target.notes(), *_missing(fs, request.sources), *(note for plan in plans for note in plan.notes))
+    notes = (
+        *target.notes(),
+        *_missing(fs, request.sources),
+        *_share_groups(fs, request.sources, chosen),
+        *(note for plan in plans for note in plan.notes),
+    )
     releases = tuple(_releases(fs, [*log_directories, request.into]))
     return TransplantPlan(request.into, tuple(plans), tuple(left_out), notes, request.quarantine, releases)
 
@@ -231,6 +238,19 @@ def _missing(fs: FileSystem, sources: Sequence[Target]) -> Iterator[str]:
     """
     for metadata, broker in missing_of(fs, _whole_directories(sources)):
         yield f"{broker.described(metadata)}. Acknowledged records that only they have are not transplanted"
+
+
+def _share_groups(fs: FileSystem, sources: Sequence[Target], chosen: Sequence[PartitionToTake]) -> Iterator[str]:
+    """Yields a note for each share group whose progress in the chosen partitions stays behind."""
+    directories = [Target(path, TargetKind.LOG_DIRECTORY) for path in _whole_directories(sources)]
+    topics = {
+        partition.topic_partition.topic
+        for target in directories
+        for partition in list_log_directory(fs, target.path).live
+    }
+    if SHARE_TOPIC in topics:
+        targets = {source.partition: source.target.topic for source in chosen}
+        yield from share_groups_left(read_groups(fs, directories).groups, targets.get)
 
 
 def _whole_directories(sources: Sequence[Target]) -> list[Path]:

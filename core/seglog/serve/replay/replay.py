@@ -27,6 +27,7 @@ from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.groups import Group
+from seglog.operations.share_groups import share_groups_left
 from seglog.serve.catalog import Catalog, ServedPartition
 from seglog.serve.replay.offset_map import ReplayOffsetMap
 from seglog.serve.replay.state import GroupOffset, PartitionProgress, ReplayState
@@ -184,6 +185,11 @@ class Replay:
                 if new is None:  # no record was replayed after it: the group continues with the next one
                     new = progress.target_end
                 yield Translated(group.name, row.partition, row.offset, progress.target, new)
+
+    def left_behind(self, groups: Iterable[Group]) -> Iterator[str]:
+        """Yields a sentence for each share group that had read what was replayed: Kafka has no way to set its state."""
+        progress = self.state.partitions
+        yield from share_groups_left(groups, lambda key: progress[key].target.topic if key in progress else None)
 
     def commit(self, translated: Iterable[Translated]) -> Iterator[str]:
         """Sets these offsets in the cluster, group by group; the groups must have no members there.
