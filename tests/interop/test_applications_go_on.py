@@ -1,4 +1,7 @@
-"""DEAD_CLUSTER.md, situation 7: a Streams application and a share group go on in another cluster."""
+"""DEAD_CLUSTER.md, situation 7: a Streams application and a share group go on in another cluster.
+
+`SEGLOG_STREAMS_PROTOCOL` is the protocol of the application's group: classic, or streams (KIP-1071).
+"""
 
 from __future__ import annotations
 
