@@ -443,13 +443,20 @@ class RebuildPlanner:
         version = chosen.get(METADATA_VERSION, least)
         needed = ", ".join(f"{name}={level}" for name, level in needs.items())
         if METADATA_VERSION not in chosen:
-            why = f", and with {needed}, which its groups need" if needs else ", which Kafka 3.7 and later run"
+            why = (
+                f", and with {needed}, which its groups and transactions had"
+                if needs
+                else ", which Kafka 3.7 and later run"
+            )
             self._notes.append(
                 f"the cluster's features are not known: it begins with {METADATA_VERSION}={version}{why}; raise it by"
                 " kafka-features upgrade --release-version VERSION"
             )
         elif needs and version < least:
-            self._notes.append(f"groups need {needed}, which begin with {METADATA_VERSION}={least}: they do not work")
+            self._notes.append(
+                f"the cluster had {needed}, which begin with {METADATA_VERSION}={least}: groups of these kinds do not"
+                " work, and producers begin transactions as older ones do"
+            )
             needs = {}
         return _version_first({**needs, **chosen, METADATA_VERSION: version})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,19 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
+from seglog.format import message_tables
 from seglog.format.control import Voter
 from seglog.format.filenames import FIRST_SNAPSHOT
 from seglog.format.metadata_snapshot import encode_metadata_record, metadata_snapshot
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.uuids import format_uuid
+from seglog.format.wire import encode_message
 from seglog.model import Record
 from seglog.operations.rebuild import RebuildRequest, plan_rebuild
 from seglog.rescue.rebuild.plan import PlannedPartition, RebuildPlan
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
-from tests.support.group_records import group_key
+from tests.support.group_records import group_key, text
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, changed_id, directory_id, topic_records
 from tests.support.metadata_records import write_metadata_log
 from tests.support.open_logs import opened_log
@@ -90,11 +93,11 @@ def test_an_unknown_configuration_keeps_records_and_kafkas_own_topics_get_theirs
 @pytest.mark.parametrize(
     ("kinds", "chosen", "features", "note"),
     [
-        ((3,), {}, {"metadata.version": 22, "group.version": 1}, "with group.version=1, which its groups need"),
+        ((3,), {}, {"metadata.version": 22, "group.version": 1}, "with group.version=1, which its groups and"),
         ((11, 3), {}, {"metadata.version": 26, "group.version": 1, "share.version": 1}, "share.version=1, which"),
-        ((17,), {}, {"metadata.version": 26, "streams.version": 1}, "with streams.version=1, which its groups need"),
+        ((17,), {}, {"metadata.version": 26, "streams.version": 1}, "with streams.version=1, which its groups"),
         ((3,), {"metadata.version": 25}, {"metadata.version": 25, "group.version": 1}, ""),
-        ((3,), {"metadata.version": 19}, {"metadata.version": 19}, "groups need group.version=1, which begin with"),
+        ((3,), {"metadata.version": 19}, {"metadata.version": 19}, "the cluster had group.version=1, which begin with"),
         ((3,), {"group.version": 0}, {"metadata.version": 19}, "it begins with metadata.version=19, which Kafka"),
         ((2,), {}, {"metadata.version": 19}, "it begins with metadata.version=19, which Kafka 3.7 and later run"),
     ],
@@ -109,6 +112,39 @@ def test_groups_of_the_newer_protocols_show_which_features_a_cluster_without_met
     found = plan(one, features=chosen)
     assert dict(found.features) == features
     assert any(note in one for one in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("value_version", "client_version", "features"),
+    [
+        (0, None, {"metadata.version": 19}),
+        (1, None, {"metadata.version": 22, "transaction.version": 1}),
+        (1, 2, {"metadata.version": 22, "transaction.version": 2}),
+        (1, 30_000, {"metadata.version": 22, "transaction.version": 2}),
+        (9, 2, {"metadata.version": 19}),  # nothing that is known
+    ],
+)
+def test_transactions_show_with_which_version_they_were_made(
+    tmp_path: Path, value_version: int, client_version: int | None, features: dict[str, int]
+) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    message = message_tables.messages(message_tables.TRANSACTIONS)[0, "value"]
+    value = {
+        "producerId": 1,
+        "producerEpoch": 0,
+        "transactionTimeoutMs": 1,
+        "transactionStatus": 0,
+        "transactionLastUpdateTimestampMs": 1,
+        "transactionStartTimestampMs": 1,
+        "transactionPartitions": None,
+    }
+    if client_version is not None:
+        value["clientTransactionVersion"] = client_version
+    data = struct.pack(">h", value_version) + encode_message(message, value, min(value_version, 1))
+    with opened_log(one / "__transaction_state-0") as log:
+        log.append([Record(data, b"\0\0" + text("id"))])
+    assert dict(plan(one).features) == features
+    assert dict(plan(one, features={"transaction.version": 0}).features) == {"metadata.version": 19}
 
 
 def test_readable_metadata_brings_replicas_configuration_features_and_what_else_was_known(tmp_path: Path) -> None:
