@@ -62,6 +62,7 @@ from seglog.storage.room import CLEANING_SLACK_BYTES, require_room_to_clean
 
 _EVEN = 1.1  # groups are copied side by side if no thread's load exceeds this multiple of the mean
 _UNFLUSHED = 8  # groups whose files may be open and waiting for the disk
+_BYTES_FOR_THREADS = 1 << 20  # of a round's sources: less is done before threads have started
 
 COUNTING, COPYING = "counting the output", "copying"
 # Called when a step of a round begins, with the partition, the step's name, and the least bytes that it will read.
@@ -94,7 +95,7 @@ def foresee_round(log: Log, plan: RoundPlan, clock: Clock, begin: Begin = ignore
     segments = rolled_segments(log) if plan.options.roll else log.segments
     round_ = CleaningRound(plan, log.fs, segments.snapshot(), clock)
     stats = CleanerStats(clock)
-    with _threads(plan.options) as pool:
+    with _threads(plan) as pool:
         indexing = index_round(round_, stats, pool, partial(begin, plan.topic_partition))
         indexed = stats.resumed()
         begin(plan.topic_partition, COUNTING, plan.source_bytes)
@@ -114,7 +115,7 @@ def apply_plan(
     """
     roll_as_planned(log, plan)
     round_ = CleaningRound(plan, log.fs, log.segments.snapshot(), clock)
-    with _threads(plan.options) as pool:
+    with _threads(plan) as pool:
         if foreseen is None:
             stats = CleanerStats(clock)
             indexing = index_round(round_, stats, pool, partial(begin, plan.topic_partition))
@@ -143,12 +144,12 @@ def roll_as_planned(log: Log, plan: RoundPlan) -> None:
 
 
 @contextmanager
-def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
-    """Yields a pool of `options.jobs` threads, or None for a single one."""
-    if options.jobs == 1:
+def _threads(plan: RoundPlan) -> Iterator[Executor | None]:
+    """Yields a pool of `plan.options.jobs` threads, or None for a single one."""
+    if plan.options.jobs == 1 or plan.source_bytes < _BYTES_FOR_THREADS:
         yield None
         return
-    with ThreadPoolExecutor(options.jobs, thread_name_prefix="seglog-cleaner") as pool:
+    with ThreadPoolExecutor(plan.options.jobs, thread_name_prefix="seglog-cleaner") as pool:
         yield pool
 
 

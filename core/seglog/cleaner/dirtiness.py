@@ -139,6 +139,11 @@ def log_to_clean(
     )
 
 
+def changes_with_time(log: LogFacts) -> bool:
+    """True if what `log_to_clean` says of a log can change with the time alone."""
+    return log.config.min_compaction_lag_ms > 0 or log.config.max_compaction_lag_ms < LONG_MAX
+
+
 def _delay_ms(segments: SegmentList[AnySegment], lag: int, first_dirty_offset: int, now_ms: int) -> int:
     """Returns by how much the oldest dirty record exceeds max.compaction.lag.ms, by its segment's first batch."""
     if lag >= LONG_MAX:

@@ -2,7 +2,9 @@
 
 1. For every log that is neither being cleaned nor uncleanable, compute the dirty ratio (`dirtiness.log_to_clean`).
 2. A log is eligible if its ratio exceeds `min.cleanable.dirty.ratio`, or if a dirty record is older than
-   `max.compaction.lag.ms`. The log with the largest ratio is the filthiest. This is computed anew each time.
+   `max.compaction.lag.ms`. The log with the largest ratio is the filthiest. A broker computes this anew for all logs
+   each time. Here it is computed anew for a log that was worked on and for one that time alone makes dirty: nobody else
+   changes the others, and a directory may have ten thousand.
 3. After a round, its end becomes the checkpoint. A log whose round failed is *uncleanable*, with the reason, until one
    of its files changes (in Kafka, until the broker restarts).
 
@@ -12,12 +14,13 @@ Checkpoints outside the log are reset to the log start. Damaged checkpoint files
 
 from __future__ import annotations
 
+import heapq
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.cleaner.dirtiness import LogToClean, log_to_clean
+from seglog.cleaner.dirtiness import LogToClean, changes_with_time, log_to_clean
 from seglog.cleaner.round import rolled_segments
 from seglog.clock import Clock
 from seglog.errors import RefusedError, sentence_of
@@ -74,6 +77,11 @@ class CleanerManager:
         self.uncleanable, self._rolled = uncleanable, rolled
         self._in_progress: set[TopicPartition] = set()
         self._tried: set[TopicPartition] = set()
+        self._to_judge = set(self._logs)
+        self._ageing = {key for key, log in self._logs.items() if changes_with_time(log)}
+        self._eligible: dict[TopicPartition, LogToClean] = {}
+        self._filthiest: list[tuple[float, TopicPartition]] = []  # a heap; a place whose log has another is passed over
+        self._queued: set[tuple[float, TopicPartition]] = set()  # the heap's places
         self._lock = threading.Lock()
 
     @property
@@ -83,17 +91,7 @@ class CleanerManager:
 
     def candidates(self) -> list[LogToClean]:
         """Returns every log that is neither in progress nor uncleanable, eligible or not, the filthiest first."""
-        now_ms, checkpoints = self._clock.now_ms(), self._checkpoints()
-        free = [
-            log for key, log in self._logs.items() if key not in self._in_progress and not self._is_uncleanable(log)
-        ]
-        found = [
-            log_to_clean(
-                log, checkpoints.get(log.topic_partition), now_ms, rolled_segments(log) if self._rolled else None
-            )
-            for log in free
-        ]
-        return sorted(found, key=lambda log: (-log.cleanable_ratio, log.topic_partition))
+        return sorted(self._judged(self._logs), key=_place)
 
     def take_filthiest(self) -> tuple[Log, LogToClean] | None:
         """Returns the filthiest eligible log, in progress from now on, or None.
@@ -102,14 +100,45 @@ class CleanerManager:
         not tried forever.
         """
         with self._lock:
-            for found in self.candidates():
-                key = found.topic_partition
-                if found.eligible and key not in self._tried:
-                    if found.checkpoint_reset:
-                        self._write_checkpoint(key, found.first_dirty_offset)
-                    self._in_progress.add(key)
-                    return self._logs[key], found
+            self._judge_anew()
+            while self._filthiest:
+                place = heapq.heappop(self._filthiest)
+                self._queued.remove(place)
+                key = place[1]
+                state = self._eligible.get(key)
+                if state is None or _place(state) != place:
+                    continue
+                del self._eligible[key]
+                if state.checkpoint_reset:
+                    self._write_checkpoint(key, state.first_dirty_offset)
+                self._in_progress.add(key)
+                return self._logs[key], state
             return None
+
+    def _judge_anew(self) -> None:
+        """Brings `_eligible` and `_filthiest` up to date."""
+        changed = self._to_judge | self._ageing | self.uncleanable.keys() & self._logs.keys()
+        self._to_judge = set()
+        for key in changed:
+            self._eligible.pop(key, None)
+        for state in self._judged(changed - self._tried):
+            if state.eligible:
+                self._eligible[state.topic_partition] = state
+                if _place(state) not in self._queued:
+                    self._queued.add(_place(state))
+                    heapq.heappush(self._filthiest, _place(state))
+
+    def _judged(self, keys: Iterable[TopicPartition]) -> list[LogToClean]:
+        """Returns how dirty those of the logs are that are neither in progress nor uncleanable."""
+        now_ms, checkpoints = self._clock.now_ms(), self._checkpoints()
+        logs = [self._logs[key] for key in keys if key not in self._in_progress]
+        return [
+            log_to_clean(
+                log, checkpoints.get(log.topic_partition), now_ms, rolled_segments(log) if self._rolled else None
+            )
+            for log in logs
+            if not self._is_uncleanable(log)
+        ]
 
     def take(self, topic_partition: TopicPartition) -> Log | None:
         """Returns a log for retention, in progress from now on, or None if it is in progress or uncleanable."""
@@ -125,14 +154,14 @@ class CleanerManager:
         with self._lock:
             key = cleaned.topic_partition
             self._write_checkpoint(key, end_offset)
-            self._in_progress.discard(key)
+            self._end(key)
             if end_offset <= cleaned.first_dirty_offset:
                 self._tried.add(key)
 
     def release(self, topic_partition: TopicPartition) -> None:
         """Ends the work on a log without a result (after retention, or a stop)."""
         with self._lock:
-            self._in_progress.discard(topic_partition)
+            self._end(topic_partition)
 
     def failed(self, topic_partition: TopicPartition, error: Exception) -> Uncleanable:
         """Ends failed work: the log is uncleanable until its files change.
@@ -150,8 +179,12 @@ class CleanerManager:
             )
             self.uncleanable[topic_partition] = found
             self._tried.add(topic_partition)
-            self._in_progress.discard(topic_partition)
+            self._end(topic_partition)
             return found
+
+    def _end(self, key: TopicPartition) -> None:
+        self._in_progress.discard(key)
+        self._to_judge.add(key)
 
     def _is_uncleanable(self, log: Log) -> bool:
         found = self.uncleanable.get(log.topic_partition)
@@ -163,3 +196,8 @@ class CleanerManager:
             return True
         del self.uncleanable[log.topic_partition]
         return False
+
+
+def _place(state: LogToClean) -> tuple[float, TopicPartition]:
+    """Returns what the logs are sorted by, the filthiest first."""
+    return -state.cleanable_ratio, state.topic_partition

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.dirtiness import log_to_clean
+from seglog.cleaner.dirtiness import LogToClean, log_to_clean
 from seglog.cleaner.manager import CleanerManager, Uncleanable
 from seglog.cleaner.round import CleanerOptions
+from seglog.configuration.keys import LONG_MAX
 from seglog.errors import CorruptCheckpointError, CorruptRecordError, RefusedError
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
@@ -93,6 +95,38 @@ def test_the_filthiest_is_found_anew_at_each_ask(directory: LogDirectory) -> Non
     assert directory.cleaner_offsets[A] == 120
     assert [taken[0].topic_partition for taken in [manager.take_filthiest()] if taken] == [B]
     assert manager.take_filthiest() is None
+
+
+@pytest.mark.parametrize("lag", [0, HOUR_MS])
+def test_logs_are_handed_out_in_the_order_that_a_broker_finds_anew_each_time(tmp_path: Path, lag: int) -> None:
+    sizes = {f"{name}-0": (count, 5) for name, count in zip("abcdefgh", (2, 7, 3, 5, 9, 4, 8, 6), strict=True)}
+    directory = opened(broker_directory(tmp_path / "logs", sizes), max_compaction_lag_ms=lag or LONG_MAX)
+    manager = manager_of(directory)
+    for _ in range(2):  # logs that are released are handed out once more
+        taken = []
+        while (filthiest := next((each for each in manager.candidates() if each.eligible), None)) is not None:
+            log, state = manager.take_filthiest() or pytest.fail("nothing to clean")
+            assert state == filthiest and log.topic_partition == state.topic_partition
+            taken.append(log.topic_partition)
+        assert manager.take_filthiest() is None
+        assert len(taken) == len(sizes)
+        for key in taken:
+            manager.release(key)
+
+
+def test_a_log_is_judged_once_however_many_others_are_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = opened(broker_directory(tmp_path / "logs", {f"{name}-0": (3, 5) for name in "abcdefgh"}))
+    manager = manager_of(directory)
+    judged: list[TopicPartition] = []
+
+    def counted(log: Log, *rest: Any) -> LogToClean:
+        judged.append(log.topic_partition)
+        return log_to_clean(log, *rest)
+
+    monkeypatch.setattr("seglog.cleaner.manager.log_to_clean", counted)
+    while manager.take_filthiest() is not None:
+        pass
+    assert len(judged) == len(set(judged)) == 8
 
 
 def test_a_log_in_progress_is_handed_to_nobody_else(directory: LogDirectory) -> None:
