@@ -62,7 +62,6 @@ from seglog.storage.room import CLEANING_SLACK_BYTES, require_room_to_clean
 
 _EVEN = 1.1  # groups are copied side by side if no thread's load exceeds this multiple of the mean
 _UNFLUSHED = 8  # groups whose files may be open and waiting for the disk
-_BYTES_FOR_THREADS = 1 << 20  # of a round's sources: less is done before threads have started
 
 COUNTING, COPYING = "counting the output", "copying"
 # Called when a step of a round begins, with the partition, the step's name, and the least bytes that it will read.
@@ -145,8 +144,8 @@ def roll_as_planned(log: Log, plan: RoundPlan) -> None:
 
 @contextmanager
 def _threads(plan: RoundPlan) -> Iterator[Executor | None]:
-    """Yields a pool of `plan.options.jobs` threads, or None for a single one."""
-    if plan.options.jobs == 1 or plan.source_bytes < _BYTES_FOR_THREADS:
+    """Yields a pool of `plan.options.jobs` threads, or None for a single one, or if a single chunk is all there is."""
+    if plan.options.jobs == 1 or plan.source_bytes <= plan.options.chunk_bytes:
         yield None
         return
     with ThreadPoolExecutor(plan.options.jobs, thread_name_prefix="seglog-cleaner") as pool:

@@ -296,13 +296,21 @@ class Settings:
         )
         return resolve_layers(topic, layers, warnings, override_policy=override_policy)
 
+    def kind_of(self, topic: str | None) -> tuple[str, ...]:
+        """Returns what tells a topic's layers from another's: topics of one kind differ only in what is stored."""
+        own = [topic] if topic is not None and topic in KAFKAS_OWN_TOPICS else []
+        return (*own, *self._patterns(topic))
+
     def _matching(self, topic: str | None) -> list[Layer]:
+        return [self.topics[name] for name in self._patterns(topic)]
+
+    def _patterns(self, topic: str | None) -> list[str]:
         if topic is None:
             return []
         patterns = [name for name in self.topics if fnmatch.fnmatchcase(topic, name)]
         patterns.reverse()
         patterns.sort(key=lambda name: name != topic)  # the exact name, then the patterns from last to first
-        return [self.topics[name] for name in patterns]
+        return patterns
 
 
 def layer_of(values: Iterable[Written]) -> Layer:

@@ -176,7 +176,7 @@ class LogDirectory:
         how = "writing" if self.writable else "reading"
         return f"<LogDirectory {self.path}: {count_text(len(self.listing.live), 'partition')}, for {how}>"
 
-    # --- checkpoints and listing as read ------------------------------------------------------------------
+    # --- checkpoints and listing as read
 
     @property
     def is_broker_directory(self) -> bool:
@@ -225,7 +225,7 @@ class LogDirectory:
         """The file system for changes to logs: it removes the clean-shutdown marker before the first one."""
         return self._log_fs
 
-    # --- logs ---------------------------------------------------------------------------------------------
+    # --- logs
 
     def log(
         self, topic_partition: TopicPartition, create: bool = False, progress: RecoveryProgress | None = None
@@ -246,13 +246,15 @@ class LogDirectory:
 
         With `recover_from` it is recovered from that offset on, regardless of marker and checkpoints.
         """
+        return self.log_by(directory, partial(self.load_options, directory, progress, recover_from))
+
+    def log_by(self, directory: Path, options_of: Callable[[], LoadOptions]) -> Log:
+        """Returns the log in `directory` as `log_in` does, opened by these options (`load_options`)."""
         if directory in self._logs:
             return self._logs[directory]
         if self.writable:
-            options = self.load_options(directory, progress, recover_from)
-            return self._kept(self._opened_for_writing(directory, self._log_fs, options))
+            return self._kept(self._opened_for_writing(directory, self._log_fs, options_of()))
         config = self._config_of(self._named(directory)[0].topic)
-        options_of = partial(self.load_options, directory, progress)
         place = LogPlace(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
         return self._kept(Log.open_for_reading(place, config))
 
@@ -359,7 +361,7 @@ class LogDirectory:
         start = self.log_start_offsets.get(topic_partition)
         return start is not None and start < first_base and self.clean_shutdown and is_known
 
-    # --- checkpoints --------------------------------------------------------------------------------------
+    # --- checkpoints
 
     def checkpoint(self, logs: Sequence[Log]) -> None:
         """Writes the logs' recovery points, log starts and high watermarks; other partitions' entries stay.
@@ -406,7 +408,7 @@ class LogDirectory:
             raise RefusedError(f"{self.path}: the log directory is open for reading only")
         self._cleaner_offsets.update({topic_partition: offset})
 
-    # --- closing ------------------------------------------------------------------------------------------
+    # --- closing
 
     def close(self, clean: bool = True) -> None:
         """Closes the open logs: with `clean` as in a controlled stop (steps above), else as they are.

@@ -64,17 +64,17 @@ def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") 
     not be read, or has vanished.
     """
     with incomplete_without(partition):
-        options = replace(directory.load_options(partition), writable=True)
+        options = directory.load_options(partition)
         segments = list_partition(directory.fs, partition).segments
         # Loading drops a log that ends below its start, even after a clean shutdown.
         may_end_below_start = bool(segments) and options.log_start_offset > segments[-1].base_offset
         lacks_index = any(segment.offset_index is None for segment in segments)  # such a segment is recovered
         if not options.clean_shutdown or may_end_below_start or lacks_index:
-            report = plan_recovery(directory.fs, partition, directory.clock, options)
+            report = plan_recovery(directory.fs, partition, directory.clock, replace(options, writable=True))
             refuse_losses(report)
             if directory.writable:
                 require_room_to_recover(directory, report, way_out)
-        return directory.log_in(partition)
+        return directory.log_by(partition, lambda: options)
 
 
 @contextmanager
