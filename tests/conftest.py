@@ -7,6 +7,7 @@ answers there (`tests.support.kafka.recorded`); one smoke test of a broker and o
 Tests marked `kafka` or `spark` need Java: without it they skip with the reason, or fail under
 SEGLOG_REQUIRE_JAVA=1.
 Under pytest-xdist's `--dist loadgroup` each of the two kinds runs in one worker, so there is one JVM of each.
+Files that start brokers of their own, and ask no class of Kafka's, are a third group beside them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ settings.register_profile("seglog", deadline=None, suppress_health_check=[Health
 settings.load_profile("seglog")
 
 JVM_MARKERS = ("kafka", "spark")
+HARNESSES = {"kafka", "newer_kafka"}  # the fixtures with a JVM for the whole run
 SECOND_TIER = (*JVM_MARKERS, "slow")
 
 
@@ -83,10 +85,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = chosen[True]
     if not config.pluginmanager.hasplugin("xdist") or not _is_live(config):
         return
+    of_harness = {item.path for item in items if HARNESSES & set(getattr(item, "fixturenames", ()))}
     for item in items:
         for marker in JVM_MARKERS:
             if item.get_closest_marker(marker) and not item.get_closest_marker("xdist_group"):
-                item.add_marker(pytest.mark.xdist_group(marker))
+                alone = marker == "kafka" and item.path not in of_harness
+                item.add_marker(pytest.mark.xdist_group("brokers" if alone else marker))
 
 
 @pytest.hookimpl(trylast=True)
