@@ -40,7 +40,8 @@ def run(
 
     A broker can start on the result. It has every file that a broker keeps: logs, indexes, producer snapshots and
     leader epochs. Each batch is checked on the way: its checksum, and that no offset is missing. Damage is an error.
-    Missing offsets are an error too, unless --allow-gaps is given.
+    Missing offsets are an error too, unless --allow-gaps is given. Transaction indexes are compared with the records:
+    one that is wrong at the source, or is missing there, is made anew, and a warning says so.
 
     If a fetch is killed, run it again. It continues where it stopped, keeps partitions that are complete, and fetches
     again what has changed at the source meanwhile. A file gets its name when it is complete and on the disk; a
@@ -77,14 +78,16 @@ def run(
         for sentence in done.gaps:
             session.console.warning(sentence)
             tiers.lacking = True
+        for sentence in done.made_anew:
+            session.console.warning(sentence)
         _show(session, done)
     return ExitCode.INCOMPLETE if tiers.grave or tiers.lacking else ExitCode.DONE
 
 
 def _show(session: Session, done: Fetched) -> None:
     if session.as_json:
-        fields = {**asdict(done), "target": str(done.target), "gaps": list(done.gaps)}
-        session.console.json({"type": "fetched", **fields})
+        lists = {"gaps": list(done.gaps), "made_anew": list(done.made_anew)}
+        session.console.json({"type": "fetched", **asdict(done), "target": str(done.target), **lists})
         return
     kept = f", {count_text(done.kept, 'file')} already there" if done.kept else ""
     what = f"{count_text(done.segments, 'segment')} from offset {done.first_offset} on"

@@ -4,13 +4,15 @@
    staging directory beside the target before the first byte is copied.
 2. Each file is copied under a temporary name, checked and synced, and only then gets its own name. A log is checked
    batch by batch (checksums, offsets without a gap up to the next segment), the other files by their size.
-3. Finally the directory is renamed to the target, and the staging directory is removed.
+3. Transaction indexes that differ from the records, or are missing, are made anew (`transaction_indexes`).
+4. Finally the directory is renamed to the target, and the staging directory is removed.
 
 A fetch that was cut short can continue: complete files whose source has not changed are kept. A finished partition is
 also kept, if it has the source's files and nothing else, because an earlier run may have fetched some of several. A
-file counts as the source's by the manifest's checksum, or else by its size and both ends, and its batches must be
-sound. The staging directory's name is derived from the target's. It is locked while a fetch runs, and a starting broker
-ignores it (`filenames.QUARANTINE_WITHIN`). A source that changes or vanishes meanwhile is an error that names the file.
+file counts as the source's by the manifest's checksum, or else by its size and both ends, its batches must be sound,
+and its transaction indexes right. The staging directory's name is derived from the target's. It is locked while a fetch
+runs, and a starting broker ignores it (`filenames.QUARANTINE_WITHIN`). A source that changes or vanishes meanwhile is
+an error that names the file.
 
 Kafka: RemoteLogManager and ReplicaFetcherTierStateMachine, when they build a follower from a tier.
 """
@@ -29,6 +31,7 @@ from seglog.format import filenames
 from seglog.format.checksum import crc32c
 from seglog.format.decoder import wrong_checksum
 from seglog.format.filenames import FileKind
+from seglog.operations.transaction_indexes import WrongIndex, has_transactions, make_anew, wrong_indexes
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
@@ -93,7 +96,10 @@ class PlannedFile:
 
 @dataclass(slots=True)
 class Fetched:
-    """The result: `files` and `bytes` fetched by this run, files `kept` from earlier runs, and the log's offsets."""
+    """The result: `files` and `bytes` fetched by this run, files `kept` from earlier runs, and the log's offsets.
+
+    `made_anew` are sentences on the transaction indexes that were wrong or missing at the source.
+    """
 
     target: Path
     files: int = 0
@@ -102,6 +108,7 @@ class Fetched:
     segments: int = 0
     first_offset: int | None = None
     gaps: tuple[str, ...] = ()
+    made_anew: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,7 @@ class _Fetch:
         self._bytes = sum(file.size for file in plan)
         self._gaps: list[str] = []
         self._unnamed = 0  # bytes of files whose names are not synced yet
+        self._has_transactions = False  # in a log that was checked
         digest = hashlib.sha256(target.name.encode()).hexdigest()[:16]
         self._staging = target.parent / f"{_PREFIX}{digest}{_SUFFIX}"
         self._place = self._staging / "files"
@@ -223,11 +231,13 @@ class _Fetch:
             if before != self._plan:
                 write_atomically(self._fs, self._staging / _PLAN, _plan_text(self._plan))
             done, kept_bytes = Fetched(self._target, kept=len(kept)), sum(self._plan[name].size for name in kept)
+            self._has_transactions = any(self._plan[name].base_offset is not None for name in kept)  # not checked again
             self._report(kept_bytes)
             for name, planned in self._plan.items():
                 if name not in kept:
                     self._bring(planned, done, kept_bytes)
             self._require_unchanged()
+            done.made_anew = tuple(self._made_anew())
             self._sync_names()
             self._fs.rename(self._place, self._target)
             self._fs.sync_directory(self._target.parent)
@@ -240,6 +250,17 @@ class _Fetch:
         done.first_offset = min(file.base_offset for file in logs if file.base_offset is not None)
         return done
 
+    def _made_anew(self) -> Iterator[str]:
+        """Makes the transaction indexes anew that differ from the records; yields a sentence on each."""
+        for wrong in self._wrong_indexes(self._place):
+            make_anew(self._fs, self._place, wrong)
+            yield f"{self._source / wrong.name} was made anew from the records: {wrong.problem}"
+
+    def _wrong_indexes(self, directory: Path) -> list[WrongIndex]:
+        """Returns the transaction indexes that differ from the records, which only transactions need."""
+        is_listed = any(_is_transaction_index(name) for name in self._plan)
+        return list(wrong_indexes(self._fs, directory)) if is_listed or self._has_transactions else []
+
     def _is_ended(self) -> bool:
         """True if an earlier run was killed after the final rename and left only the staging directory."""
         staging = self._fs.status(self._staging, follow=False)
@@ -251,14 +272,14 @@ class _Fetch:
         if status is None or not status.is_directory:
             return False
         sizes = {name: status.size for name, status in self._fs.entries(self._target)}
-        return all(sizes.get(name) == file.size for name, file in self._plan.items())
+        return all(sizes.get(name) == file.size for name, file in self._copied_files())
 
     def _is_sound(self) -> bool:
         """True if the target has only the files of a fetch, none made by a broker, and its logs are sound."""
-        names = {name for name, _ in self._fs.entries(self._target)}
+        names = {name for name, _ in self._fs.entries(self._target) if not _is_transaction_index(name)}
         if names - self._plan.keys() - {filenames.PARTITION_METADATA}:
             return False
-        if not all(self._is_the_sources(planned) for planned in self._plan.values()):
+        if not all(self._is_the_sources(planned) for _, planned in self._copied_files()):
             return False
         try:
             for name, planned in self._plan.items():
@@ -267,7 +288,11 @@ class _Fetch:
         except (CorruptRecordError, RefusedError):
             self._gaps.clear()
             return False
-        return True
+        return not self._wrong_indexes(self._target)
+
+    def _copied_files(self) -> Iterator[tuple[str, PlannedFile]]:
+        """Yields the files that stay as the source has them."""
+        return ((name, file) for name, file in self._plan.items() if not _is_transaction_index(name))
 
     def _is_the_sources(self, planned: PlannedFile) -> bool:
         """True if a file of the target is the source's; another log may have the same size.
@@ -392,6 +417,7 @@ class _Fetch:
                     " seglog salvage for the rest"
                 )
                 raise CorruptRecordError(path, reason, step.position)
+            self._has_transactions = self._has_transactions or has_transactions(step)
             for row, is_valid in zip(step.batches, step.valid, strict=True):
                 first, last = int(row["base_offset"]), int(row["last_offset"])
                 if not is_valid:
@@ -427,6 +453,10 @@ class _Fetch:
     def _report(self, position: int) -> None:
         if self._progress is not None:
             self._progress(position, self._bytes)
+
+
+def _is_transaction_index(name: str) -> bool:
+    return name.endswith(FileKind.TRANSACTION_INDEX.value)
 
 
 def _plan_text(plan: dict[str, PlannedFile]) -> bytes:

@@ -8,7 +8,7 @@ contradiction: a file may know more of the past than the log, but never less, an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -63,6 +63,21 @@ class SemanticObserver:
         self._next_offset = 0
         self._begun_before: dict[int, int] = {}  # producer id → first offset of a forgotten transaction
         self.has_producers = False  # in a good batch of what was taken
+
+    @property
+    def aborted(self) -> Sequence[AbortedTransaction]:
+        """The aborted transactions that the batches of the present segment show, in the order of their markers."""
+        return self._found.aborted
+
+    @property
+    def abort_markers(self) -> Collection[tuple[int, int]]:
+        """The ABORT markers in the present segment: producer ids and offsets."""
+        return self._found.abort_markers
+
+    @property
+    def shows_all(self) -> bool:
+        """True if no offset since 0 is missing, so that no transaction began before what was replayed."""
+        return self._dense
 
     # --- segment by segment
 

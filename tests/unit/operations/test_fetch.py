@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
 from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
+from seglog.log.indexes import AbortedTransaction, TransactionIndex
 from seglog.operations.fetch import FetchOptions, fetch
 from seglog.storage.filesystem import File, FileSystem, OpenMode, PassingFileSystem
-from tests.support.log_files import FS, batch, files_of, write_segment
+from tests.support.log_files import FS, batch, files_of, marker, transactional, write_segment
 
 
 @pytest.fixture
@@ -179,3 +181,95 @@ def test_a_staging_directory_that_others_may_write_is_not_gone_on_with(source: P
     with pytest.raises(RefusedError, match="may be written by other users"):
         fetch(FS, source, FS, target)
     assert not target.exists()
+
+
+# --- transaction indexes
+
+
+@pytest.fixture
+def aborted(tmp_path: Path) -> Path:
+    """Three segments: each ends a transaction that began before it, and the second also begins and ends its own."""
+    directory = tmp_path / "source" / "t-0"
+    write_segment(directory, 0, batch(0, 3), transactional(3, 7, 0))
+    own = (transactional(6, 8, 0), marker(7, 8, commit=False))
+    write_segment(directory, 4, marker(4, 7, commit=False), transactional(5, 7, 1), *own)
+    write_segment(directory, 8, marker(8, 7, commit=True), batch(9, 1))
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    index = TransactionIndex(FS, directory / f"{4:020d}.txnindex", 4)
+    for entry in (AbortedTransaction(7, 3, 4, 5), AbortedTransaction(8, 6, 7, 5)):
+        index.append(entry)
+    index.close_file()
+    return directory
+
+
+def entries(directory: Path) -> dict[int, list[tuple[int, int, int]]]:
+    """By base offset the producers, first and last offsets in the transaction indexes."""
+    found = {int(path.stem): TransactionIndex(FS, path, int(path.stem)) for path in directory.glob("*.txnindex")}
+    each = {
+        base: [(e.producer_id, e.first_offset, e.last_offset) for e in index.entries] for base, index in found.items()
+    }
+    return {base: listed for base, listed in sorted(each.items()) if listed}
+
+
+ABORTED = {4: [(7, 3, 4), (8, 6, 7)]}
+WRONG = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-5]),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "of an unknown version": lambda path: path.write_bytes(b"\1" + path.read_bytes()[1:]),
+    "twice": lambda path: path.write_bytes(path.read_bytes() * 2),
+    "in another order": lambda path: path.write_bytes(path.read_bytes()[34:] + path.read_bytes()[:34]),
+    "with one more": lambda path: path.write_bytes(path.read_bytes() + struct.pack(">hqqqq", 0, 9, 5, 9, 10)),
+    "of another segment": lambda path: path.rename(path.with_name(f"{8:020d}.txnindex")),
+}
+
+
+@pytest.mark.parametrize("state", WRONG)
+def test_a_transaction_index_that_the_source_lacks_or_has_wrong_is_made_anew(
+    aborted: Path, tmp_path: Path, state: str
+) -> None:
+    assert entries(aborted) == ABORTED
+    WRONG[state](aborted / f"{4:020d}.txnindex")
+    target = tmp_path / "new" / "t-0"
+    done = fetch(FS, aborted, FS, target)
+    assert entries(target) == ABORTED
+    assert f"{4:020d}.txnindex was made anew from the records: " in done.made_anew[0]
+    logs = {name: data for name, data in files_of(aborted).items() if not name.endswith(".txnindex")}
+    assert {name: data for name, data in files_of(target).items() if not name.endswith(".txnindex")} == logs
+    (made,) = target.glob("*.txnindex")
+    assert made.stat().st_mode == (target / f"{4:020d}.log").stat().st_mode
+    again = fetch(FS, aborted, FS, target)
+    assert (again.files, again.made_anew, entries(target)) == (0, (), ABORTED), "what has come stays"
+    WRONG["empty"](made)
+    with pytest.raises(RefusedError, match="is there already and not empty"):
+        fetch(FS, aborted, FS, target)
+
+
+def test_right_transaction_indexes_come_as_they_are(aborted: Path, tmp_path: Path) -> None:
+    done = fetch(FS, aborted, FS, tmp_path / "new" / "t-0")
+    assert files_of(tmp_path / "new" / "t-0") == files_of(aborted) and done.made_anew == ()
+
+
+def test_a_transaction_that_began_before_the_source_stays_in_its_index(aborted: Path, tmp_path: Path) -> None:
+    """As in a tier whose first segments have expired: only the index knows where that transaction began."""
+    for path in aborted.glob(f"{0:020d}.*"):
+        path.unlink()
+    index = aborted / f"{4:020d}.txnindex"
+    index.write_bytes(index.read_bytes()[:34])  # that of producer 8 is lost
+    done = fetch(FS, aborted, FS, tmp_path / "new" / "t-0")
+    assert entries(tmp_path / "new" / "t-0") == ABORTED
+    assert "producer 8 that aborted at 7 is not in the index" in done.made_anew[0]
+
+
+def test_a_fetch_that_was_cut_short_still_makes_them_anew(aborted: Path, tmp_path: Path) -> None:
+    WRONG["missing"](aborted / f"{4:020d}.txnindex")
+    target = tmp_path / "new" / "t-0"
+
+    def ended() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(Meddling("leader-epoch-checkpoint", ended), aborted, FS, target)
+    done = fetch(FS, aborted, FS, target)
+    assert done.kept > 3 and entries(target) == ABORTED and done.made_anew
