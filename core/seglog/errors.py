@@ -36,7 +36,7 @@ Corruption that a check finds is data (`seglog.verification.findings.Finding`), 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 
@@ -144,6 +144,12 @@ class Obstacles(SeglogError):
     def __init__(self, errors: Sequence[SeglogError]) -> None:
         self.errors = tuple(errors)
         super().__init__("; ".join(map(str, errors)))
+
+
+def raise_errors(errors: Collection[SeglogError]) -> None:
+    """Raises the error that prevents a request, as it is, or Obstacles for several; does nothing if there is none."""
+    if errors:
+        raise next(iter(errors)) if len(errors) == 1 else Obstacles(tuple(errors))
 
 
 class UnsupportedError(SeglogError):

@@ -94,6 +94,8 @@ def run(
     """
     from seglog.operations.transplant import TransplantKeywords, TransplantRequest
 
+    session.named[:] = into  # the sources are copies, not directories of the broker
+
     keywords = TransplantKeywords(
         topics=_topics(topic or ()),
         transactions_of=transactions_of or [],

@@ -31,8 +31,9 @@ def plan_clean(*paths: Location, **given: Unpack[CleaningArguments]) -> list[cle
     ...     plan, plan.result.stats.reasons()["records_superseded"]
     (<Cleaned t-0: planned, offsets 0 to 2, 144 bytes become 72>, 1)
     """
-    work, keywords = request_of(given, CleaningKeywords)
-    return list(cleaning.clean(work, CleaningRequest(tuple(paths_of(paths)), **keywords), dry_run=True))
+    named = tuple(paths_of(paths))
+    work, keywords = request_of(given, CleaningKeywords, named)
+    return list(cleaning.clean(work, CleaningRequest(named, **keywords), dry_run=True))
 
 
 @public_verb(CleaningRequest)
@@ -66,8 +67,9 @@ def clean(*paths: Location, **given: Unpack[CleaningArguments]) -> list[cleaning
     True 1
     [b'new']
     """
-    work, keywords = request_of(given, CleaningKeywords)
-    return list(cleaning.clean(work, CleaningRequest(tuple(local_paths_of(paths)), **keywords)))
+    named = tuple(local_paths_of(paths))
+    work, keywords = request_of(given, CleaningKeywords, named)
+    return list(cleaning.clean(work, CleaningRequest(named, **keywords)))
 
 
 # --- retention
@@ -90,8 +92,9 @@ def plan_retain(*paths: Location, **given: Unpack[RetentionArguments]) -> list[r
     1 False without it 0 bytes would be left, less than retention.bytes 1; no retention.ms
     2 False the last segment, and empty
     """
-    work, keywords = request_of(given, RetentionKeywords)
-    return list(retention.retain(work, RetentionRequest(tuple(paths_of(paths)), **keywords), dry_run=True))
+    named = tuple(paths_of(paths))
+    work, keywords = request_of(given, RetentionKeywords, named)
+    return list(retention.retain(work, RetentionRequest(named, **keywords), dry_run=True))
 
 
 @public_verb(RetentionRequest)
@@ -120,5 +123,6 @@ def retain(*paths: Location, **given: Unpack[RetentionArguments]) -> list[retent
     ...     [[gone.base_offset for gone in each.plan.removed] for each in (plan, done)]
     [[0, 1, 2], [0, 1, 2]]
     """
-    work, keywords = request_of(given, RetentionKeywords)
-    return list(retention.retain(work, RetentionRequest(tuple(local_paths_of(paths)), **keywords)))
+    named = tuple(local_paths_of(paths))
+    work, keywords = request_of(given, RetentionKeywords, named)
+    return list(retention.retain(work, RetentionRequest(named, **keywords)))

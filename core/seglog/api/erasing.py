@@ -108,8 +108,9 @@ def plan_redact(*paths: Location, **given: Unpack[RedactionArguments]) -> Redact
     ...     [(found.records, len(found.segments)) for found in plan.found]
     [(1, 1)]
     """
-    work, keywords = request_of(given, RedactionKeywords)
-    return _Redacted(tuple(paths_of(paths)), **keywords).report(work, dry_run=True)
+    named = tuple(paths_of(paths))
+    work, keywords = request_of(given, RedactionKeywords, named)
+    return _Redacted(named, **keywords).report(work, dry_run=True)
 
 
 @public_verb(_Redacted)
@@ -138,8 +139,9 @@ def redact(*paths: Location, **given: Unpack[RedactionArguments]) -> RedactionRe
     ...         report.complete, [(record.key, record.value) for record in log.records()]
     (True, [(b'a', b'secret'), (b'b', None)])
     """
-    work, keywords = request_of(given, RedactionKeywords)
-    return _Redacted(tuple(local_paths_of(paths)), **keywords).report(work, dry_run=False)
+    named = tuple(local_paths_of(paths))
+    work, keywords = request_of(given, RedactionKeywords, named)
+    return _Redacted(named, **keywords).report(work, dry_run=False)
 
 
 def _selection(keys: Iterable[bytes] | None, offsets: Offsets | None) -> RecordsToErase:

@@ -50,8 +50,9 @@ def plan_repair(*paths: Location, **given: Unpack[RepairArguments]) -> list[Plan
     ...     [(row["action"], row["first_offset"]) for row in plan.plan.rows() if "first_offset" in row]
     [('excise', 1)]
     """
-    work, keywords = request_of(given, RepairKeywords)
-    request = RepairRequest(tuple(paths_of(paths)), **keywords)
+    named = tuple(paths_of(paths))
+    work, keywords = request_of(given, RepairKeywords, named)
+    request = RepairRequest(named, **keywords)
     return [repairing.plan_job(work, job) for job in repairing.repair_jobs(work, request, dry_run=True)]
 
 
@@ -86,9 +87,10 @@ def repair(*paths: Location, **given: Unpack[RepairArguments]) -> list[Repaired]
     [b'first', b'third']
     'undone'
     """
-    work, keywords = request_of(given, RepairKeywords)
+    named = tuple(local_paths_of(paths))
+    work, keywords = request_of(given, RepairKeywords, named)
     done = []
-    for job in repairing.repair_jobs(work, RepairRequest(tuple(local_paths_of(paths)), **keywords)):
+    for job in repairing.repair_jobs(work, RepairRequest(named, **keywords)):
         one = repairing.repair_job(work, job)
         if one.outcome.run is not None:
             warn(remember_run(work.fs, work.environment, one.outcome.run.folder))
@@ -142,8 +144,9 @@ def plan_recover(path: Location, **given: Unpack[RecoveryArguments]) -> list[Rec
     ...     plan.log_end_offset, plan.truncated_bytes
     (1, 147)
     """
-    work, keywords = request_of(given, RecoveryKeywords)
-    return list(Recovery.of(work, RecoveryRequest(path_of("path", path), **keywords), dry_run=True).run())
+    named = path_of("path", path)
+    work, keywords = request_of(given, RecoveryKeywords, [named])
+    return list(Recovery.of(work, RecoveryRequest(named, **keywords), dry_run=True).run())
 
 
 @public_verb(RecoveryRequest)
@@ -172,8 +175,9 @@ def recover(path: Location, **given: Unpack[RecoveryArguments]) -> list[Recovery
     (1, 1, 147)
     'undone'
     """
-    work, keywords = request_of(given, RecoveryKeywords)
-    done = list(Recovery.of(work, RecoveryRequest(local_path("path", path), **keywords)).run())
+    named = local_path("path", path)
+    work, keywords = request_of(given, RecoveryKeywords, [named])
+    done = list(Recovery.of(work, RecoveryRequest(named, **keywords)).run())
     for report in done:
         if report.run is not None:
             warn(remember_run(work.fs, work.environment, report.run))
@@ -192,8 +196,8 @@ def plan_reindex(path: Location, **common: Unpack[CommonArguments]) -> list[Reco
     ...     plan.truncated_bytes, len(plan.recovered)
     (0, 1)
     """
-    request = RecoveryRequest(path_of("path", path), lossless=True)
-    return list(Recovery.of(workspace_of(common), request, dry_run=True).run())
+    named = path_of("path", path)
+    return list(Recovery.of(workspace_of(common, [named]), RecoveryRequest(named, lossless=True), dry_run=True).run())
 
 
 @public
@@ -212,7 +216,8 @@ def reindex(path: Location, **common: Unpack[CommonArguments]) -> list[RecoveryR
     ...     done.truncated_bytes, os.path.exists(path + "/t-0/00000000000000000000.index")
     (0, True)
     """
-    return list(Recovery.of(workspace_of(common), RecoveryRequest(local_path("path", path), lossless=True)).run())
+    named = local_path("path", path)
+    return list(Recovery.of(workspace_of(common, [named]), RecoveryRequest(named, lossless=True)).run())
 
 
 @public_verb(TruncationRequest)
@@ -228,8 +233,9 @@ def plan_truncate(partition: Location, **given: Unpack[TruncationArguments]) -> 
     ...     plan.cut.end_offset, plan.cut.bytes
     (1, 146)
     """
-    work, keywords = request_of(given, TruncationKeywords)
-    return cut_off(work, TruncationRequest(local_path("partition", partition), **keywords), dry_run=True)
+    named = local_path("partition", partition)
+    work, keywords = request_of(given, TruncationKeywords, [named])
+    return cut_off(work, TruncationRequest(named, **keywords), dry_run=True)
 
 
 @public_verb(TruncationRequest)
@@ -252,8 +258,9 @@ def truncate(partition: Location, **given: Unpack[TruncationArguments]) -> Trunc
     ...     (done.cut.end_before, done.cut.end_offset), seglog.undo(done.run).state.value
     ((3, 1), 'undone')
     """
-    work, keywords = request_of(given, TruncationKeywords)
-    done = cut_off(work, TruncationRequest(local_path("partition", partition), **keywords))
+    named = local_path("partition", partition)
+    work, keywords = request_of(given, TruncationKeywords, [named])
+    done = cut_off(work, TruncationRequest(named, **keywords))
     if done.run is not None:
         warn(remember_run(work.fs, work.environment, done.run.folder))
     return done

@@ -27,7 +27,6 @@ from seglog.operations.workspace import (
     optional_time,
     paths_of,
     request_of,
-    settings_of,
     warn,
     workspace_of,
 )
@@ -82,9 +81,9 @@ def plan_transplant(*sources: Location, into: Location, **given: Unpack[Transpla
     `plan.partitions[i].steps()` are its sentences, `plan.left_out` what stays behind. Takes the same arguments. The
     example of `transplant` shows it.
     """
-    work, keywords = request_of(given, TransplantKeywords)
+    work, keywords = request_of(given, TransplantKeywords, ())
     request = TransplantRequest.of(work.fs, paths_of(sources), into, keywords)
-    return transplanting.plan_transplant(work.fs, work.clock, request, settings_of(work, request.into))
+    return transplanting.plan_transplant(work.fs, work.clock, request, request.settings(work))
 
 
 @public_verb(TransplantRequest)
@@ -111,10 +110,10 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
     /new has no meta.properties
     /new has no meta.properties
     """
-    work, keywords = request_of(given, TransplantKeywords)
+    work, keywords = request_of(given, TransplantKeywords, ())
     request = TransplantRequest.of(work.fs, paths_of(sources), into, keywords)
     with transplanting.locked_targets(work.fs, request):
-        settings = settings_of(work, request.into)
+        settings = request.settings(work)
         plan = transplanting.plan_transplant(work.fs, work.clock, request, settings)
         outcome = carry_out(work.fs, work.clock, plan, settings, lambda _size: None)
     if outcome.run is not None:

@@ -299,8 +299,8 @@ def settings(
     ('7d', '--set')
     """
     sources = Sources(metadata_directory=optional_path("metadata_directory", metadata_directory))
-    work = workspace_of(common)
     (location,) = paths_of([path])
+    work = workspace_of(common, [location])
     target = resolve_path(work.fs, location)
     refuse_file(target)
     return settings_of(work, log_directory_of(target), sources).resolve(topic_of(target))

@@ -7,7 +7,7 @@
 3. `precedence` stacks the layers; the first with a key decides. The origin is kept for `seglog config show`.
 
 `load_settings` reads the user's sources. `DirectorySettings` are those of one log directory, with the values in its
-cluster's metadata (`find_metadata`). Kafka has no such file; `keys.KEYS` are its keys and their meaning.
+cluster's metadata (`metadata_directories`). Kafka has no such file; `keys.KEYS` are its keys and their meaning.
 """
 
 from __future__ import annotations
@@ -352,9 +352,10 @@ def identity_of(fs: FileSystem, log_directory: Path) -> dict[str, str]:
         return {}  # `doctor` reports it
 
 
-def find_metadata(fs: FileSystem, log_directory: Path, stated: Path | None, others: Sequence[Path] = ()) -> Path | None:
-    """Returns the first of `metadata_directories`, None if there is none. `others` are the broker's other log.dirs."""
-    return next(iter(metadata_directories(fs, log_directory, stated, others)), None)
+def differing_owner(one: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """Returns the first of `cluster.id` and `node.id` in which the identities of two log directories differ; "" for
+    those of one broker, and where neither names any."""
+    return next((key for key in ("cluster.id", "node.id") if one.get(key) != other.get(key)), "")
 
 
 def metadata_directories(
@@ -445,5 +446,4 @@ def _is_sibling(fs: FileSystem, log_directory: Path, own: dict[str, str], path: 
     if directory is None or not owners <= {directory.owner, ROOT}:
         return False
     theirs = identity_of(fs, path)
-    same = all(own[key] == theirs.get(key) for key in ("cluster.id", "node.id"))
-    return same and own.get("directory.id") != theirs.get("directory.id")
+    return not differing_owner(own, theirs) and own.get("directory.id") != theirs.get("directory.id")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from seglog.configuration.settings import identity_of
+from seglog.configuration.settings import differing_owner, identity_of
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.log.read_loader import viewed_copies
 from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
@@ -47,24 +47,25 @@ def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[st
     return [(name, [_place_in(broker, name) for broker in brokers]) for name in every]
 
 
+_OF_A_BROKER = {"cluster.id", "node.id", "directory.id"}  # what the identity of a broker's log directory has
 _Place = tuple[Path, set[str]]  # a log directory, and the names of its partitions
 
 
 def _brokers(fs: FileSystem, places: Sequence[_Place]) -> list[list[_Place]]:
     """Returns the log directories by the brokers that they belong to: those of one node with ids of their own, none of
     which has a partition of another one. Copies of a directory have its id, so they are others."""
-    brokers: list[tuple[tuple[str | None, ...], set[str | None], list[_Place]]] = []
+    brokers: list[tuple[dict[str, str], set[str | None], list[_Place]]] = []
     for path, names in places:
         identity = identity_of(fs, path)
-        node, own = (identity.get("cluster.id"), identity.get("node.id")), identity.get("directory.id")
+        own, is_whole = identity.get("directory.id"), identity.keys() >= _OF_A_BROKER
         for owner, ids, group in brokers:
             apart = all(names.isdisjoint(theirs) for _, theirs in group)
-            if None not in (*node, own) and owner == node and own not in ids and apart:
+            if is_whole and not differing_owner(owner, identity) and own not in ids and apart:
                 ids.add(own)
                 group.append((path, names))
                 break
         else:
-            brokers.append((node, {own}, [(path, names)]))
+            brokers.append((identity, {own}, [(path, names)]))
     return [group for _, _, group in brokers]
 
 

@@ -25,7 +25,7 @@ from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
-from seglog.configuration.settings import DirectorySettings, find_metadata, identity_of
+from seglog.configuration.settings import DirectorySettings, identity_of
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.escaping import command_line
 from seglog.format.filenames import (
@@ -234,7 +234,7 @@ def redaction(
                 require_room_to_recover(directory, log.recovery)
                 _require_no_tier(directory, log, request)
                 logs.append((directory, log))
-            copies = _Copies(fs, path, partitions, environment)
+            copies = _Copies(fs, path, settings[path].metadata_directory, partitions, environment)
             elsewhere += copies.places(request, is_broker=directory.is_broker_directory)
             roots += [run.folder for run in copies.runs if not isinstance(run, Exception)]
         remembered = Remembered(request.selection, request.erasure, secrets.token_bytes(32))
@@ -346,10 +346,12 @@ def _require_no_tier(directory: LogDirectory, log: Log, request: RedactionReques
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """Where copies of the partitions of one log directory may lie outside of it."""
+    """Where copies of the partitions of one log directory may lie outside of it. `metadata_directory` is the log
+    directory with the cluster's metadata, None if it is not known."""
 
     fs: FileSystem
     log_directory: Path
+    metadata_directory: Path | None
     partitions: Sequence[Path]
     environment: Mapping[str, str]
 
@@ -392,7 +394,7 @@ class _Copies:
 
     def _assigned(self) -> list[int] | None:
         """Returns the other brokers with replicas of the partitions, by the cluster's metadata; None if unknown."""
-        path = find_metadata(self.fs, self.log_directory, None)
+        path = self.metadata_directory
         metadata = None if path is None else read_cluster_metadata(self.fs, path, assignments=True)
         if metadata is None or metadata.problems:
             return None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.errors import CorruptCheckpointError, NotALogError, Obstacles, RefusedError, SeglogError
+from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError, SeglogError, raise_errors
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.filenames import (
     META_PROPERTIES,
@@ -115,8 +115,7 @@ def plan_restore(
             restored.append(_join_parts(fs, partition, directories, output, progress))
         except SeglogError as error:
             errors.append(error)
-    if errors:
-        raise errors[0] if len(errors) == 1 else Obstacles(errors)
+    raise_errors(errors)
     return RestorePlan(output, tuple(restored), tuple(left_out))
 
 

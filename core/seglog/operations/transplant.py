@@ -19,11 +19,19 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
-from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
+from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError, raise_errors
 from seglog.operations.groups import read_groups
 from seglog.operations.share_groups import share_groups_left
 from seglog.operations.undo import Settled, settle, unsettled
-from seglog.operations.workspace import CommonArguments, Location, local_path, optional_path, path_of
+from seglog.operations.workspace import (
+    CommonArguments,
+    Location,
+    Workspace,
+    local_path,
+    optional_path,
+    path_of,
+    settings_of,
+)
 from seglog.progress import BytesRead
 from seglog.repairs.undo.apply import undo_run
 from seglog.rescue.rebuild.completeness import missing_of
@@ -81,6 +89,11 @@ class TransplantRequest:
         places = (self.into, *self.beside)
         return [replace(self, into=place, beside=tuple(p for p in places if p != place)) for place in places]
 
+    def settings(self, work: Workspace) -> DirectorySettings:
+        """Returns the configuration of the target's topics. The sources are named too, but are not directories of its
+        broker."""
+        return settings_of(replace(work, named=(self.into, *self.beside)), self.into)
+
     @classmethod
     def of(
         cls, fs: FileSystem, sources: Sequence[Path], into: Location, keywords: TransplantKeywords
@@ -122,8 +135,7 @@ def plan_each(request: TransplantRequest, plan: Callable[[TransplantRequest], Tr
         notes = tuple(note for note in made.notes if note not in told)
         releases = tuple(sentence for sentence in made.releases if sentence not in told)
         plans.append(replace(made, left_out=() if plans else made.left_out, notes=notes, releases=releases))
-    if errors:
-        raise next(iter(errors.values())) if len(errors) == 1 else Obstacles(list(errors.values()))
+    raise_errors(errors.values())
     return [plan for plan in plans if plan.partitions] or plans[:1]
 
 
@@ -182,9 +194,9 @@ def plan_transplant(
     """Reads sources and target; changes nothing. Raises RefusedError or LockedError if a transplant is impossible; if
     single partitions stand against it, the error of the one, or Obstacles. The plan is without the partitions that
     have their place `beside`."""
-    target = TargetDirectory(fs, request.into, request.beside)
     chosen, left_out = choose(fs, request.sources, request.topics, (request.into, *request.beside))
     log_directories = list(dict.fromkeys(source.directory.parent for source in chosen))
+    target = TargetDirectory(fs, request.into, request.beside, log_directories)
     for path in log_directories:
         holder = holder_of(path)
         if holder is not None:
@@ -211,8 +223,7 @@ def plan_transplant(
                 plans.append(planner.plan(source, config_of(source.target.topic)))
             except SeglogError as error:
                 errors.append(error)
-    if errors:
-        raise errors[0] if len(errors) == 1 else Obstacles(errors)
+    raise_errors(errors)
     notes = (
         *target.notes(),
         *_missing(fs, request.sources),

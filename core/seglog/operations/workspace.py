@@ -243,8 +243,10 @@ class CommonArguments(TypedDict, total=False):
     fs: FileSystem
 
 
-def workspace_of(given: CommonArguments) -> Workspace:
-    """Returns the workspace that the arguments describe. Raises TypeError or ValueError, which names the argument."""
+def workspace_of(given: CommonArguments, named: Iterable[Path] = ()) -> Workspace:
+    """Returns the workspace that the arguments describe, for an operation on the `named` paths. Raises TypeError or
+    ValueError, which names the argument.
+    """
     names = CommonArguments.__annotations__
     for name in given:
         if name not in names:
@@ -259,14 +261,16 @@ def workspace_of(given: CommonArguments) -> Workspace:
         tuple(f"{key}={text_of(value)}" for key, value in config.items()),
         optional_path("config_file", file),
         None if threads is None else within("threads", threads, 1, MOST_THREADS),
+        tuple(named),
     )
 
 
-def request_of(given: Mapping[str, Any], keywords: type[Keywords]) -> tuple[Workspace, Keywords]:
-    """Returns the workspace and the keywords of a request, from all arguments of a verb. Raises as `workspace_of`."""
+def request_of(given: Mapping[str, Any], keywords: type[Keywords], named: Iterable[Path]) -> tuple[Workspace, Keywords]:
+    """Returns the workspace and the keywords of a request, from all arguments of a verb. `named` are the paths that it
+    is given. Raises as `workspace_of`."""
     own = {name: value for name, value in given.items() if name in keywords.__annotations__}
     common = {name: value for name, value in given.items() if name not in own}
-    return workspace_of(cast(CommonArguments, common)), cast(Keywords, own)
+    return workspace_of(cast(CommonArguments, common), named), cast(Keywords, own)
 
 
 def _counted(fs: FileSystem, progress: BytesRead | None) -> FileSystem:
@@ -408,7 +412,8 @@ def looked_at(
     that change logs. Raises NotALogError, OSError, and the error of a key file that cannot be read.
     """
     plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
-    work, paths = workspace_of(cast(CommonArguments, plain)), paths_of(locations)
+    paths = paths_of(locations)
+    work = workspace_of(cast(CommonArguments, plain), paths)
     if tell_of_runs:
         local = optional_path("local", given.get("local"))
         warn_of_runs(work, [*paths, *filter(None, (local,))])

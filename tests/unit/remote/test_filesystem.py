@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.configuration.settings import find_metadata
+from seglog.configuration.settings import metadata_directories
 from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.locations import parse_location
 from seglog.remote.blocks import Blocks, Source
@@ -455,5 +455,5 @@ def test_nothing_lies_above_or_beside_a_store(server: ObjectServer) -> None:
     bucket = parse_location("s3://bkt")
     assert (bucket.parent, parse_location("s3://bkt/kafka").parent) == (bucket, bucket)
     server.objects["bkt/meta.properties"] = b"cluster.id=c\nnode.id=1\n"
-    assert find_metadata(files(server), bucket, None) is None
+    assert not metadata_directories(files(server), bucket, None)
     assert [one for one in server.asked if "/bkt" not in one] == []

@@ -19,7 +19,7 @@ from pathlib import Path
 from uuid import UUID
 
 from seglog.configuration.precedence import KAFKAS_OWN_TOPICS
-from seglog.errors import Obstacles, RefusedError, SeglogError
+from seglog.errors import RefusedError, SeglogError, raise_errors
 from seglog.format import filenames
 from seglog.format.checkpoint import (
     MetaProperties,
@@ -137,8 +137,7 @@ class RebuildPlanner:
         )
 
     def _stop_if_refused(self) -> None:
-        if self._errors:
-            raise self._errors[0] if len(self._errors) == 1 else Obstacles(self._errors)
+        raise_errors(self._errors)
 
     def _refuse(self, reason: str) -> None:
         self._errors.append(RefusedError(reason))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seglog.errors import Obstacles, RefusedError
+from seglog.errors import RefusedError, raise_errors
 from seglog.rescue.rebuild.known import KnownMetadata
 
 
@@ -30,4 +30,5 @@ def moved_voters(quorum: KnownMetadata, ids_of: Mapping[int, Sequence[str]]) -> 
         RefusedError(f"{reason}: no controller would be elected, so give that directory, too, or a new one")
         for reason in reasons
     ]
-    raise errors[0] if len(errors) == 1 else Obstacles(errors)
+    raise_errors(errors)
+    return reasons

@@ -7,7 +7,7 @@ another replica could make the broker truncate it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from seglog.configuration.cluster_metadata import (
     ClusterMetadata,
     read_cluster_metadata,
 )
-from seglog.configuration.settings import find_metadata, identity_of
+from seglog.configuration.settings import differing_owner, identity_of, metadata_directories
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError, SeglogError
 from seglog.format import filenames
@@ -60,10 +60,11 @@ def require_brokers_own(fs: FileSystem, path: Path) -> None:
 
 class TargetDirectory:
     """The log directory. Raises RefusedError unless its broker was stopped cleanly, or if one of `beside`, the broker's
-    other log directories that take their own partitions, is another broker's."""
+    other log directories that take their own partitions, is another broker's. `sources` are the log directories that
+    are transplanted: copies, whose metadata is not the broker's."""
 
-    def __init__(self, fs: FileSystem, path: Path, beside: Sequence[Path] = ()) -> None:
-        self.fs, self.path = fs, path
+    def __init__(self, fs: FileSystem, path: Path, beside: Sequence[Path] = (), sources: Collection[Path] = ()) -> None:
+        self.fs, self.path, self._sources = fs, path, sources
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
         require_brokers_own(fs, path)
         if fs.status(path / PENDING_FILE, follow=False) is not None:
@@ -79,17 +80,18 @@ class TargetDirectory:
         self._identity = identity_of(fs, path)
         self.beside = [TargetDirectory(fs, other) for other in beside]
         for other in self.beside:
-            for key in ("cluster.id", "node.id"):
-                if other._identity.get(key) != self._identity.get(key):
-                    raise RefusedError(
-                        f"{path} and {other.path} belong to two brokers ({key} {self._identity.get(key)} and"
-                        f" {other._identity.get(key)}): transplant into one at a time"
-                    )
+            key = differing_owner(self._identity, other._identity)
+            if key:
+                raise RefusedError(
+                    f"{path} and {other.path} belong to two brokers ({key} {self._identity.get(key)} and"
+                    f" {other._identity.get(key)}): transplant into one at a time"
+                )
 
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
         """The cluster's metadata; None if it cannot be found."""
-        found = find_metadata(self.fs, self.path, None, [other.path for other in self.beside])
+        answering = metadata_directories(self.fs, self.path, None, [other.path for other in self.beside])
+        found = next((path for path in answering if path not in self._sources), None)
         return None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
 
     @cached_property
