@@ -224,7 +224,8 @@ class OutcomesShown:
 def _show_cleaned(console: Console, cleaned: Cleaned) -> None:
     result = cleaned.result
     if console.as_json:
-        console.json({**result.to_json(), "contradictions": list(map(contradiction_record, cleaned.contradictions))})
+        against = list(map(contradiction_record, cleaned.contradictions))
+        console.json({**result.to_json(), "contradictions": against, "broker_fails": cleaned.broker_fails or None})
         return
     for contradiction in cleaned.contradictions:
         console.line(f"{result.topic_partition}: this contradicts the cluster's configuration: {contradiction}")
@@ -235,6 +236,8 @@ def _show_cleaned(console: Console, cleaned: Cleaned) -> None:
         console.line(f"{result.topic_partition}: nothing to clean{why}{active}")
         return
     console.lines(summary_lines(console, result))
+    if cleaned.broker_fails:
+        console.line(f"  {cleaned.broker_fails}")
     _tell_phases(console, result)
     if console.verbose:  # it says the same in other units
         console.block(result.text().rstrip("\n"))

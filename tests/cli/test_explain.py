@@ -433,3 +433,32 @@ def test_a_record_larger_than_44_decompresses_stops_its_cleaner(tmp_path: Path, 
     for more in (("--kafka-version", "4.3", *bound), ("--kafka-version", "4.4", *bound[:2], *fits)):
         (found,) = json_lines(run("explain", "--json", *more, path))
         assert "a record of" not in " ".join(found["cleaning"])
+
+
+def test_records_without_a_key_are_counted_before_a_round_drops_them(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    for number in range(4):
+        key = ("--key-separator", "\t") if number % 2 else ()
+        line = f"k{number}\tvalue\n" if number % 2 else "value\n"
+        done = run("append", "--create", "--set", "segment.bytes=100", *key, path, input_text=line)
+        assert done.exit_code == 0, done.stderr
+    found = explained(*COMPACT, path)
+    assert "a round drops 2 records without a key, as every cleaner does" in " ".join(found["cleaning"])
+    assert "KEYLESS_DROPPED" in found["codes"]["cleaning"] and found["eligible"]
+    assert "2 records dropped: without a key" in run("clean", "--dry-run", *COMPACT, path).stdout
+    kept = explained("--set", "cleanup.policy=delete", path)
+    assert "KEYLESS_DROPPED" not in kept["codes"]["cleaning"]
+
+
+def test_what_holds_back_local_retention_of_a_tiered_topic_is_named(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)}) / "t-0"
+    early = ("--now", str(START_MS - 86_400_000))
+    tiered = ("--set", "cleanup.policy=delete", "--set", "remote.storage.enable=true")
+    for more in ((), ("--set", "local.retention.ms=1h")):
+        (found,) = json_lines(run("explain", "--json", "--advise", *tiered, *more, *early, path))
+        held = found["deletion"][found["codes"]["deletion"].index("LOCAL_RETENTION_HELD")]
+        assert "in the future, in the batch that ends at offset" in held
+        assert held.endswith("holds back local retention (local.retention.ms) from segment 0 on")
+        assert not any("timestamp in the future keeps" in sentence for sentence in found["advice"])
+    (found,) = json_lines(run("explain", "--json", *tiered, "--now", NOW, path))
+    assert "LOCAL_RETENTION_HELD" not in found["codes"]["deletion"]

@@ -456,11 +456,11 @@ class LogDirectory:
         self.close(clean=error is None)
 
 
-def room_to_close(directory: LogDirectory) -> int:
+def room_to_close(fs: FileSystem, log_directory: Path) -> int:
     """Returns the bytes that closing a log directory may write: its checkpoints and the marker are replaced one after
     the other, each written beside the old one."""
     names = (*OFFSET_CHECKPOINTS, filenames.CLEAN_SHUTDOWN_FILE)
-    statuses = [directory.fs.status(directory.path / name) for name in names]
+    statuses = [fs.status(log_directory / name) for name in names]
     largest = max(status.size if status is not None else 0 for status in statuses)
     return statuses.count(None) * BLOCK_BYTES + blocks(largest + BLOCK_BYTES)
 
@@ -478,7 +478,7 @@ def require_room_to_recover(
     written = 0 if report.room is None else report.room.written
     if not written:
         return
-    needed = written + room_to_close(directory)
+    needed = written + room_to_close(directory.fs, directory.path)
     purpose = f"{work} takes up to {needed} bytes of disk space"
     require_room(directory.fs, Path(report.directory), needed, purpose, way_out or freeing(directory.path, needed))
 

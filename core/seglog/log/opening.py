@@ -36,8 +36,26 @@ def open_partition(
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
 
-    Raises NotALogError if it is missing, or is not a partition by its name or contents. With `create` a missing one is
-    created; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is not a partition.
+    Raises the errors of `open_directory_of`. With `create` a missing partition is created.
+    """
+    directory = partition_path(directory)
+    owner = open_directory_of(directory, fs=fs, clock=clock, config_of=config_of, writable=writable, create=create)
+    try:
+        known = parse_topic_partition(directory.name)
+        log = owner.log_in(directory) if known is None else owner.log(known, create)
+    except BaseException:
+        owner.close(clean=owner.clean_shutdown)
+        raise
+    return owner, log
+
+
+def open_directory_of(
+    directory: Path, *, fs: FileSystem, clock: Clock, config_of: ConfigOf, writable: bool, create: bool = False
+) -> LogDirectory:
+    """Opens the log directory of one partition, not yet its log.
+
+    Raises NotALogError if the partition is missing, or is not a partition by its name or contents. With `create` it may
+    be missing; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is not a partition.
     """
     directory = partition_path(directory)
     if fs.status(directory) is not None:
@@ -46,14 +64,7 @@ def open_partition(
         require_room_for_partition(fs, directory)
     else:
         raise NotALogError(directory, "no such directory")
-    owner = LogDirectory.open(directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable)
-    try:
-        known = parse_topic_partition(directory.name)
-        log = owner.log_in(directory) if known is None else owner.log(known, create)
-    except BaseException:
-        owner.close(clean=owner.clean_shutdown)
-        raise
-    return owner, log
+    return LogDirectory.open(directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable)
 
 
 def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") -> Log:

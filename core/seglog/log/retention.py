@@ -21,6 +21,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ from seglog.units import count_text, format_duration, rough_duration
 if TYPE_CHECKING:
     from seglog.log.log import Log
 
+_AS_RETENTION = -2  # local.retention.ms: as long as retention.ms
 EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offset are deleted"
 
 
@@ -55,7 +57,8 @@ class SegmentVerdict:
     `next_offset` is the next segment's base, or the log end. `largest_timestamp` is the modification time if
     `from_modified`. `deletable_ms` is the time at which the time rule deletes a kept segment, None if never.
     `in_future`: its largest timestamp, in the batch that ends at `blocking_offset`, is later than now, so later
-    segments stay. `disk_bytes` is the disk space of all its files, set by `plan_freeing` only.
+    segments stay; of a tiered topic, in the log directory. `disk_bytes` is the disk space of all its files, set by
+    `plan_freeing` only.
     """
 
     base_offset: int
@@ -263,7 +266,8 @@ class _Judge:
         """`newest` is the largest timestamp from segment `gone` to this one; None before `gone`."""
         segment = self.segments[index]
         largest, has_timestamp = segment.largest_timestamp(), segment.max_timestamp >= 0
-        future = index >= gone and self._by_time and largest > self.now_ms
+        by_age = self._by_time or (self._ages_locally and index < len(self.segments) - 1)
+        future = index >= gone and by_age and largest > self.now_ms
         return SegmentVerdict(
             base_offset=segment.base_offset,
             next_offset=self.upper(index),
@@ -289,7 +293,7 @@ class _Judge:
         if guard:
             return guard
         if self.config.remote_storage_enable:
-            return "the topic is tiered: only the broker knows what was copied"
+            return f"the topic is tiered: only the broker knows what was copied{self._local_verdict(index)}"
         if not self.config.delete:
             policy = ",".join(sorted(self.config.cleanup_policy))
             if not policy:
@@ -301,6 +305,44 @@ class _Judge:
         if index > gone:
             return f"after segment {self.segments[gone].base_offset}, which stays"
         return "; ".join([self._size_verdict(index), self._time_verdict(index)])
+
+    def _local_verdict(self, index: int) -> str:
+        """Returns what local retention by time does to a closed segment that was copied, "" if nothing is known."""
+        stop, segment, limit = self._local_stop, self.segments[index], self._local_ms
+        if not self._ages_locally or index == len(self.segments) - 1:
+            return ""
+        age = self.now_ms - segment.largest_timestamp()
+        if stop is None or index < stop:
+            return "" if limit < 0 else f"; if it was, local retention deletes it: {self._local_age(age)}"
+        if index > stop:
+            return f"; local retention stops before it, at segment {self.segments[stop].base_offset}"
+        if age >= 0:
+            return f"; local retention keeps it: {self._local_age(age)}"
+        newest = f"its newest record, in the batch that ends at offset {segment.offset_of_max_timestamp},"
+        what = newest if segment.max_timestamp >= 0 else "its modification time"
+        return f"; {what} lies {rough_duration(-age)} in the future and holds back local retention"
+
+    def _local_age(self, age: int) -> str:
+        key = "retention.ms" if self.config.local_retention_ms == _AS_RETENTION else "local.retention.ms"
+        return f"its newest record is {_beside(age, self._local_ms, key)}"
+
+    @property
+    def _local_ms(self) -> int:
+        """How long a copied segment stays (Kafka: LocalLogConfig.localRetentionMs); -1 for ever, or unknown."""
+        local = self.config.local_retention_ms
+        return self.config.retention_ms if local == _AS_RETENTION else local
+
+    @cached_property
+    def _local_stop(self) -> int | None:
+        """The first segment that local retention keeps for its age, None if it keeps none (Kafka:
+        UnifiedLog.deleteRetentionMsBreachedSegments)."""
+        ages = (self.now_ms - segment.largest_timestamp() for segment in self.segments)
+        return next((index for index, age in enumerate(ages) if age <= max(self._local_ms, -1)), None)
+
+    @property
+    def _ages_locally(self) -> bool:
+        """True if a broker may delete segments by age that it has copied."""
+        return self.config.delete and self.config.remote_storage_enable and self.config.local_retention_ms != -1
 
     def _size_verdict(self, index: int) -> str:
         limit = self.config.retention_bytes
@@ -343,7 +385,7 @@ class _OpenJudge(_Judge):
         ] * count
 
 
-def _beside(age: int, limit: int) -> str:
-    """Returns an age beside retention.ms, as exactly as it must be to differ from it."""
+def _beside(age: int, limit: int, key: str = "retention.ms") -> str:
+    """Returns an age beside a limit, as exactly as it must be to differ from it."""
     written, rough = format_duration(limit), rough_duration(age)
-    return f"{format_duration(age) if rough == written else rough} old, and retention.ms is {written}"
+    return f"{format_duration(age) if rough == written else rough} old, and {key} is {written}"

@@ -15,7 +15,7 @@ A dry run does all of this over an overlay and counts the output of each plan in
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -29,7 +29,7 @@ from seglog.cleaner.cleaner import (
     has_ample_room,
     ignore_step,
 )
-from seglog.cleaner.dirtiness import LogToClean, log_to_clean
+from seglog.cleaner.dirtiness import LogToClean
 from seglog.cleaner.manager import CleanerManager
 from seglog.cleaner.output import CleaningResult
 from seglog.cleaner.round import CleanerOptions, RoundPlan, Strategy, plan_round
@@ -37,6 +37,7 @@ from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import POLICY, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
+from seglog.configuration.writers import release_for
 from seglog.errors import IncompleteError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
@@ -59,6 +60,7 @@ from seglog.operations.workspace import (
     optional_path,
     settings_of,
 )
+from seglog.rescue.doctor.hazards import first_too_large
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
@@ -71,13 +73,15 @@ from seglog.storage.state import state_directory
 class Cleaned:
     """A finished round, or in a dry run a planned one. `active_bytes` is the size of the untouched active segment.
 
-    `contradictions` are the policies that overrode the cluster's, because the user insisted.
+    `contradictions` are the policies that overrode the cluster's, because the user insisted. `broker_fails` says in a
+    dry run where a broker's cleaner would fail on data that is whole.
     """
 
     log_directory: Path
     result: CleaningResult
     active_bytes: int = 0
     contradictions: tuple[Contradiction, ...] = ()
+    broker_fails: str = ""
 
     def __repr__(self) -> str:
         did, result = "planned" if self.result.dry_run else "done", self.result
@@ -223,11 +227,25 @@ def clean(
     """
     done: list[Outcome] = []
     try:
-        for outcome in clean_directories(work.fs, work.clock, request.directories(work), dry_run=dry_run, begin=begin):
+        directories = request.directories(work)
+        for outcome in clean_directories(work.fs, work.clock, directories, dry_run=dry_run, begin=begin):
+            if dry_run and isinstance(outcome, Cleaned):
+                part = next(one for one in directories if one.log_directory == outcome.log_directory)
+                outcome = replace(outcome, broker_fails=_broker_fails(work.fs, part, outcome.result))
             done.append(outcome)
             yield outcome
     finally:
         keep_history(work, done)
+
+
+def _broker_fails(fs: FileSystem, part: DirectoryCleaning, result: CleaningResult) -> str:
+    """Returns where a broker's cleaner would fail on a record that is too large for it, "" if it would not."""
+    kafka, rewritten = max(part.options.kafka, release_for(part.topics.writer)), {b for b, _ in result.segments_before}
+    config, partition = part.topics(result.topic_partition.topic), part.log_directory / str(result.topic_partition)
+    listed = () if fs.status(partition) is None else list_partition(fs, partition).segments
+    hazard = first_too_large(fs, [one for one in listed if one.base_offset in rewritten], kafka, config)
+    fails = f"the cleaner of a Kafka {kafka} broker fails on it, and then leaves it alone"
+    return f"{fails}: {hazard.place}" if hazard else ""
 
 
 def clean_directories(
@@ -476,14 +494,3 @@ def manager_of(
 def left_alone(directory: LogDirectory, manager: CleanerManager) -> Iterator[Skipped]:
     """Returns the logs that the manager will not hand out now."""
     return (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
-
-
-def states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, clock: Clock) -> list[LogToClean]:
-    """Returns how dirty each log of a directory is that is known to be compacted. Changes and locks nothing."""
-    with LogDirectory.open(
-        log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
-    ) as directory:
-        present = [place.topic_partition for place in directory.listing.live if fs.status(place.path) is not None]
-        logs = [directory.log(key) for key in present if not policy_problem(topics.resolve(key.topic), key.topic)]
-        checkpoints, now_ms = directory.cleaner_offsets, clock.now_ms()
-        return [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in logs]

@@ -8,62 +8,39 @@ would help; it includes a command that cleans or deletes only if its dry run cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.arguments import flag
-from seglog.cleaner.dirtiness import LogToClean, log_to_clean
-from seglog.cleaner.round import CleanerOptions
+from seglog.cleaner.dirtiness import LogToClean
 from seglog.configuration.keys import DELETE, LogConfig
-from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
+from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS
 from seglog.configuration.writers import release_for
-from seglog.errors import SeglogError
-from seglog.escaping import command_line
-from seglog.kafka_version import KafkaVersion
-from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
-from seglog.log.opening import open_partition
+from seglog.log.opening import open_directory_of
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing
 from seglog.log.segment import LogSegment
+from seglog.log.stateful_topics import state_lost
 from seglog.operations.clean import (
     Cleaned,
-    CleaningFailure,
     Outcome,
-    clean_directories,
-    directories_of,
-    policy_problem,
     unknown_policy,
 )
+from seglog.operations.explain_facts import CleanTrial, Facts, OpenTransaction
 from seglog.operations.reasons import Reason, releases
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
-from seglog.operations.retain_ahead import plan_reopened
-from seglog.operations.stateful_topics import state_lost
+from seglog.operations.retain_ahead import opened_as_retain
 from seglog.operations.workspace import (
     Location,
     Sources,
     Workspace,
-    by_log_directory,
     optional_path,
     optional_release,
     settings_of,
 )
-from seglog.remote_path import COPY_ON_A_DISK, RemotePath
-from seglog.rescue.doctor.hazards import FAILS, LAUNDERS, Hazard, cleaner_hazards, largest_decompressed
-from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.lock import partition_path
 from seglog.units import count_text, format_duration, format_time, rough_duration
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction without a marker. `last_timestamp` is its producer's latest (epoch milliseconds, -1 unknown)."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,113 +100,6 @@ class ExplainRequest:
     kafka_version: str | None = None
 
 
-_BY_METADATA = frozenset({"clean", "config show", "retain"})  # the commands that use a topic's configuration
-_UNCONFIGURED = frozenset({"txn"})
-_ON_URLS = frozenset({"config show", "txn", "verify"})
-
-
-@dataclass(frozen=True, slots=True)
-class _CleanTrial:
-    """A dry run of `seglog clean` on a partition."""
-
-    work: Workspace
-    partition: Path
-    sources: Sources
-    kafka: KafkaVersion
-
-    def __call__(
-        self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
-    ) -> Outcome:
-        """Tries a round with these options and the `chosen` configuration values."""
-        fs, sources = self.work.fs, replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
-        options = CleanerOptions(roll=roll, expire=expire, kafka=self.kafka)
-        try:
-            places = by_log_directory([Target(self.partition, TargetKind.PARTITION)])
-            parts = directories_of(fs, places, partial(self.work.settings, sources=sources), options)
-            (outcome,) = clean_directories(fs, self.work.clock, parts, dry_run=True)
-        except SeglogError as error:  # before the round, for example an unreadable checkpoint
-            return CleaningFailure(self.partition, error)
-        return outcome
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """The facts on the partition. `tried` is the round as asked for, None if cleaning is neither tried nor advised;
-    `failure` is the error that ends it, `hazards` what a broker's cleaner meets.
-    """
-
-    log: Log
-    resolved: ResolvedConfig
-    now_ms: int
-    watermark: int
-    state: LogToClean
-    plan: RetentionPlan
-    problem: str
-    transactions: tuple[OpenTransaction, ...]
-    trial: _CleanTrial
-    tried: Outcome | None
-    hazards: tuple[Hazard, ...]
-
-    @classmethod
-    def of(cls, directory: LogDirectory, log: Log, resolved: ResolvedConfig, trial: _CleanTrial, quick: bool) -> _Facts:
-        """Gathers the facts on a log whose configuration is that of `operations.retain.retention_config`."""
-        key, now_ms = log.topic_partition, trial.work.clock.now_ms()
-        watermark = min(directory.high_watermarks.get(key, log.high_watermark), log.log_end_offset)
-        state = log_to_clean(log, directory.cleaner_offsets.get(key), now_ms)
-        problem = policy_problem(resolved, key.topic)
-        tried = None if quick or problem else trial()
-        return cls(
-            log=log,
-            resolved=resolved,
-            now_ms=now_ms,
-            watermark=watermark,
-            state=state,
-            plan=plan_reopened(directory, log, now_ms, watermark),
-            problem=problem,
-            transactions=tuple(_open_transactions(log)),
-            trial=trial,
-            tried=tried,
-            hazards=() if tried is None else tuple(_cleaner_hazards(log, state, tried, trial.kafka)),
-        )
-
-    @property
-    def failure(self) -> str:
-        return str(self.tried.error) if isinstance(self.tried, CleaningFailure) else ""
-
-    @property
-    def eligible(self) -> bool:
-        succeeds = not self.failure or self._met(LAUNDERS) is not None
-        taken = self.state.eligible and self.resolved.cleaner.enable and not self.problem
-        return taken and succeeds and self._met(FAILS) is None
-
-    @property
-    def broker_fate(self) -> Reason | None:
-        """What a broker's cleaner does that it should not, with what it meets; None if it does its work."""
-        fails, launders = self._met(FAILS), self._met(LAUNDERS)
-        if fails is None and launders is not None:
-            taken = "takes it now, and gives" if self.state.eligible else "would give"
-            what = f"{taken} damage a valid checksum: {_placed(launders)}"
-            return Reason("CLEANING_LAUNDERS", f"a broker's cleaner {what}")
-        reason = self.failure if fails is None else _placed(fails)
-        taken = "takes it now, fails, and then leaves it alone" if self.state.eligible else "would fail on it"
-        return Reason("CLEANING_FAILS", f"a broker's cleaner {taken}: {reason}") if reason else None
-
-    def _met(self, code: str) -> Hazard | None:
-        return next((hazard for hazard in self.hazards if hazard.code == code), None)
-
-    def command(self, verb: str, *arguments: str, after: Sequence[str] = ()) -> str:
-        """Returns a command line for this partition, with those of the user's options that the command takes."""
-        options, metadata = self.trial.work.given_options(arguments), self.trial.sources.metadata_directory
-        if verb in _UNCONFIGURED:
-            options = []
-        if verb in _BY_METADATA and metadata is not None:
-            options += ["--metadata-dir", str(metadata)]
-        directory = self.log.directory
-        if isinstance(directory, RemotePath) and verb not in _ON_URLS:
-            directory = Path(COPY_ON_A_DISK) / directory.name
-        return command_line("seglog", *verb.split(), *options, *arguments, directory, *after)
-
-
 def explain(work: Workspace, request: ExplainRequest) -> Explanation:
     """Explains a partition, which is opened only for reading, at the workspace's time.
 
@@ -240,14 +110,16 @@ def explain(work: Workspace, request: ExplainRequest) -> Explanation:
     sources = Sources(metadata_directory=optional_path("metadata_directory", request.metadata_directory))
     settings = settings_of(work, partition_path(request.partition).parent, sources)
     release = release_for(settings.writer, kafka)
-    trial = _CleanTrial(work, request.partition, sources, release)
+    trial = CleanTrial(work, request.partition, sources, release)
 
     def config_of(topic: str) -> LogConfig:
         return retention_config(settings.resolve(topic))
 
-    owner, log = open_partition(request.partition, fs=work.fs, clock=work.clock, config_of=config_of, writable=False)
-    with owner:
-        facts = _Facts.of(owner, log, settings.resolve(log.topic_partition.topic), trial, quick)
+    partition = partition_path(request.partition)
+    owner = open_directory_of(partition, fs=work.fs, clock=work.clock, config_of=config_of, writable=False)
+    with owner, opened_as_retain(owner, partition) as (log, retained):
+        resolved = settings.resolve(log.topic_partition.topic)
+        facts = Facts.of(owner, log, retained, resolved, trial, quick)
         return Explanation(
             partition=str(log.topic_partition),
             log_start_offset=log.log_start_offset,
@@ -267,17 +139,10 @@ def explain(work: Workspace, request: ExplainRequest) -> Explanation:
         )
 
 
-def _open_transactions(log: Log) -> Iterator[OpenTransaction]:
-    for first_offset, producer_id in sorted(log.producers.open_transactions.items()):
-        producer = log.producers.producers.get(producer_id)
-        epoch, last = (-1, -1) if producer is None else (producer.epoch, producer.last_timestamp)
-        yield OpenTransaction(producer_id, epoch, first_offset, last)
-
-
 # --- sentences on the whole
 
 
-def _cleaning(facts: _Facts) -> Iterator[Reason]:
+def _cleaning(facts: Facts) -> Iterator[Reason]:
     log, state, now_ms = facts.log, facts.state, facts.now_ms
     if facts.problem:
         why = facts.problem if facts.resolved.policy_known else unknown_policy(log.topic_partition.topic)
@@ -294,6 +159,9 @@ def _cleaning(facts: _Facts) -> Iterator[Reason]:
         code = "ELIGIBLE" if state.eligible else "NOT_ELIGIBLE"
         takes = "takes" if state.eligible else "does not take"
         yield Reason(code, f"a broker's cleaner {takes} it now: {state.why}")
+    if facts.keyless:
+        why = "every cleaner does: the policy became compact after they were written"
+        yield Reason("KEYLESS_DROPPED", f"a round drops {count_text(facts.keyless, 'record')} without a key, as {why}")
     if state.checkpoint_reset:
         where = f"cleaning begins at the log start {log.log_start_offset}"
         yield Reason("CHECKPOINT_OUTSIDE_LOG", f"its cleaner checkpoint is outside the log: {where}")
@@ -307,21 +175,6 @@ def _cleaning(facts: _Facts) -> Iterator[Reason]:
     if young is not None and young > now_ms:
         until = f"ends for the next segment at {format_time(young)}"
         yield Reason("COMPACTION_LAG", f"min.compaction.lag.ms ({format_duration(lag)}) {until}")
-
-
-def _cleaner_hazards(log: Log, state: LogToClean, tried: Outcome, kafka: KafkaVersion) -> Iterator[Hazard]:
-    """Yields what a broker's cleaner meets in the segments that it would rewrite. A negative timestamp is in its way
-    only where it rewrites a batch, which the dry run of seglog's round tells.
-    """
-    rewrites = not isinstance(tried, Cleaned) or tried.result.stats.reasons()["batches_rebuilt"] > 0
-    segments, largest = list_partition(log.fs, log.directory).segments, largest_decompressed(kafka, log.config)
-    for hazard in cleaner_hazards(log.fs, segments, largest=largest):
-        if hazard.segment.base_offset < state.first_uncleanable_offset and (rewrites or not hazard.by_timestamp):
-            yield hazard
-
-
-def _placed(hazard: Hazard) -> str:
-    return f"{hazard.segment.log.name} position {hazard.position}: {hazard.message}"
 
 
 def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
@@ -341,7 +194,7 @@ def _hanging(transaction: OpenTransaction, now_ms: int) -> str:
     )
 
 
-def _deletion(facts: _Facts) -> Iterator[Reason]:
+def _deletion(facts: Facts) -> Iterator[Reason]:
     plan, resolved = facts.plan, facts.resolved
     if not resolved.policy_known:
         yield Reason("POLICY_UNKNOWN", UNKNOWN_POLICY)
@@ -353,6 +206,13 @@ def _deletion(facts: _Facts) -> Iterator[Reason]:
         parts = (f"{count} would be deleted now", state_lost(plan, resolved.log.cleanup_policy))
         yield Reason("DELETABLE", ": ".join(filter(None, parts)))
         return
+    blocked = _in_future(plan) if resolved.log.remote_storage_enable else None
+    if blocked is not None:
+        offset, base = blocked.blocking_offset, blocked.base_offset
+        later = rough_duration(blocked.largest_timestamp - facts.now_ms)
+        where = f"segment {base}" if offset is None else f"the batch that ends at offset {offset}"
+        what = f"holds back local retention (local.retention.ms) from segment {base} on"
+        yield Reason("LOCAL_RETENTION_HELD", f"a timestamp {later} in the future, in {where}, {what}")
     if resolved.policy_known:
         first = plan.segments[0]
         why = f"segment {first.base_offset} stays: {first.reason}"
@@ -363,7 +223,7 @@ def _deletion(facts: _Facts) -> Iterator[Reason]:
         yield Reason("RETENTION_NOT_SET", f"retention.ms is not set: {rule}")
 
 
-def _reading(facts: _Facts) -> Iterator[Reason]:
+def _reading(facts: Facts) -> Iterator[Reason]:
     log, watermark = facts.log, facts.watermark
     if log.log_start_offset == log.log_end_offset:
         yield Reason("EMPTY", f"the log is empty; the next record gets offset {log.log_end_offset}")
@@ -388,7 +248,7 @@ def _reading(facts: _Facts) -> Iterator[Reason]:
 # --- segments
 
 
-def _segments(facts: _Facts) -> Iterator[SegmentExplanation]:
+def _segments(facts: Facts) -> Iterator[SegmentExplanation]:
     for segment, verdict in zip(facts.log.segments.snapshot(), facts.plan.segments, strict=True):
         deletion = Reason("KEPT", verdict.reason)
         if verdict.rule is not None:
@@ -420,7 +280,7 @@ def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: 
 # --- advice
 
 
-def _advice(facts: _Facts) -> Iterator[str]:
+def _advice(facts: Facts) -> Iterator[str]:
     log, resolved = facts.log, facts.resolved
     if not resolved.policy_known:
         yield (
@@ -441,7 +301,7 @@ def _advice(facts: _Facts) -> Iterator[str]:
         yield f"look at the damage: {facts.command('verify')}"
 
 
-def _cleaning_advice(facts: _Facts, tried: Outcome) -> Iterator[str]:
+def _cleaning_advice(facts: Facts, tried: Outcome) -> Iterator[str]:
     """Yields each command whose dry run changes something that the previous one does not."""
     trial, done = facts.trial, _saved(tried)
     if done is not None:
@@ -462,7 +322,7 @@ def _cleaning_advice(facts: _Facts, tried: Outcome) -> Iterator[str]:
         yield f"remove tombstones and markers past delete.retention.ms too {expire}"
 
 
-def _rolling_advice(facts: _Facts) -> Iterator[str]:
+def _rolling_advice(facts: Facts) -> Iterator[str]:
     """Yields the command that cleans the active segment too, whose records may also be too young."""
     done = _saved(facts.trial(roll=True))
     if done is not None:
@@ -482,10 +342,15 @@ def _saved(outcome: Outcome | None) -> str | None:
     return f"{before} to {count_text(outcome.result.bytes_written, 'byte')}"
 
 
-def _freeing_advice(facts: _Facts) -> Iterator[str]:
+def _in_future(plan: RetentionPlan) -> SegmentVerdict | None:
+    """Returns the first segment that stays because of a timestamp in the future."""
+    return next((segment for segment in plan.segments if segment.in_future and not segment.removed), None)
+
+
+def _freeing_advice(facts: Facts) -> Iterator[str]:
     """Yields how to delete a segment that a timestamp in the future keeps."""
-    blocked = next((segment for segment in facts.plan.segments if segment.in_future and not segment.removed), None)
-    if blocked is None:
+    blocked = _in_future(facts.plan)
+    if blocked is None or facts.resolved.log.remote_storage_enable:
         return
     what = f"a timestamp in the future keeps segment {blocked.base_offset}"
     when = "" if blocked.deletable_ms is None else format_time(blocked.deletable_ms)

@@ -22,6 +22,7 @@ from seglog.errors import NotALogError, SeglogError
 from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState, parse_partition_directory
 from seglog.log.outline import Checkpoints
+from seglog.log.stateful_topics import state_deleted
 from seglog.look.report.concerns import directory_concerns, partition_concerns
 from seglog.look.report.figures import (
     Concern,
@@ -194,7 +195,8 @@ def topic_rules(settings: DirectorySettings, topic: str) -> TopicRules:
     problem = policy_problem(resolved, topic)
     if not problem and not resolved.cleaner.enable:
         problem = f"log.cleaner.enable is false ({resolved.settings['log.cleaner.enable'].origin})"
-    return TopicRules(retention_config(resolved), problem, resolved.policy_known)
+    deleted = state_deleted(topic, resolved.log) if resolved.policy_known else ""
+    return TopicRules(retention_config(resolved), problem, resolved.policy_known, deleted)
 
 
 def _figures(fs: FileSystem, partition: PartitionDirectory, around: Surrounding) -> PartitionFigures | None:

@@ -55,9 +55,9 @@ from seglog.log.retention import (
     plan_retention,
     remove_deleted,
 )
+from seglog.log.stateful_topics import state_lost
 from seglog.operations.free_space import Freed, FreeSpace, SpaceToFree
-from seglog.operations.retain_ahead import is_torn, retain_ahead, take_closed, try_torn
-from seglog.operations.stateful_topics import state_lost
+from seglog.operations.retain_ahead import is_torn, let_go, retain_ahead, take_closed, try_torn
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
@@ -352,6 +352,7 @@ class _DirectoryRetention:
                 tried = torn.enter_context(directory.try_log(path))
             if self._rules.free is None or not is_torn(tried.recovery):
                 refuse_losses(tried.recovery)
+            let_go(tried)
             return tried
         try:
             return open_undamaged(directory, path, self._way_out(path))

@@ -33,13 +33,14 @@ from seglog.log.loader import RecoveryReport, refuse_losses
 from seglog.log.log import Log
 from seglog.log.opening import has_ample_room
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.retention import RetentionPlan, plan_retention
+from seglog.log.retention import RetentionPlan
 from seglog.log.segment import LogSegment
 from seglog.log.segments import rebuild_producer_state
 from seglog.log.swap import settle_leftovers
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import write_atomically
-from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.lock import holder_of
+from seglog.storage.overlay import OverlayFileSystem, TrialFileSystem
 
 RetentionPlanner = Callable[[Sequence[Log], int, int], Sequence[RetentionPlan]]
 
@@ -55,20 +56,35 @@ def try_torn(directory: LogDirectory, partition: Path) -> Iterator[Log | None]:
         yield log if log is not None and is_torn(log.recovery) else None
 
 
-def plan_reopened(directory: LogDirectory, log: Log, now_ms: int, watermark: int) -> RetentionPlan:
-    """Plans for a log that is open for reading as `retain` does for one that it opens for writing: by the times in the
-    indexes that this would rebuild first. Changes nothing.
+@contextmanager
+def opened_as_retain(directory: LogDirectory, partition: Path) -> Iterator[tuple[Log, Log]]:
+    """Opens a log twice at most: to look at, and as `retain` would plan for it, with the indexes that opening it for
+    writing rebuilds. Both are the same log where that loses nothing, or where nobody but a running broker opens it.
+    Changes nothing. Raises NotALogError and OSError.
     """
-    plan = plan_retention(log, now_ms, watermark)
-    if isinstance(log.directory, RemotePath):
-        return plan
-    try:
-        with directory.try_log(log.directory) as tried:
-            rebuilt = plan_retention(tried, now_ms, min(watermark, tried.log_end_offset))
-    except (SeglogError, OSError):
-        return plan  # `retain` refuses it
-    is_same = [one.base_offset for one in rebuilt.segments] == [one.base_offset for one in plan.segments]
-    return rebuilt if is_same else plan
+    with ExitStack() as stack:
+        tried = None
+        if not isinstance(partition, RemotePath) and holder_of(directory.path) is None:
+            with suppress(SeglogError, OSError):  # `retain` refuses it
+                tried = stack.enter_context(directory.try_log(partition))
+        if tried is not None and not tried.recovery.truncated_bytes:
+            yield tried, tried
+            return
+        log = directory.log_in(partition)
+        bases = [segment.base_offset for segment in log.segments]
+        is_same = tried is not None and [segment.base_offset for segment in tried.segments] == bases
+        yield log, tried if tried is not None and is_same else log
+
+
+def let_go(tried: Log) -> None:
+    """Forgets the contents that a trial made, such as rebuilt indexes: of a whole directory they may be more than fits
+    memory. The log still has the offsets, sizes and times of its segments."""
+    trial = tried.fs
+    assert isinstance(trial, TrialFileSystem)
+    for segment in tried.segments:
+        segment.largest_timestamp()  # read from the index once, and known from then on
+        segment.close_files()
+    trial.let_go()
 
 
 def is_torn(report: RecoveryReport) -> bool:
@@ -95,7 +111,7 @@ def retain_ahead(
         tried = [log for path in unclean if (log := _tried(directory, path, stack, torn)) is not None]
         recovered = [log.recovery for log in tried if not log.recovery.truncated_bytes]
         rooms = [recovery.room for recovery in recovered if recovery.room is not None]
-        needed = sum(room.written for room in rooms) + room_to_close(directory)
+        needed = sum(room.written for room in rooms) + room_to_close(directory.fs, directory.path)
         if _missing(directory, needed) <= 0:
             return {}
         for log in tried:

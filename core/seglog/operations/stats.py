@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seglog.cleaner.metrics import CleanerGauges, write_prometheus
 from seglog.configuration.keys import LogConfig
@@ -30,6 +31,10 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.storage.state import state_directory
 from seglog.units import count_text
+
+if TYPE_CHECKING:
+    from seglog.cleaner.dirtiness import LogToClean
+    from seglog.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -119,13 +124,11 @@ class MeasuredDirectories:
 
     def write_gauges(self, path: Path) -> None:
         """Writes the cleaner's gauges of the directories whose partitions were yielded, for Prometheus."""
-        from seglog.operations.clean import states_of  # loads the cleaner
-
         work, gauges = self._work, []
         for log_directory, settings in self._settings.items():
             rounds = kept_rounds(work.fs, work.environment, log_directory, work.warn)
             ended = rounds[-1]["time"] if rounds else None
-            states = states_of(work.fs, log_directory, settings, work.clock)
+            states = _states_of(work.fs, log_directory, settings, work.clock)
             gauges.append(
                 CleanerGauges(
                     directory=str(log_directory),
@@ -177,3 +180,18 @@ def kept_rounds(
     except OSError as error:
         tell(f"{history.path}: past cleaning rounds cannot be read: {error.strerror or error}")
         return []
+
+
+def _states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, clock: Clock) -> list[LogToClean]:
+    """Returns how dirty each log of a directory is that is known to be compacted. Changes and locks nothing."""
+    from seglog.cleaner.dirtiness import log_to_clean  # loads the cleaner
+    from seglog.log.directory import LogDirectory
+    from seglog.operations.clean import policy_problem
+
+    with LogDirectory.open(
+        log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
+    ) as directory:
+        present = [place.topic_partition for place in directory.listing.live if fs.status(place.path) is not None]
+        logs = [directory.log(key) for key in present if not policy_problem(topics.resolve(key.topic), key.topic)]
+        checkpoints, now_ms = directory.cleaner_offsets, clock.now_ms()
+        return [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in logs]

@@ -90,17 +90,26 @@ class _FileBelow:
 
 @dataclass(slots=True)
 class Contents:
-    """A changed file: `below[0:kept]`, then `tail`. `given_back` are the bytes on disk that emptying it would free."""
+    """A changed file: `below[0:kept]`, then `tail`. `given_back` are the bytes on disk that emptying it would free.
+
+    `let_go` are the bytes of a tail that is no longer kept.
+    """
 
     status: FileStatus
     below: _FileBelow | None = None
     kept: int = 0
     tail: bytearray = field(default_factory=bytearray)
     given_back: int = 0
+    let_go: int = 0
+
+    @property
+    def written(self) -> int:
+        """The bytes after those that are kept."""
+        return len(self.tail) + self.let_go
 
     @property
     def size(self) -> int:
-        return self.kept + len(self.tail)
+        return self.kept + self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +227,7 @@ class OverlayFileSystem:
     @property
     def room(self) -> RoomTaken:
         """The disk space of the changes, in whole blocks, including one for new names."""
-        taken = [blocks(len(found.tail)) - found.given_back for found in self._changed.values() if found.tail]
+        taken = [blocks(found.written) - found.given_back for found in self._changed.values() if found.written]
         written = sum(max(0, size) for size in taken)
         released = grown = 0
         for path in self._gone | self._changed.keys():
@@ -227,8 +236,14 @@ class OverlayFileSystem:
             released += allocated
             grown -= allocated
             if contents is not None:
-                grown += min(blocks(contents.kept), allocated) + blocks(len(contents.tail))
+                grown += min(blocks(contents.kept), allocated) + blocks(contents.written)
         return RoomTaken(written + BLOCK_BYTES if written else 0, released, max(0, grown))
+
+    def let_go(self) -> None:
+        """Forgets what was written, for a caller that needs only the names and sizes of files from here on; opening
+        such a file is a ValueError."""
+        for contents in self._changed.values():
+            contents.let_go, contents.tail = contents.written, bytearray()
 
     def derived(self, path: Path) -> Derived:
         """Returns how a changed file follows from the one below."""
@@ -244,6 +259,8 @@ class OverlayFileSystem:
             return self._below.open(path, "r")
         if mode == "create_new" and status is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        if path in self._changed and self._changed[path].let_go:
+            raise ValueError(f"{path}: what was written to it was let go")
         if mode in ("create", "create_new"):
             made = _new_status(None, 0o644) if status is None else replace(status, size=0)
             self._changed[path] = Contents(made, given_back=made.allocated)
@@ -413,6 +430,10 @@ class TrialFileSystem(PassingFileSystem):
     def room(self) -> RoomTaken:
         """The disk space of the changes."""
         return self._overlay.room
+
+    def let_go(self) -> None:
+        """Forgets what was written, as `OverlayFileSystem.let_go`."""
+        self._overlay.let_go()
 
     def keep(self) -> None:
         """Makes the changes of contents and names, durably; from here on reads and writes go to the file system below.

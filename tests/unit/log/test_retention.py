@@ -109,6 +109,43 @@ def test_a_tiered_topic_is_left_to_the_broker(tmp_path: Path) -> None:
     assert "tiered" in plan.segments[0].reason
 
 
+LOCAL = {"remote_storage_enable": True, "local_retention_ms": HOUR_MS}
+
+
+@pytest.mark.parametrize("key", ["local.retention.ms", "retention.ms"])
+def test_of_a_tiered_topic_it_is_said_what_local_retention_does_with_what_was_copied(tmp_path: Path, key: str) -> None:
+    limit = LOCAL if key.startswith("local") else {**LOCAL, "local_retention_ms": -2, "retention_ms": HOUR_MS}
+    log = log_of(tmp_path, **limit)
+    reasons = [segment.reason.partition("; ")[2] for segment in plan_retention(log, START_MS + 2 * HOUR_MS).segments]
+    assert reasons == [
+        f"if it was, local retention deletes it: its newest record is 2h old, and {key} is 1h",
+        f"local retention keeps it: its newest record is 1h old, and {key} is 1h",
+        "local retention stops before it, at segment 5",
+        "local retention stops before it, at segment 5",
+        "",
+    ]
+    forever = log_of(tmp_path / "forever", remote_storage_enable=True, local_retention_ms=-1)
+    assert not any("local" in segment.reason for segment in plan_retention(forever, START_MS + 9 * HOUR_MS).segments)
+
+
+@pytest.mark.parametrize("limit", [HOUR_MS, -2], ids=["1h", "as retention.ms, which is not known"])
+def test_a_timestamp_in_the_future_holds_back_local_retention_and_its_batch_is_named(
+    tmp_path: Path, limit: int
+) -> None:
+    future = START_MS + 100 * HOUR_MS
+    config = {**LOCAL, "local_retention_ms": limit}
+    log = log_of(tmp_path, times=[START_MS, future, START_MS, START_MS], **config)
+    plan = plan_retention(log, START_MS + 5 * HOUR_MS)
+    blocked, after = plan.segments[1], plan.segments[2]
+    assert plan.empty and (blocked.in_future, blocked.blocking_offset, blocked.deletable_ms) == (True, 9, None)
+    assert "its newest record, in the batch that ends at offset 9, lies" in blocked.reason
+    assert blocked.reason.endswith("in the future and holds back local retention")
+    assert after.reason.endswith("local retention stops before it, at segment 5")
+    config = {**config, "cleanup_policy": COMPACT}
+    compacted = plan_retention(log_of(tmp_path / "compacted", times=[future] * 4, **config), START_MS)
+    assert not any(segment.in_future or "local" in segment.reason for segment in compacted.segments)
+
+
 def test_a_timestamp_in_the_future_blocks_and_says_until_when(tmp_path: Path) -> None:
     future = START_MS + 100 * HOUR_MS
     log = log_of(tmp_path, times=[START_MS, future, START_MS, START_MS], retention_ms=HOUR_MS)
@@ -131,9 +168,7 @@ def test_a_record_of_this_very_moment_is_not_in_the_future(tmp_path: Path) -> No
     assert newest.reason == "no retention.bytes; its newest record is 0ms old, and retention.ms is 1h"
 
 
-@pytest.mark.parametrize(
-    "config", [{"cleanup_policy": COMPACT}, {"remote_storage_enable": True}, {"retention_ms": -1}], ids=str
-)
+@pytest.mark.parametrize("config", [{"cleanup_policy": COMPACT}, {"retention_ms": -1}], ids=str)
 def test_where_time_deletes_nothing_nothing_is_in_the_future_or_has_a_day(
     tmp_path: Path, config: dict[str, object]
 ) -> None:

@@ -136,3 +136,22 @@ def test_more_files_may_change_than_are_held_open(tmp_path: Path) -> None:
     with pytest.raises(VanishedError, match=re.escape(str(paths[0]))):
         overlay.read_bytes(paths[0].with_suffix(".deleted"))
     assert overlay.read_bytes(paths[-1].with_suffix(".deleted")) == paths[-1].name.encode()
+
+
+def test_what_was_written_can_be_let_go_and_is_never_read_as_something_else(tmp_path: Path) -> None:
+    (tmp_path / "grown").write_bytes(b"below")
+    (tmp_path / "cut").write_bytes(b"below")
+    overlay = OverlayFileSystem(BELOW)
+    for name, mode, data in (("grown", "r+", b"and above"), ("new", "create", b"all of it"), ("empty", "create", b"")):
+        with overlay.open(tmp_path / name, mode) as file:  # type: ignore[arg-type]
+            file.write_at(file.size(), data)
+    with overlay.open(tmp_path / "cut", "r+") as file:
+        file.truncate(2)
+    sizes, room = {name: overlay.status(tmp_path / name) for name in overlay.list(tmp_path)}, overlay.room
+    overlay.let_go()
+    assert {name: overlay.status(tmp_path / name) for name in overlay.list(tmp_path)} == sizes
+    assert overlay.room == room
+    for name in ("grown", "new"):
+        with pytest.raises(ValueError, match="was let go"):
+            overlay.read_bytes(tmp_path / name)
+    assert overlay.read_bytes(tmp_path / "cut") == b"be" and overlay.read_bytes(tmp_path / "empty") == b""

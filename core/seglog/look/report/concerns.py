@@ -39,6 +39,10 @@ def partition_concerns(one: PartitionFigures, now_ms: int) -> Iterator[Concern]:
         advice = command_line("seglog", "explain", "--advise", path)
         broker = "Deletes nothing by time until then."
         yield concern(DANGER, "RETENTION_HELD", message=one.retention.why, broker=broker, command=advice)
+    if one.retention is not None and one.retention.deleted_state:
+        advice = command_line("seglog", "explain", path)
+        broker = "Deletes old segments by age or size, and the state in them."
+        yield concern(DANGER, "STATE_DELETED", message=one.retention.deleted_state, broker=broker, command=advice)
     if one.leftovers and one.state == "live":
         message = f"{count_text(len(one.leftovers), 'file')} of an unfinished change: {one.leftovers[0]}"
         trial = command_line("seglog", "recover", "--dry-run", path)

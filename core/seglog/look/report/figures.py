@@ -58,7 +58,8 @@ class Retention:
     """The deletion of old segments. `due` is deletable now; `next_ms` is when the time rule deletes next (None: never).
 
     `schedule` has (time, bytes) of all segments that time will delete. `held_by` is a code for what keeps the oldest
-    segment that stays, `why` the sentence.
+    segment that stays, `why` the sentence. `deleted_state` says what another program keeps there and is deleted, "" if
+    nothing is known.
     """
 
     due_segments: int
@@ -68,6 +69,7 @@ class Retention:
     schedule: tuple[tuple[int, int], ...]
     held_by: str
     why: str
+    deleted_state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,13 @@ class TopicRules:
     """The configuration of a topic, without default retention values.
 
     `compaction_problem` says why the topic is not compacted ("" if it is), `policy_known` whether its policy is known.
+    `deleted_state` says what another program keeps there and the policy deletes.
     """
 
     config: LogConfig
     compaction_problem: str
     policy_known: bool
+    deleted_state: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def retention_of(plan: RetentionPlan, rules: TopicRules) -> Retention:
         schedule=tuple(schedule),
         held_by="" if first is None else _held_by(first, plan, rules),
         why="" if first is None else first.reason,
+        deleted_state=rules.deleted_state,
     )
 
 

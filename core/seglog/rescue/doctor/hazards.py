@@ -27,7 +27,7 @@ from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_is, count_text
 
-FAILS, LAUNDERS = "CLEANER_FAILS", "CLEANER_LAUNDERS"
+FAILS, LAUNDERS, DROPS = "CLEANER_FAILS", "CLEANER_LAUNDERS", "CLEANER_DROPS"
 
 _BOUNDS_RECORDS = KafkaVersion(4, 4)  # the first release with max.decompressed.message.bytes
 # The most bytes of a record whose length, a zigzag varint before its body, takes 1, 2, 3 or 4 bytes.
@@ -38,17 +38,20 @@ Survives = Callable[[int, int], bool]
 
 
 class HazardReason(Enum):
-    """Why Kafka's cleaner fails. Only with DAMAGE is the data not whole; else `seglog clean` can do the round."""
+    """Why Kafka's cleaner fails. Only with DAMAGE is the data not whole; else `seglog clean` can do the round. KEYLESS
+    records fail nothing: every cleaner drops them."""
 
     DAMAGE = auto()
     NEGATIVE_TIMESTAMP = auto()
     TOO_LARGE = auto()
     KEYLESS_END = auto()
+    KEYLESS = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """The first of `count` hazards of one code and reason in a segment. `code` is FAILS or LAUNDERS."""
+    """The first of `count` hazards of one code and reason in a segment. `code` is FAILS, LAUNDERS or DROPS, which
+    counts records."""
 
     code: str
     segment: SegmentFiles
@@ -60,6 +63,11 @@ class Hazard:
     count: int = 1
 
     @property
+    def place(self) -> str:
+        """The hazard with its segment and position, for a sentence."""
+        return f"{self.segment.log.name} position {self.position}: {self.message}"
+
+    @property
     def by_timestamp(self) -> bool:
         """True if it is in the way only of a round that writes batches anew."""
         return self.reason is HazardReason.NEGATIVE_TIMESTAMP
@@ -68,6 +76,19 @@ class Hazard:
 def largest_decompressed(kafka: KafkaVersion, config: LogConfig) -> int | None:
     """Returns the bytes that a record in a compressed batch may have for a release's cleaner; None for any number."""
     return config.max_decompressed_message_bytes if kafka >= _BOUNDS_RECORDS else None
+
+
+def first_too_large(
+    fs: FileSystem, segments: Sequence[SegmentFiles], kafka: KafkaVersion, config: LogConfig
+) -> Hazard | None:
+    """Returns the first record that is too large for a release's cleaner, None if there is none. Reads nothing where
+    the bound is that of Kafka's default, which no record reaches. Raises OSError.
+    """
+    largest = largest_decompressed(kafka, config)
+    if largest is None or largest >= LogConfig().max_decompressed_message_bytes:
+        return None
+    hazards = cleaner_hazards(fs, segments, largest=largest)
+    return next((hazard for hazard in hazards if hazard.reason is HazardReason.TOO_LARGE), None)
 
 
 def cleaner_hazards(
@@ -106,7 +127,9 @@ class _Segment:
         if self._closed and self._keyless_end is not None:
             message = "the segment ends with magic 0 or 1 messages without keys, on which Kafka's cleaner fails"
             self._batch(FAILS, self._keyless_end, message, HazardReason.KEYLESS_END)
-        yield from self._found.values()
+        for hazard in self._found.values():
+            counted = f"{count_text(hazard.count, 'record')} without a key"
+            yield replace(hazard, message=counted) if hazard.code == DROPS else hazard
 
     def _damaged(self, piece: WalkedEntries) -> None:
         """Notes batches with a wrong checksum: one that can still be parsed gets a right one."""
@@ -130,6 +153,7 @@ class _Segment:
                     message = f"a record's timestamp {int(records.rows['timestamp'][i])} is negative{_REWRITTEN}"
                     self._batch(FAILS, row, message, HazardReason.NEGATIVE_TIMESTAMP)
             self._note_large(records)
+            self._note_keyless(records)
             self._note_end(records)
 
     def _note_large(self, records: Records) -> None:
@@ -145,6 +169,13 @@ class _Segment:
             message = f"a record of {count_text(size, 'byte')}, compressed, and max.decompressed.message.bytes is"
             self._batch(FAILS, batches[number], f"{message} {self._largest}", HazardReason.TOO_LARGE)
 
+    def _note_keyless(self, records: Records) -> None:
+        """Notes data records without a key: policy became compact after they were written, for a broker takes none."""
+        data = records.batches["attributes"] & layout.CONTROL_MASK == 0
+        batch_of = records.rows["batch"][(records.rows["key_size"] < 0) & data[records.rows["batch"]]]
+        if len(batch_of):
+            self._batch(DROPS, records.batches[int(batch_of[0])], "", HazardReason.KEYLESS, len(batch_of))
+
     def _note_end(self, records: Records) -> None:
         rows, batches = records.rows, records.batches
         if len(batches) == 0 or (records.rows_before and self._keyless_end is None):
@@ -154,9 +185,11 @@ class _Segment:
         legacy = int(last["magic"]) < 2 and not int(last["attributes"]) & layout.CONTROL_MASK
         self._keyless_end = last if legacy and len(own) and bool((own < 0).all()) else None
 
-    def _batch(self, code: str, row: np.void, message: str, reason: HazardReason = HazardReason.DAMAGE) -> None:
+    def _batch(
+        self, code: str, row: np.void, message: str, reason: HazardReason = HazardReason.DAMAGE, count: int = 1
+    ) -> None:
         where = int(row["position"]), int(row["size"])
-        self._note(code, *where, message, int(row["base_offset"]), reason)
+        self._note(code, *where, message, int(row["base_offset"]), reason, count)
 
     def _note(
         self,
@@ -166,10 +199,11 @@ class _Segment:
         message: str,
         first_offset: int | None = None,
         reason: HazardReason = HazardReason.DAMAGE,
+        count: int = 1,
     ) -> None:
         if self._survives is not None and not self._survives(self._segment.base_offset, position):
             return
         known = self._found.get((code, reason))
         if known is None:
             known = Hazard(code, self._segment, position, length, message, first_offset, reason, 0)
-        self._found[code, reason] = replace(known, count=known.count + 1)
+        self._found[code, reason] = replace(known, count=known.count + count)

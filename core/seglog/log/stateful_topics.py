@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from seglog.configuration.keys import COMPACT
+from seglog.configuration.keys import COMPACT, LogConfig
 from seglog.log.retention import RetentionPlan
 
 _STATES = (
@@ -27,6 +27,8 @@ _STATES = (
     (r"__strimzi_store_topic", "the state of Strimzi's topic operator"),
 )
 
+_SHOULD_COMPACT = "a topic of this name holds {}: its cleanup.policy should be compact"
+
 
 def state_in(topic: str) -> str:
     """Returns what a topic of this name holds by convention, "" if nothing is known."""
@@ -36,4 +38,12 @@ def state_in(topic: str) -> str:
 def state_lost(plan: RetentionPlan, policy: Collection[str]) -> str:
     """Returns what is lost by a plan that deletes by a topic's policy, "" if it deletes nothing or nothing is known."""
     what = "" if plan.empty or COMPACT in policy else state_in(plan.topic_partition.topic)
-    return f"a topic of this name holds {what}: its cleanup.policy should be compact" if what else ""
+    return _SHOULD_COMPACT.format(what) if what else ""
+
+
+def state_deleted(topic: str, config: LogConfig) -> str:
+    """Returns what a broker deletes of a topic by its policy sooner or later, "" if it does not, or if nothing is known
+    of a topic of that name."""
+    keeps = config.compact or not config.delete or (config.retention_ms < 0 and config.retention_bytes < 0)
+    what = "" if keeps else state_in(topic)
+    return _SHOULD_COMPACT.format(what) if what else ""
