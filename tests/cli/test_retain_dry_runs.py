@@ -6,9 +6,15 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seglog.log import retention
+from seglog.log.log import Log
+from seglog.operations import retain_ahead
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import Holder
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.open_logs import START_MS
@@ -85,6 +91,56 @@ def test_random_states_of_all_indexes_of_a_brokers_directory(tmp_path: Path) -> 
         assert planned == deleted(Path(named[0]), *rule), number
 
 
+def is_kept(fs: FileSystem, path: Path) -> bool:
+    """True if what a trial wrote to an index is still in memory; its size is known in any case."""
+    status = fs.status(path)
+    assert status is not None and status.size
+    try:
+        return bool(fs.read_bytes(path))
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("more", [("--retention-ms", "1h"), ("--free", "1GB", "--set", "cleanup.policy=delete")])
+def test_a_dry_run_keeps_the_rebuilt_indexes_of_no_log_until_all_are_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5), "t-1": (2, 5)}, cleanup_policy=frozenset({"delete"}))
+    for file in (*path.rglob("*.timeindex"), *path.rglob("*.index")):
+        file.unlink()
+    planned: dict[str, set[bool]] = {}
+    judge = retention._Judge.__init__
+
+    def planning(self: retention._Judge, log: Log, *rest: int) -> None:
+        indexes = (segment.time_index.path for segment in log.segments if segment.size)
+        planned[str(log.topic_partition)] = {is_kept(log.fs, path) for path in indexes}
+        judge(self, log, *rest)
+
+    monkeypatch.setattr(retention._Judge, "__init__", planning)
+    shown = run("retain", "--json", "--dry-run", *more, "--now", NOW, path / "t-0", path / "t-1")
+    assert planned == {"t-0": {False}, "t-1": {False}}, shown.stderr
+
+
+def test_explain_opens_a_log_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)}) / "t-0"
+    opened: list[str] = []
+    for name in ("open", "open_for_reading"):
+        real = getattr(Log, name)
+
+        def opening(*given: Any, name: str = name, real: Any = real, **more: Any) -> Log:
+            opened.append(name)
+            return real(*given, **more)
+
+        monkeypatch.setattr(Log, name, opening)
+    rule = ("--set", "cleanup.policy=delete", "--set", "retention.ms=1h", "--now", NOW)
+    alone = run("explain", "--json", *rule, path).stdout
+    assert opened == ["open"]
+    opened.clear()
+    monkeypatch.setattr(retain_ahead, "holder_of", lambda _: Holder(7, ""))
+    assert run("explain", "--json", *rule, path).stdout == alone
+    assert opened == ["open_for_reading"], "beside a broker nobody opens it anew"
+
+
 @pytest.mark.parametrize("state", ["absent", "empty", "foreign"])
 def test_explain_names_the_segments_that_the_run_deletes(tmp_path: Path, state: str) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)}, cleanup_policy=frozenset({"delete"})) / "t-0"
@@ -116,5 +172,14 @@ def test_topics_that_hold_a_programs_state_are_named_before_anything_goes(
     for command in (("retain", "--dry-run"), ("retain", "--dry-run", "--json"), ("explain",)):
         shown = run(*command, *rule, path)
         assert said in shown.stdout + shown.stderr, command
-    both = run("retain", "--dry-run", "--set", "cleanup.policy=compact,delete", *rule[2:], path)
-    assert said not in both.stdout + both.stderr  # the policy of a window store
+    rows = json_lines(run("doctor", "--json", *rule[:4], path.parent))
+    (row,) = [row for row in rows if row.get("code") == "STATE_DELETED"]
+    assert said in row["message"] and row["severity"] == "danger"
+    found = json_lines(run("report", "--json", *rule, path.parent))
+    assert said in next(row["message"] for row in found if row.get("code") == "STATE_DELETED")
+    for kept in ("cleanup.policy=compact,delete", "cleanup.policy=compact"):  # the first is a window store's
+        for command in (("retain", "--dry-run", *rule[2:], path), ("doctor", path.parent), ("report", path.parent)):
+            shown = run(command[0], "--set", kept, *command[1:])
+            assert said not in shown.stdout + shown.stderr, command
+    for_ever = ("--set", "cleanup.policy=delete", "--set", "retention.ms=-1")
+    assert "STATE_DELETED" not in run("doctor", *for_ever, path.parent).stdout

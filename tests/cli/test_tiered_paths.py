@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,31 @@ def test_doctor_judges_a_tier_by_its_partitions(tier: list[str]) -> None:
     assert (healthy.exit_code, healthy.stdout) == (0, "1 partition: a Kafka 4.3 broker would start; nothing wrong\n")
     refused = run("doctor", *tier)
     assert refused.exit_code == 10 and "a partition, not a log directory" in refused.stderr
+
+
+@pytest.mark.parametrize("state", ["missing", "empty", "cut", "zeros", "of an unknown version"])
+def test_doctor_names_a_transaction_index_that_no_start_rebuilds_in_a_tier_and_fetch_makes_it_anew(
+    tmp_path: Path, state: str
+) -> None:
+    whole = tier_segments(CLEAN / "payments-0")
+    right = next(one for one in whole if one.txnindex)
+    data = right.txnindex or b""
+    wrong = {"empty": b"", "cut": data[:-5], "zeros": bytes(len(data)), "of an unknown version": b"\1" + data[1:]}
+    segments = [replace(one, txnindex=wrong.get(state)) if one is right else one for one in whole]
+    tier = write_local_tiered(tmp_path / "tier", "payments", 0, segments)
+    found = run("doctor", "--json", str(tier.parent))
+    rows = [row for row in map(json.loads, found.stdout.splitlines()) if row["type"] == "diagnosis"]
+    (row,) = [row for row in rows if row["code"] == "ABORTED_EXPOSED"]
+    assert found.exit_code == 1 and row["file"] == f"{right.start:020d}.txnindex"
+    assert "from the tier" in row["broker"] and row["command"] == f"seglog fetch {tier} -o restored"
+    fetched = run("fetch", str(tier), "-o", str(tmp_path / "restored"))
+    assert fetched.exit_code == 0 and "was made anew from the records" in fetched.stderr
+    made = tmp_path / "restored" / "payments-0" / f"{right.start:020d}.txnindex"
+    assert made.read_bytes() == (CLEAN / "payments-0" / made.name).read_bytes() == data
+    assert (
+        run("doctor", "--quick", str(write_local_tiered(tmp_path / "sound", "payments", 0, whole).parent)).exit_code
+        == 0
+    )
 
 
 def test_ls_explain_and_export_take_a_tier(genuine: Path, tier: list[str], tmp_path: Path) -> None:

@@ -256,6 +256,8 @@ DOCTORED: dict[str, Doctored] = {
 
 # What no command of a shell mends: a broker settles it, only the operator knows what it needs, or data is lost.
 WITHOUT_COMMAND = {
+    "CLEANER_DROPS",
+    "STATE_DELETED",
     "BROKER_RUNS",
     "DIRECTORY_LOCKED",
     "DIRECTORY_NOT_GIVEN",

@@ -13,6 +13,7 @@ from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from tests.support.wounded_data import of_data
+from tests.support.wounded_ends import of_power_cuts, of_read_only
 from tests.support.wounded_numbers import of_numbers
 from tests.support.wounded_starts import (
     ACCESS,
@@ -482,4 +483,6 @@ def states() -> list[State]:
         *of_files("clean", LOGS, PAID, IN_PAID),
         *of_files("unclean", LOGS, PAID, IN_PAID),
         *_of_leftovers(),
+        *of_read_only(),
+        *of_power_cuts(),
     ]

@@ -4,8 +4,8 @@
 2. The records of a metadata transaction (KIP-868) are held until it ends, and dropped if it aborts.
 3. A damaged batch or a gap in the offsets ends the replay and becomes a problem. The records before it count, but later
    ones may have changed what they say.
-4. A torn end is not a problem: the log ends there. A full disk or a kill leaves it, a controller acknowledges only
-   batches that are whole on disk, and a starting one cuts it off (Kafka: LogSegment.recover).
+4. A torn end is not a problem: the log ends there. A full disk, a kill or a power cut leaves it, a controller
+   acknowledges only batches that are whole on disk, and a starting one cuts it off (Kafka: LogSegment.recover).
 
 Kafka: MetadataLoader, MetadataBatchLoader. `format.coordinator` decodes the records.
 """
@@ -30,10 +30,10 @@ from seglog.format.wire import FRAME_VERSION, FramedRecord, UnknownRecordTypeErr
 from seglog.model import ControlType
 from seglog.scan.index_files import read_index
 from seglog.scan.listing import SegmentFiles
-from seglog.scan.log_walk import is_torn_from
+from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.scan.view import PartitionView
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import File, FileSystem
 
 BEGIN_TRANSACTION_RECORD = 23
 END_TRANSACTION_RECORD = 24
@@ -42,6 +42,8 @@ ABORT_TRANSACTION_RECORD = 25
 _TRANSACTION = (BEGIN_TRANSACTION_RECORD, END_TRANSACTION_RECORD, ABORT_TRANSACTION_RECORD)
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _NOT_READ = "; the rest was not read"
+_SECTOR_BYTES = 512  # what a disk writes at once
+_LEAST_LOST_BYTES = 64  # fewer zeros in a row may be a batch's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +173,18 @@ class MetadataReplay:
                 self._take(record)
             if not valid.all():
                 position = int(chunk.batches["position"][np.argmin(valid)])
-                self._problem(chunk.path, position, WRONG_CHECKSUM)
-                return False
+                return self._ends(fs, path, position, WRONG_CHECKSUM, segment)
         end = scan.end
         if end is None or end.reason is EndReason.COMPLETE:
             return True
-        if segment is not None and _is_torn(fs, segment, end.position):
-            self.torn.append(
-                f"{path}: position {end.position}: {end.reason.value}; the log ends at offset {self.end_offset}"
-            )
+        return self._ends(fs, path, end.position, end.reason.value, segment)
+
+    def _ends(self, fs: FileSystem, path: Path, position: int, reason: str, segment: SegmentFiles | None) -> bool:
+        """Notes why a file is not read beyond `position`; True if it is only torn there."""
+        if segment is not None and is_torn_end(fs, segment, position):
+            self.torn.append(f"{path}: position {position}: {reason}; the log ends at offset {self.end_offset}")
             return True
-        self._problem(path, end.position, end.reason.value)
+        self._problem(path, position, reason)
         return False
 
     def _records(self, chunk: Chunk, valid: np.ndarray, start: int) -> Iterator[MetadataRecord]:
@@ -276,11 +279,17 @@ def read_voters(fs: FileSystem, directory: Path) -> tuple[Voter, ...]:
     return replay.voters
 
 
-def _is_torn(fs: FileSystem, segment: SegmentFiles, position: int) -> bool:
-    """True if only the rest of an unfinished write lies at `position` of a segment and after it. An index that leads
-    further shows that whole batches were there once: such a file is the beginning of a log, as of a copy cut short."""
-    if not is_torn_from(fs, segment.log, position):
-        return False
+def is_torn_end(fs: FileSystem, segment: SegmentFiles, position: int) -> bool:
+    """True if only the rest of an unfinished write lies at `position` of a segment and after it, which no controller
+    has acknowledged: a part of one batch, zeros, or one batch of which a power cut left a part unwritten, as zeros.
+    Such a batch has a wrong checksum. One without zeros was whole once, and is damaged.
+
+    An index that leads further shows that whole batches were there: such a file is the beginning of a log, as of a copy
+    cut short. Raises OSError.
+    """
+    with fs.open(segment.log, "r") as file:
+        if not _is_unfinished(fs, segment.log, file, position):
+            return False
     if segment.offset_index is None:
         return True
     try:
@@ -288,6 +297,35 @@ def _is_torn(fs: FileSystem, segment: SegmentFiles, position: int) -> bool:
     except (OSError, RefusedError):
         return True  # an index is only a hint
     return not (rows["position"] > position).any()
+
+
+def _is_unfinished(fs: FileSystem, path: Path, file: File, position: int) -> bool:
+    steps = iter(LogWalk(fs, path, position, file=file))
+    first = next(steps, None)
+    if first is None:
+        return False
+    if isinstance(first, Gap):
+        is_lost = _is_lost(file, position, _LEAST_LOST_BYTES)  # its header
+        return first.at_end and (first.zeros or first.reason is EndReason.TRAILING or is_lost)
+    batch = first.batches[0]
+    if first.valid.any() or len(first.batches) > 1 or not _is_partly_lost(file, position, int(batch["size"])):
+        return False
+    return all(isinstance(step, Gap) and step.zeros for step in steps)
+
+
+def _is_partly_lost(file: File, position: int, size: int) -> bool:
+    """True if the end of a batch, or one of its sectors, is zeros."""
+    end = position + size
+    if _is_lost(file, max(position, end - _LEAST_LOST_BYTES), _LEAST_LOST_BYTES):
+        return True
+    sectors = range(position - position % _SECTOR_BYTES, end, _SECTOR_BYTES)
+    places = ((max(start, position), min(start + _SECTOR_BYTES, end)) for start in sectors)
+    return any(_is_lost(file, start, stop - start) for start, stop in places)
+
+
+def _is_lost(file: File, position: int, size: int) -> bool:
+    data = file.read_at(position, size)
+    return len(data) >= _LEAST_LOST_BYTES and not any(data)
 
 
 def newest_snapshot(fs: FileSystem, directory: Path, end: int | None) -> tuple[Path, int] | None:

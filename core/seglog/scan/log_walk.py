@@ -96,13 +96,6 @@ class Gap:
         return "zeros where a batch must begin" if self.zeros else self.reason.value
 
 
-def is_torn_from(fs: FileSystem, path: Path, position: int) -> bool:
-    """True if the rest of the file is what an unfinished write leaves: a part of one batch, or zeros. Damage before
-    whole batches is not, and neither is a whole batch with a wrong checksum. Raises OSError."""
-    step = next(iter(LogWalk(fs, path, position)), None)
-    return isinstance(step, Gap) and step.at_end and (step.zeros or step.reason is EndReason.TRAILING)
-
-
 class LogWalk:
     """Iterates over the pieces and gaps of `path` from byte `start` (an entry's beginning) to `end`.
 

@@ -36,7 +36,8 @@ class Surroundings:
     `offsets` holds the readable checkpoints by name, `damage` the errors of the others, `written_ms` when each was last
     written, `unread` the errors of files that could not be read (only if `read_surroundings` was to go on). Without
     `ask_readers` the group topics are not read, which are larger than all the rest. `foreseen` is the cluster metadata
-    that a start would leave, if it would cut the controller's log.
+    that a start would leave, if it would cut the controller's log. `owner` is the node that the directory belongs to,
+    where `meta.properties` names another one, with which no start gets as far as to the partitions.
     """
 
     fs: FileSystem
@@ -50,6 +51,7 @@ class Surroundings:
     ask_readers: bool = True
     foreseen: ClusterMetadata | None = None
     unread: dict[str, OSError] = field(default_factory=dict)
+    owner: int | None = None
 
     @property
     def broker_files(self) -> bool:
@@ -58,8 +60,9 @@ class Surroundings:
 
     @property
     def node_id(self) -> int | None:
-        """The id of the broker that owns the directory, by `meta.properties`."""
-        return None if self.meta is None else self.meta.node_id
+        """The id of the broker that owns the directory, by `meta.properties` unless that is known to be wrong."""
+        stated = None if self.meta is None else self.meta.node_id
+        return stated if self.owner is None else self.owner
 
     @property
     def directory_id(self) -> str | None:

@@ -22,6 +22,8 @@ from seglog.configuration.metadata_log import (
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import ConfigError, RefusedError
+from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.model import Record
 from seglog.storage.local import LocalFileSystem
 from tests.support.metadata_records import record_batches
 
@@ -254,6 +256,29 @@ def test_a_last_batch_with_a_wrong_checksum_may_have_been_acknowledged_and_is_mi
     last[-3] ^= 1
     with_tail(directory, bytes(last))
     assert "checksum" in replayed(directory).problems[0] and not replayed(directory).knows_topics
+
+
+@pytest.mark.parametrize("lost", ["all but the header", "one sector", "the header", "the end", "all"])
+def test_a_last_batch_of_which_a_power_cut_left_zeros_was_never_acknowledged(directory: Path, lost: str) -> None:
+    last = bytearray(encode_all(columns_of([Record(config("a", "k", "v" * 100), timestamp=1)] * 20), 2, BatchOptions()))
+    begin = len(record_batches(KNOWN))
+    sector = 1024 - begin
+    places = {
+        "all but the header": slice(61, None),
+        "one sector": slice(sector, sector + 512),
+        "the header": slice(0, 512 - begin % 512),
+        "the end": slice(-64, None),
+        "all": slice(None),
+    }
+    place = places[lost]
+    last[place] = bytes(len(last[place]))
+    for data in (bytes(last), bytes(last) + bytes(700)):
+        path = with_tail(directory, data)
+        found = replayed(directory)
+        assert (values(directory, "a"), found.problems, found.end_offset) == ({"k": "good"}, [], 2)
+        assert f"position {begin}: " in found.torn[0] and found.knows_topics
+    path.write_bytes(path.read_bytes()[: begin + len(last)] + record_batches([config("b", "k", "after")], 3))
+    assert not replayed(directory).knows_topics, "a whole batch follows"
 
 
 def test_an_index_that_leads_past_the_end_shows_that_the_log_was_longer(directory: Path) -> None:

@@ -6,6 +6,7 @@ records which user that is; the owner of the log directory is taken, or the owne
 Kafka opens `.lock`, every `.log` and every index for writing. It reads checkpoints, snapshots and properties, and
 replaces them through a `.tmp` file, which it writes. It renames files in every directory. Whatever lies in a partition
 directory must be readable, a stranger's file too (LogLoader.removeTempFilesAndCollectSwapFiles: "Could not read file").
+An index that a start does not open (LazyIndex) only has to be readable until a fetch opens it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from pathlib import Path
 
 from seglog.escaping import shell_path
 from seglog.format import filenames
-from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.format.filenames import FileKind, FileState, PartitionState, parse_file_name
 from seglog.remote_path import RemotePath
-from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing
+from seglog.rescue.doctor.no_files import LAZY_INDEXES, closed_segments
+from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing, PartitionDirectory
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.links import has_access_list
 from seglog.storage.trust import ROOT, described_user
+from seglog.verification.surroundings import Surroundings
 
 _READ, _WRITE, _SEARCH = 4, 2, 1
 _WRITTEN = {kind for kind in FileKind if kind not in (FileKind.PRODUCER_SNAPSHOT, FileKind.METADATA_SNAPSHOT)}
@@ -40,6 +43,7 @@ class Denied:
     """Files in one directory that the broker's user cannot open: `path` is the first of `count`.
 
     `partition` is the directory's name, "" for the log directory itself. `command` gives the files to the user.
+    `is_later`: a start opens none of them, a fetch does.
     """
 
     partition: str
@@ -47,6 +51,7 @@ class Denied:
     message: str
     command: str
     count: int
+    is_later: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,18 +90,19 @@ class _User:
         return f"chown -R {user}:{group} {names} && chmod -R u+rwX {names}"
 
 
-def denied(fs: FileSystem, listing: LogDirectoryListing) -> Iterator[Denied]:
+def denied(fs: FileSystem, listing: LogDirectoryListing, around: Surroundings) -> Iterator[Denied]:
     """Yields for each directory what the broker's user cannot open; nothing if root owns everything, or at a URL."""
     user = None if isinstance(listing.path, RemotePath) else _broker_user(fs, listing)  # objects have no owner or mode
     if user is None:
         return
-    places = [listing.path, *(partition.path for partition in listing.partitions)]
-    denials = {
-        place: files for place in places if (files := _denied_in(fs, place, user, is_partition=place != listing.path))
-    }
+    places: dict[Path, PartitionDirectory | None] = {listing.path: None}
+    places |= {partition.path: partition for partition in listing.partitions}
+    denials = {place: files for place in places if (files := _denied_in(fs, place, user, places[place] is not None))}
     inside = [place for place in denials if (own := fs.status(place, follow=False)) is not None and not own.is_link]
     for directory, files in denials.items():
-        is_own = directory == listing.path
+        partition = places[directory]
+        is_own = partition is None
+        is_later = partition is not None and _is_opened_later(fs, partition, around, user, files)
         path, status = files[0]
         message = (
             f"it belongs to {described_user(status.owner)} with mode {status.mode:04o};"
@@ -106,7 +112,26 @@ def denied(fs: FileSystem, listing: LogDirectoryListing) -> Iterator[Denied]:
             command = user.chown_command([listing.path])  # one line for all, to be pasted once
         else:
             command = user.chown_command([path for path, _ in files] if is_own else [directory])
-        yield Denied("" if is_own else directory.name, path, message, command, len(files))
+        yield Denied("" if is_own else directory.name, path, message, command, len(files), is_later)
+
+
+def _is_opened_later(
+    fs: FileSystem,
+    partition: PartitionDirectory,
+    around: Surroundings,
+    user: _User,
+    files: Sequence[tuple[Path, FileStatus]],
+) -> bool:
+    """True if the files are indexes that a start does not open, and the user may read them."""
+    named = [parse_file_name(path.name) for path, _ in files]
+    indexes = [name for name in named if name and name.state is FileState.LIVE and name.kind in LAZY_INDEXES]
+    if len(indexes) < len(files) or partition.is_cluster_metadata or not all(user.may(one, _READ) for _, one in files):
+        return False
+    present = filter(None, map(parse_file_name, fs.list(partition.path)))
+    bases = sorted(name.offset for name in present if name.state is FileState.LIVE and name.kind is FileKind.LOG)
+    recovery_point = around.offset(filenames.RECOVERY_POINT_CHECKPOINT, partition.topic_partition) or 0
+    clean = around.clean or partition.state is PartitionState.DELETED
+    return {name.offset for name in indexes} <= closed_segments(bases, recovery_point, clean=clean)
 
 
 def _broker_user(fs: FileSystem, listing: LogDirectoryListing) -> _User | None:
@@ -118,7 +143,7 @@ def _broker_user(fs: FileSystem, listing: LogDirectoryListing) -> _User | None:
     return _User(*counted.most_common(1)[0][0]) if counted else None
 
 
-def _denied_in(fs: FileSystem, directory: Path, user: _User, *, is_partition: bool) -> list[tuple[Path, FileStatus]]:
+def _denied_in(fs: FileSystem, directory: Path, user: _User, is_partition: bool) -> list[tuple[Path, FileStatus]]:
     """Returns the directory and the files in it that the user cannot open as a broker does."""
     own = fs.status(directory)
     entries = [(directory, own, _READ | _WRITE | _SEARCH)] if own is not None else []

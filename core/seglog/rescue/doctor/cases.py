@@ -446,6 +446,18 @@ _CASES = (
     Case("CLEANER_LAUNDERS", _D, "The cleaner gives the damaged batch a new, valid checksum.", _REPAIR),
     Case("CLEANER_FAILS", _D, "The cleaner stops work on the partition until a restart, retention included.", _REPAIR),
     Case(
+        "STATE_DELETED",
+        _D,
+        "Deletes old segments by age or size, and the state in them. The program that keeps it there may refuse the"
+        " topic.",
+    ),
+    Case(
+        "CLEANER_DROPS",
+        _D,
+        "The cleaner deletes records without a key, from 15 seconds after the start on. To keep them, start with"
+        " log.cleaner.enable=false, change cleanup.policy, and restart without it.",
+    ),
+    Case(
         "SNAPSHOT_MISSING",
         _D,
         "Fails to copy the segment before it to remote storage, and tries for ever: nothing after it is copied either.",

@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from seglog.escaping import command_line
-from seglog.format.filenames import parse_file_name
+from seglog.format.filenames import parse_file_name, segment_file_name
+from seglog.log.stateful_topics import state_deleted
 from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
-from seglog.rescue.doctor.hazards import HazardReason, cleaner_hazards
+from seglog.rescue.doctor.hazards import DROPS, FAILS, HazardReason, cleaner_hazards
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.verification.batches import Level
 from seglog.verification.finding_codes import CODES, UNREADABLE, Severity, Trait
@@ -24,6 +25,11 @@ from seglog.verification.partition_look import LookOptions, PartitionLook
 from seglog.verification.transactions import TransactionState, transactions
 
 _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}
+_FROM_TIER = {  # where no start rebuilds it
+    "INDEX_TRUSTED": "Serves the segment from the tier, and begins a fetch where this index leads.",
+    "ABORTED_EXPOSED": "Serves the segment from the tier by this index: aborted records as committed ones, or no"
+    " committed ones.",
+}
 
 
 def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
@@ -42,6 +48,9 @@ def of_findings(facts: PartitionFacts) -> Iterator[Diagnosis]:
         fields = {name: getattr(found, name) for name in ("position", "length", "first_offset", "last_offset")}
         if code in ("DAMAGE_SERVED", "HEADER_ODD"):
             fields["broker"] = CODES[found.code].broker
+        if code in _REBUILT and (source := _tier_of(facts, found.file)) is not None:
+            copied = command_line("seglog", "fetch", source, "-o", "restored") if code == "ABORTED_EXPOSED" else ""
+            fields |= {"broker": _FROM_TIER[code], "command": copied}
         if Trait.LOSS in found.kind.traits and found.severity is Severity.INFO:
             fields["gravity"] = Gravity.NOTE
         rows[found.code, found.file] = facts.diagnosis(code, found.file, found.message, **fields)
@@ -64,11 +73,24 @@ def _code_of(facts: PartitionFacts, found: Finding) -> str | None:
     if found.code == UNREADABLE and isinstance(facts.log_directory, RemotePath):
         return "NOT_EXAMINED"
     code = found.kind.doctor
-    if code in _REBUILT and facts.recovered(base):
+    if code in _REBUILT and facts.recovered(base) and _tier_of(facts, found.file) is None:
         return None
     if code == "SNAPSHOT_TRUSTED" and not _is_newest_snapshot(facts, found.file):
         return None
     return code or None
+
+
+def _tier_of(facts: PartitionFacts, file: str) -> Path | None:
+    """Returns the partition's directory in tiered storage if the segment of `file` lies there, else None."""
+    from seglog.tiers.view import TierFileSystem  # imports everything that reads a tier
+
+    files, name, directory = facts.around.fs, parse_file_name(file), facts.listing.directory
+    if name is None or not isinstance(files, TierFileSystem):
+        return None
+    if files.stored(directory / segment_file_name(name.offset)) is None:
+        return None
+    place = files.place_at(directory)
+    return None if place is None else place.directory
 
 
 def of_losses(facts: PartitionFacts) -> Iterator[Diagnosis]:
@@ -120,13 +142,26 @@ def of_transactions(facts: PartitionFacts) -> Iterator[Diagnosis]:
         yield facts.diagnosis("SNAPSHOT_LOST", "", "there is no producer snapshot, but the log has producers")
 
 
+# --- the policy -------------------------------------------------------------------------------------------
+
+
+def of_policy(facts: PartitionFacts) -> Iterator[Diagnosis]:
+    """Yields that a broker deletes what another program keeps in the topic."""
+    key = facts.listing.topic_partition
+    said = "" if key is None or not facts.policy_known else state_deleted(key.topic, facts.config)
+    if said:
+        yield facts.diagnosis("STATE_DELETED", "", said)
+
+
 # --- the cleaner ------------------------------------------------------------------------------------------
 
 
 def of_cleaner(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields what makes Kafka's cleaner fail on this partition, or hide damage."""
-    for found in cleaner_hazards(facts.fs, facts.listing.segments, facts.survives):
+    for found in cleaner_hazards(facts.fs, facts.listing.segments, facts.survives, facts.largest_decompressed):
+        if found.code == DROPS and not facts.config.compact:
+            continue  # only the cleaner's checkpoint says that it was compacted once
         fields = {name: getattr(found, name) for name in ("position", "length", "first_offset", "count")}
-        if found.reason is not HazardReason.DAMAGE:  # nothing is damaged: seglog's cleaner does the round
+        if found.code == FAILS and found.reason is not HazardReason.DAMAGE:  # seglog's cleaner does the round
             fields["command"] = command_line("seglog", "clean", facts.listing.directory)
         yield facts.diagnosis(found.code, found.segment.log, found.message, **fields)

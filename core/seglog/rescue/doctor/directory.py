@@ -29,6 +29,7 @@ from seglog.remote_path import is_url
 from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.rescue.doctor.access import denied
 from seglog.rescue.doctor.cases import Diagnosis, Gravity, diagnosis, format_command, restore_command
+from seglog.rescue.doctor.no_files import OPENED_LATER
 from seglog.rescue.doctor.partition_facts import is_made_through
 from seglog.scan.listing import OFFSET_CHECKPOINTS, LogDirectoryListing, list_log_directory, refuse_partition
 from seglog.storage.filesystem import FileSystem, leads_nowhere
@@ -68,13 +69,15 @@ _UNIDENTIFIED = "Takes the log directory offline, and continues with the others.
 class DirectoryFacts:
     """A log directory: its listing, its checkpoints and identity, and the process that holds it.
 
-    `denied` are the partition directories' names in which the broker's user cannot open something.
+    `denied` are the partition directories' names in which the broker's user cannot open something. `metadata_room` are
+    the bytes on the disk that loading the metadata log takes.
     """
 
     listing: LogDirectoryListing
     around: Surroundings
     holder: Holder | None
     denied: frozenset[str] = frozenset()
+    metadata_room: int = 0
 
     @property
     def live(self) -> bool:
@@ -107,8 +110,10 @@ def examine_directory(fs: FileSystem, path: Path) -> tuple[DirectoryFacts, list[
         message = f"{who} holds the lock: {directory.holder.describe()}"
         code = "BROKER_RUNS" if directory.holder.is_broker else "DIRECTORY_LOCKED"
         rows.append(directory.diagnosis(code, filenames.LOCK_FILE, message))
-    for found in denied(fs, directory.listing):
-        row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
+    for found in denied(fs, directory.listing, directory.around):
+        later = {"gravity": Gravity.DANGER, "broker": OPENED_LATER, "offline": False} if found.is_later else {}
+        fields = {"command": found.command, "count": found.count, **later}
+        row = directory.diagnosis("ACCESS_DENIED", found.path, found.message, **fields)
         rows.append(replace(row, partition=found.partition))
     rows += _not_files(directory)
     directory.denied = frozenset(row.partition for row in rows if row.partition)

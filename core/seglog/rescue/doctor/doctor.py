@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
-from seglog.configuration.keys import LogConfig
+from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import Releases, release_for
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
@@ -27,6 +27,7 @@ from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
+from seglog.log.directory import room_to_close
 from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
@@ -45,6 +46,7 @@ from seglog.rescue.doctor.directory import (
     is_unread,
     read_directory,
 )
+from seglog.rescue.doctor.hazards import largest_decompressed
 from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
 from seglog.rescue.doctor.partition_start import examine_partition
 from seglog.rescue.doctor.placement import directories_not_given
@@ -60,6 +62,10 @@ from seglog.verification.second_look import look_until_settled
 from seglog.verification.small_files import contradicted_offsets
 
 __all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
+
+_NO_ROOM_SOON = (
+    "May start, and takes the log directory offline where it cannot write a checkpoint or to its metadata log."
+)
 
 SettingsOf = Callable[[Path], DirectorySettings]
 
@@ -161,7 +167,7 @@ class Doctor:
         yield from self._starts_of_metadata(directories, upgrade.to)
         metadata, copies = _Metadata(directories), list[Copy]()
         for directory in directories:
-            yield from self._partitions(directory, metadata, copies)
+            yield from self._partitions(directory, metadata, copies, upgrade.to)
         yield from self._together(directories)
         if self._kafka is not None:
             settings = self._settings_of(directories[0].listing.path)
@@ -208,7 +214,11 @@ class Doctor:
                 place = PurePath(error.filename).name if is_refused else partition.path
                 yield directory.diagnosis(code, place, error.strerror or str(error))
                 continue
-            directory.around.foreseen = start.known
+            directory.around.foreseen, directory.metadata_room = start.known, start.room
+            stated = directory.around.node_id
+            for one in directories if start.owner is not None else ():
+                if one.around.node_id == stated:
+                    one.around.owner = start.owner
             yield from start.rows
         homes = [directory for directory, _ in logs] or list(directories[:1])
         for directory in homes:
@@ -252,14 +262,16 @@ class Doctor:
         fields = {"command": rebuild_command(paths), "count": len(served)}
         yield directories[0].diagnosis("METADATA_MISSING", name, message, **fields)
 
-    def _partitions(self, directory: DirectoryFacts, metadata: _Metadata, copies: list[Copy]) -> Iterator[Diagnosis]:
+    def _partitions(
+        self, directory: DirectoryFacts, metadata: _Metadata, copies: list[Copy], kafka: KafkaVersion
+    ) -> Iterator[Diagnosis]:
         path = directory.listing.path
         settings = self._settings_of(path)
         foreseen = settings.metadata_directory is not None and not directory.live
         for problem in () if foreseen and metadata.begins_in(settings.metadata_directory) else settings.problems:
             yield directory.diagnosis("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
         coordinators = Coordinators(self._fs, self._paths, self._deep, directory.live)
-        visit = _Visit(directory, settings, metadata, coordinators, directory.denied)
+        visit = _Visit(directory, settings, metadata, coordinators, directory.denied, kafka)
         loaded = [p for p in directory.listing.partitions if not p.is_cluster_metadata]
         for number, partition in enumerate(announced(self._fs, loaded, attrgetter("path"), small_files)):
             yield from self._partition(visit, partition)
@@ -374,9 +386,10 @@ class _Visit:
     metadata: _Metadata
     coordinators: Coordinators
     denied: frozenset[str]
+    kafka: KafkaVersion
     extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    room: int = 0  # bytes on the disk that loading all partitions takes
-    configs: dict[str, LogConfig] = field(default_factory=dict)
+    room: int = 0  # bytes on the disk that loading all partitions takes, the metadata log aside
+    configs: dict[str, ResolvedConfig] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     rows: list[Diagnosis] = field(default_factory=list)
 
@@ -389,16 +402,21 @@ class _Visit:
         self.copies.append(Copy(partition.path, key, partition.state, facts.topic_id, own, *ends))
 
     def lacking_room(self, fs: FileSystem) -> Iterator[Diagnosis]:
-        """Yields that the start has no room on the disk."""
+        """Yields that the start has no room on the disk, or the broker none for what it writes soon after."""
         path = self.directory.listing.path
         if not self.room or self.directory.live or isinstance(path, RemotePath):
             return
-        free = fs.free_bytes(path)
-        if free < self.room:
-            wanted = with_spare(self.room)
-            message = f"loading takes {self.room} bytes more for indexes and snapshots, and {free} are free"
-            command = command_line("seglog", "retain", "--free", str(wanted), path)
-            yield self.directory.diagnosis("NO_ROOM", path, message, command=command)
+        free, soon = fs.free_bytes(path), self.directory.metadata_room + room_to_close(fs, path)
+        if free >= self.room + soon:
+            return
+        message = f"loading takes {self.room} bytes more for indexes and snapshots"
+        fields: dict[str, object] = {}
+        if free >= self.room:
+            message += f", what a broker writes soon after {soon}"
+            fields = {"gravity": Gravity.DANGER, "broker": _NO_ROOM_SOON}
+        command = command_line("seglog", "retain", "--free", str(with_spare(self.room + soon)), path)
+        message += f", and {free} are free"
+        yield self.directory.diagnosis("NO_ROOM", path, message, command=command, **fields)
 
     def unread(self, path: Path | str, partition: PartitionDirectory, error: OSError) -> Iterator[Diagnosis]:
         """Yields that this user cannot read a file or directory; nothing if the broker's user cannot either."""
@@ -414,9 +432,10 @@ class _Visit:
     def facts(self, view: PartitionView, clock: Clock, partition: PartitionDirectory) -> PartitionFacts:
         """Returns the facts of a partition in the directory. A broker loads a deleted one without recovery."""
         directory, key = self.directory, partition.topic_partition
-        config = self.configs.get(key.topic)
-        if config is None:
-            config = self.configs[key.topic] = self.settings(key.topic)
+        resolved = self.configs.get(key.topic)
+        if resolved is None:
+            resolved = self.configs[key.topic] = self.settings.resolve(key.topic)
+        config = resolved.log
         clean = directory.around.clean and not directory.live
         return PartitionFacts(
             view=view,
@@ -429,6 +448,8 @@ class _Visit:
             compacted=config.compact or directory.around.offset(filenames.CLEANER_OFFSET_CHECKPOINT, key) is not None,
             metadata=self.metadata.known,
             coordinators=self.coordinators,
+            largest_decompressed=largest_decompressed(self.kafka, config),
+            policy_known=resolved.policy_known,
         )
 
 

@@ -37,6 +37,8 @@ _MENDS = {
     "QUORUM_STATE_UNREADABLE": f"mv the file to {ASIDE}: the node then votes anew",
     "NOT_THE_VOTER": f"write the voter's directory.id into meta.properties; {_DOCTOR}",
     "NODE_ID_DIFFERS": "set node.id in server.properties, or log.dirs to the directories of this node",
+    "STATE_DELETED": "set cleanup.policy=compact for the topic (kafka-configs.sh) when the broker runs",
+    "CLEANER_DROPS": "start with log.cleaner.enable=false, set another cleanup.policy (kafka-configs.sh), and restart",
     "NO_ROOM": "seglog retain --free SIZE LOGDIR; seglog doctor LOGDIR computes the size",
     "INDEX_TOO_LARGE": "raise segment.index.bytes of the topic; seglog doctor LOGDIR computes how far",
     # --- findings alone

@@ -8,7 +8,7 @@ segment that ends there (LogLoader.recoverLog catches IOException).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from seglog.format import filenames
 from seglog.format.filenames import FileKind
@@ -17,7 +17,8 @@ from seglog.rescue.doctor.partition_facts import NoFile, PartitionFacts
 from seglog.scan.listing import INDEX_KINDS
 
 _EPOCHS = (filenames.LEADER_EPOCH_CHECKPOINT, f"{filenames.LEADER_EPOCH_CHECKPOINT}.tmp")
-_LATER = "Starts, and takes the log directory offline when a fetch first opens it."
+LAZY_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)  # Kafka: LazyIndex
+OPENED_LATER = "Starts, and takes the log directory offline when a fetch first opens it."
 
 
 def examine_no_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
@@ -33,7 +34,7 @@ def examine_no_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
         elif no_file.path.name in _EPOCHS or (is_first and no_file.is_there):
             yield facts.diagnosis("NOT_A_FILE", no_file.path, no_file.what)
         elif is_closed_index(facts, no_file):
-            fields = {"gravity": Gravity.DANGER, "broker": _LATER, "offline": False}
+            fields = {"gravity": Gravity.DANGER, "broker": OPENED_LATER, "offline": False}
             yield facts.diagnosis("NOT_A_FILE", no_file.path, no_file.what, **fields)
         elif not no_file.is_there and no_file.live_kind is FileKind.TRANSACTION_INDEX:
             continue  # a broker goes without
@@ -44,12 +45,18 @@ def examine_no_files(facts: PartitionFacts) -> Iterator[Diagnosis]:
 def is_closed_index(facts: PartitionFacts, no_file: NoFile) -> bool:
     """True for an offset or time index that is there, of a segment that the start neither recovers nor appends to."""
     bases = [segment.base_offset for segment in facts.listing.segments]
-    if not no_file.is_there or no_file.live_kind not in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+    if not no_file.is_there or no_file.live_kind not in LAZY_INDEXES:
         return False
-    if no_file.base_offset not in bases[:-1]:
-        return False
-    below = [base for base in bases if base <= facts.recovery_point]
-    return facts.clean or no_file.base_offset < max(below, default=bases[0])
+    return no_file.base_offset in closed_segments(bases, facts.recovery_point, clean=facts.clean)
+
+
+def closed_segments(bases: Sequence[int], recovery_point: int, *, clean: bool) -> frozenset[int]:
+    """Returns the segments, by their ascending base offsets, that a start neither recovers nor appends to: it does not
+    open their offset and time indexes."""
+    if not bases:
+        return frozenset()
+    recovered = max((base for base in bases if base <= recovery_point), default=bases[0])
+    return frozenset(base for base in bases[:-1] if clean or base < recovered)
 
 
 def unwritable_snapshots(facts: PartitionFacts) -> dict[int, str]:

@@ -59,7 +59,9 @@ class PartitionFacts:
 
     `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
     `compacted`: its policy or the cleaner's checkpoint says so. `metadata` is the cluster's, None unless all of it is
-    known. `coordinators` reads the transaction coordinators' logs.
+    known. `coordinators` reads the transaction coordinators' logs. `largest_decompressed` are the bytes that a record
+    in a compressed batch may have for the release's cleaner, None for any number. `policy_known`: the policy in
+    `config` is the topic's.
     `topic_id`, `plan`, `ends` and `has_producers` are filled during the examination: the id in `partition.metadata`,
     the planned recovery, by base offset where a broker sees the end of a segment, and whether a good batch has a
     producer.
@@ -75,6 +77,8 @@ class PartitionFacts:
     compacted: bool
     metadata: ClusterMetadata | None
     coordinators: Coordinators
+    largest_decompressed: int | None = None
+    policy_known: bool = False
     topic_id: str | None = None
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)

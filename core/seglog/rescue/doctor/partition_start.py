@@ -24,7 +24,7 @@ from seglog.log.loader import LoadOptions, RecoveryReport, TransactionIndexRefus
 from seglog.log.producer_state import SnapshotRefusedError
 from seglog.log.swap import ReplacedLog, settle_leftovers
 from seglog.rescue.doctor.cases import CASES, UNFORESEEN, Diagnosis, Gravity, apple_double_command
-from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_transactions
+from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_policy, of_transactions
 from seglog.rescue.doctor.no_files import (
     examine_no_files,
     is_closed_index,
@@ -59,6 +59,7 @@ def examine_partition(facts: PartitionFacts, deep: bool) -> Iterator[Diagnosis]:
     for segment in facts.listing.segments:
         yield from _indexes(facts, segment)
     yield from _copying(facts)
+    yield from of_policy(facts)
     if facts.clean:
         yield from _end(facts)
     if not deep:

@@ -32,7 +32,7 @@ from seglog.configuration.cluster_metadata import (
 )
 from seglog.configuration.feature_levels import METADATA_VERSION, supported_levels
 from seglog.configuration.keys import BrokerConfig
-from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
+from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay, is_torn_end
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.escaping import command_line
 from seglog.format import filenames
@@ -47,8 +47,7 @@ from seglog.rescue.doctor.cases import Diagnosis, Gravity, beside
 from seglog.rescue.doctor.directory import DirectoryFacts
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.doctor.partition_start import examine_small_files, without_refused
-from seglog.rescue.doctor.voters import examine_voters
-from seglog.scan.log_walk import Gap, LogWalk
+from seglog.rescue.doctor.voters import examine_voters, only_voter_here
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.units import count_text
@@ -66,11 +65,14 @@ _UNREGISTER_BROKER, _BROKER_CHANGE, _FENCE, _UNFENCE = 1, 17, 7, 8
 class MetadataStart:
     """What a start makes of the metadata log: its diagnoses, and the metadata that the broker then knows.
 
-    `known` is None if the broker would not get that far.
+    `known` is None if the broker would not get that far. `room` are the bytes on the disk that loading the log takes.
+    `owner` is the node that votes from here, if `meta.properties` names another one, which then has no vote.
     """
 
     rows: list[Diagnosis] = field(default_factory=list)
     known: ClusterMetadata | None = None
+    room: int = 0
+    owner: int | None = None
 
 
 def examine_metadata(
@@ -110,11 +112,14 @@ class _Start:
         if loaded is None:
             return found
         files, report = loaded
+        found.room = files.room.growth
         found.rows += self._cuts(report)
         if not self._snapshots_fit(found, files, report):
             return found
         replay, checks = self._replayed(files)
-        found.rows += examine_voters(self._facts, replay.voters or self._first_voters(), self._broker)
+        voters = replay.voters or self._first_voters()
+        found.rows += examine_voters(self._facts, voters, self._broker)
+        found.owner = only_voter_here(self._facts, voters)
         problems = [*checks.problems, *replay.problems]
         mends = {**dict.fromkeys(replay.of_newer, _BY_NEWER), **checks.mends}
         for problem in problems[:1]:
@@ -180,17 +185,11 @@ class _Start:
         message = f"{cut.reason}; the log then ends at offset {cut.next_offset}"
         if report.deleted_segments:
             message += f", and {count_text(len(report.deleted_segments), 'segment')} after that are deleted"
-        torn = not report.deleted_segments and self._is_torn(f"{cut.base_offset:020d}.log", cut.valid_bytes)
+        segment = next(one for one in self._facts.listing.segments if one.base_offset == cut.base_offset)
+        torn = not report.deleted_segments and is_torn_end(self._facts.fs, segment, cut.valid_bytes)
         fields: dict[str, object] = {"gravity": Gravity.NOTE, "broker": _TORN} if torn else {"command": self._rebuild}
         where = {"position": cut.valid_bytes, "length": cut.truncated_bytes, "first_offset": cut.next_offset}
         yield self._facts.diagnosis("METADATA_CUT", f"{cut.base_offset:020d}.log", message, **where, **fields)
-
-    def _is_torn(self, name: str, position: int) -> bool:
-        """True if no whole batch lies after `position`: a write that was cut short, which nobody was told of."""
-        for step in LogWalk(self._facts.fs, self._directory / name):
-            if not isinstance(step, Gap) and (step.batches["position"] >= position).any():
-                return False
-        return True
 
     def _snapshots_fit(self, start: MetadataStart, files: OverlayFileSystem, report: RecoveryReport) -> bool:
         """Removes from `files` what the start removes; False if it refuses."""

@@ -56,6 +56,15 @@ def examine_voters(facts: PartitionFacts, voters: Sequence[Voter], broker: Broke
     yield diagnosis("NOT_THE_VOTER", facts.log_directory, None, path, message, command=command, **fields)
 
 
+def only_voter_here(facts: PartitionFacts, voters: Sequence[Voter]) -> int | None:
+    """Returns the only voter's node, if it votes with the id of this directory; None if `meta.properties` says so too,
+    or if there are other voters, with whom a start goes on."""
+    meta, own = facts.around.meta, facts.around.directory_id
+    if len(voters) != 1 or meta is None or own is None or voters[0].directory_id != own:
+        return None
+    return None if meta.node_id == voters[0].node else voters[0].node
+
+
 def _nobody(facts: PartitionFacts, broker: BrokerConfig) -> Iterator[Diagnosis]:
     """Yields a diagnosis if a controller's quorum is dynamic by its configuration, and no record names the voters."""
     servers = broker.controller_quorum_bootstrap_servers

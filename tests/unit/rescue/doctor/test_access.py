@@ -107,6 +107,26 @@ def test_modes_count_as_much_as_owners(logs: Path) -> None:
     assert denials(logs) == []
 
 
+def test_an_index_that_no_start_opens_for_writing_stops_a_fetch_and_not_the_start(logs: Path) -> None:
+    def seen() -> list[tuple[str, Gravity, int]]:
+        given = load_settings(FS, environment={}, working_directory=Path("/"))
+        doctor = Doctor(FS, [logs], FixedClock(0), lambda path: DirectorySettings(FS, path, given), deep=False)
+        return [(row.partition, row.gravity, row.count) for row in doctor if row.code == "ACCESS_DENIED"]
+
+    bases = sorted(path.stem for path in (logs / ORDERS).glob("*.log"))
+    for path in ((logs / ORDERS / f"{bases[0]}.index"), (logs / ORDERS / f"{bases[0]}.timeindex")):
+        path.chmod(0o444)
+    assert seen() == [(ORDERS, Gravity.DANGER, 2)]
+    (logs / ORDERS / f"{bases[1]}.index").chmod(0o400)
+    (logs / ".kafka_cleanshutdown").unlink()
+    (logs / "recovery-point-offset-checkpoint").write_text(f"0\n1\norders-none 0 {int(bases[1])}\n")
+    assert seen() == [(ORDERS, Gravity.BLOCKER, 3)], "the start recovers the second segment"
+    (logs / ORDERS / f"{bases[1]}.index").chmod(0o644)
+    assert seen() == [(ORDERS, Gravity.DANGER, 2)]
+    (logs / ORDERS / f"{bases[0]}.timeindex").chmod(0o200)
+    assert seen() == [(ORDERS, Gravity.BLOCKER, 2)], "what a start cannot read it refuses"
+
+
 def test_the_group_of_the_log_directory_counts_as_the_brokers(logs: Path) -> None:
     os.chown(logs / ORDERS / LOG, 0, OTHER)
     assert [row.file for row in denials(logs)] == [LOG]

@@ -6,11 +6,13 @@ import shutil
 import struct
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from seglog.clock import FixedClock
+from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.format.checkpoint import (
     MetaProperties,
@@ -18,6 +20,7 @@ from seglog.format.checkpoint import (
     format_meta_properties,
     format_partition_metadata,
 )
+from seglog.kafka_version import KafkaVersion
 from seglog.rescue.doctor.doctor import CASES, Diagnosis, Doctor, Gravity
 from seglog.rescue.doctor.segment_end import kafka_end
 from seglog.scan.listing import list_partition
@@ -28,11 +31,20 @@ NOW_MS = 1_700_000_000_000
 
 
 def diagnose(
-    *paths: Path, now_ms: int = NOW_MS, deep: bool = True, settings: Mapping[str, str] | None = None
+    *paths: Path,
+    now_ms: int = NOW_MS,
+    deep: bool = True,
+    settings: Mapping[str, str] | None = None,
+    kafka: KafkaVersion | None = None,
 ) -> list[Diagnosis]:
     overrides = [f"{key}={value}" for key, value in (settings or {}).items()]
     given = load_settings(FS, overrides=overrides, environment={}, config=None, working_directory=paths[0])
-    return list(Doctor(FS, paths, FixedClock(now_ms), lambda path: DirectorySettings(FS, path, given), deep=deep))
+    settings_of = partial(_settings_of, given)
+    return list(Doctor(FS, paths, FixedClock(now_ms), settings_of, deep=deep, kafka=kafka))
+
+
+def _settings_of(given: Settings, path: Path) -> DirectorySettings:
+    return DirectorySettings(FS, path, given)
 
 
 def codes(*paths: Path, **options: object) -> set[str]:

@@ -9,6 +9,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.format.producer_snapshot import encode_snapshot
+from seglog.log.directory import room_to_close
 from seglog.rescue.doctor.doctor import Diagnosis, Doctor, Gravity
 from tests.support.log_files import FS, batch, write_segment
 from tests.support.small_disk import SmallDisk
@@ -50,10 +51,14 @@ def test_a_recovery_that_has_no_room_on_the_disk_is_a_blocker_that_names_the_byt
         return [row for row in doctor if row.code == "NO_ROOM"]
 
     (row,) = rows(0)
-    needed = int(row.message.split()[2])
+    needed, soon = int(row.message.split()[2]), room_to_close(FS, logs)
     assert row.gravity is Gravity.BLOCKER and 4096 <= needed < 100_000
-    assert row.command == f"seglog retain --free {needed + needed * 5 // 100} {logs}"
-    assert not rows(needed) and len(rows(needed - 1)) == 1
+    assert row.command == f"seglog retain --free {(needed + soon) * 105 // 100} {logs}"
+    assert rows(needed - 1)[0].gravity is Gravity.BLOCKER and not rows(needed + soon)
+    for free in (needed, needed + soon - 1):  # a broker's own checkpoint then fails
+        (row,) = rows(free)
+        assert row.gravity is Gravity.DANGER and f"soon after {soon}, and {free} are free" in row.message
+        assert row.command == f"seglog retain --free {(needed + soon) * 105 // 100} {logs}"
     (logs / ".kafka_cleanshutdown").touch()
     assert not index.exists() and len(rows(0)) == 1  # nothing is recovered; the index and the last snapshot are made
     index.touch()

@@ -70,6 +70,22 @@ def test_an_identity_that_is_not_the_only_voters_blocks_and_the_command_gives_it
     assert not told(logs)
 
 
+def test_the_wrong_node_id_of_the_only_voter_makes_no_partition_a_stray_in_any_of_its_directories(logs: Path) -> None:
+    other = logs.parent / "other"
+    other.mkdir()
+    shutil.move(logs / "clicks-0", other / "clicks-0")
+    shutil.copy(logs / META, other)
+    lines_without("directory.id", f"directory.id={OTHER_ID}")(other / META)
+    for directory in (logs, other):
+        replaced("node.id=1", "node.id=7")(directory / META)
+    rows = diagnose(logs, other)
+    assert [row.code for row in rows if row.gravity is Gravity.BLOCKER] == ["NOT_THE_VOTER"]
+    assert not [row for row in rows if row.code == "STRAY_PARTITION"], "no start gets as far as to the partitions"
+    voting(voter(2, OTHER_ID))(logs)
+    strays = {row.partition for row in diagnose(logs, other) if row.code == "STRAY_PARTITION"}
+    assert {"clicks-0", "payments-0"} <= strays, "with other voters it does, and sets aside what is node 1's"
+
+
 def test_of_several_voters_the_others_go_on(logs: Path) -> None:
     voting(voter(2, OTHER_ID), voter(3, OTHER_ID))(logs)
     lines_without("directory.id")(logs / META)
