@@ -202,7 +202,7 @@ def _offset(group: str, row: GroupPartition) -> dict[str, object]:
                 "first_offset": batch.first,
                 "last_offset": batch.last,
                 "state": SHARE_STATES.get(batch.state, str(batch.state)),
-                "delivery_count": batch.count,
+                "delivery_count": batch.deliveries,
             }
             for batch in row.batches
         ],

@@ -65,12 +65,12 @@ class OffsetCommit:
 
 
 class ShareBatch(NamedTuple):
-    """The offsets from `first` to `last`, delivered `count` times; `state` is a number of SHARE_STATES."""
+    """The offsets from `first` to `last`, and how often they were delivered; `state` is a number of SHARE_STATES."""
 
     first: int
     last: int
     state: int
-    count: int
+    deliveries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ShareState:
             at = max(at, waiting[-1].first) if waiting and not heap else at
             while waiting and waiting[-1].first <= at:
                 batch = waiting.pop()
-                heappush(heap, (-batch.count, -batch.state, batch.last))
+                heappush(heap, (-batch.deliveries, -batch.state, batch.last))
             while heap and heap[0][2] < at:
                 heappop(heap)
             if heap:

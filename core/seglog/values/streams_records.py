@@ -88,7 +88,7 @@ def held_join_values(data: bytes) -> Fields:
     reader = _Reader(data)
     strategy, count = reader.take(1)[0], reader.number(_INT)
     if strategy != _LISTED_WITH_SIZES or not 0 <= count <= len(data):
-        raise NotDecodedError(f"it is no list of values: it begins with {data[:5].hex()}")
+        raise NotDecodedError(f"it is not a list of values: it begins with {data[:5].hex()}")
     values = []
     for _ in range(count):
         value = reader.sized()

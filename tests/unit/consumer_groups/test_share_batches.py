@@ -26,11 +26,13 @@ def test_of_an_offset_in_several_batches_the_highest_count_and_state_decide(seed
     start = generator.randrange(30)
     known = {}
     for offset in range(start, 60):
-        covering = [(one.count, one.state) for one in written if one.first <= offset <= one.last]
+        covering = [(one.deliveries, one.state) for one in written if one.first <= offset <= one.last]
         if covering:
             known[offset] = max(covering)
     batches = state(start, *written).batches()
-    assert known == {offset: (one.count, one.state) for one in batches for offset in range(one.first, one.last + 1)}
+    assert known == {
+        offset: (one.deliveries, one.state) for one in batches for offset in range(one.first, one.last + 1)
+    }
     for before, after in pairwise(batches):
         assert before.last < after.first
         assert before.last + 1 < after.first or before[2:] != after[2:], "one batch would do"
