@@ -77,9 +77,9 @@ def run(
     If the quorum is dynamic (no controller.quorum.voters in server.properties), the snapshot names its voters: those of
     a controller's directory that was newly formatted, else those that the old metadata names last.
 
-    The leader of a partition is the replica with the newest leader epoch, and among those the longest log; where the
-    metadata says which replicas were in sync, one of these. If a topic's configuration is not known, retention.ms=-1
-    keeps its records.
+    The leader of a partition is the replica that `seglog replicas` would choose: with the newest leader epoch, and
+    among those the longest log; where the metadata says which replicas were in sync, one of these, unless its log has
+    lost acknowledged records since. If a topic's configuration is not known, retention.ms=-1 keeps its records.
 
     The command refuses where it would lose data: brokers or log directories that the metadata names and that are not
     given (see --without), directories of several clusters, a partition twice on one broker, a topic with several ids, a

@@ -32,6 +32,23 @@ def test_the_newest_replica_by_epoch_then_length_is_taken_and_the_others_are_nam
     assert (end.epoch, end.offset) == (3, 2)
 
 
+def test_a_replica_in_sync_by_the_metadata_is_taken_though_another_is_longer(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0]})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0, 0, 0]})
+    write_metadata_log(one, topic_records("orders", [[1, 2]], isr=[1]))
+    found, left_out = chosen(one, two)
+    assert found == [one / "orders-0"]
+    assert "which was in sync" in dict(left_out)[str(two / "orders-0")]
+
+
+def test_the_metadata_of_another_cluster_does_not_choose(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0]})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0, 0, 0]})
+    other = broker_directory(tmp_path / "3", 3, {"clicks-0": [0]}, cluster="another-cluster")
+    write_metadata_log(other, topic_records("orders", [[1, 2]], isr=[1]))
+    assert two / "orders-0" in chosen(one, two, other)[0]
+
+
 def test_a_source_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0], "orders-1": [2]})
     assert chosen(one, one / ".")[0] == [one / "orders-0", one / "orders-1"]

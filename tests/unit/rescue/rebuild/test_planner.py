@@ -60,6 +60,16 @@ def test_the_newest_leader_epoch_leads_then_the_longest_log_and_the_new_epoch_is
     assert found.topics[0].topic_id == format_uuid(TOPIC_IDS["orders"])
 
 
+def test_a_replica_in_sync_whose_log_has_lost_acknowledged_records_does_not_lead(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": []})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0, 0, 0]})
+    (two / "replication-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    write_metadata_log(one, topic_records("orders", [[1, 2]], isr=[1]))
+    found = plan(one, two)
+    assert (partition_of(found, "orders-0").leader, partition_of(found, "orders-0").log_end) == (2, 3)
+    assert any("broker 2 leads, which was not in sync: the logs of the brokers [1]" in note for note in found.notes)
+
+
 def test_replicas_that_are_equal_lead_in_turn_unless_one_led_before(tmp_path: Path) -> None:
     logs = {f"orders-{number}": [0] for number in range(4)}
     one, two = (broker_directory(tmp_path / str(node), node, logs) for node in (1, 2))
