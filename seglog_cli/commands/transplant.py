@@ -79,7 +79,8 @@ def run(
     by id; the output says so.
 
     Of several replicas in the log directories of brokers, the one that `seglog replicas` would choose is taken: one in
-    sync, else with the newest leader epoch, and of several the longest. A note names each broker that the old cluster's metadata knows and that is missing.
+    sync, else with the newest leader epoch, and of several the longest. A note names each broker that the old cluster's
+    metadata knows and that is missing.
 
     The command refuses, and changes nothing, where data would be lost: the broker runs or was not stopped cleanly, a
     partition holds other data, the numbers of partitions differ, the broker does not know the topic, the source is
