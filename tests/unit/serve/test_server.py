@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import random
-import resource
 import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -16,15 +13,14 @@ from typing import Any, cast
 import pytest
 
 from seglog.log.log import Log
-from seglog.model import Isolation, Record
+from seglog.model import Record
 from seglog.serve import dispatch, protocol, server
 from seglog.serve.endpoint import Limits
 from seglog.serve.protocol import VERSIONS, ErrorCode
-from tests.support import effort
 from tests.support.consumers import librdkafka_rows
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient, request_frame
-from tests.support.serving import LIMIT_SECONDS, Serving, local_rows
+from tests.support.serving import LIMIT_SECONDS, Serving
 
 RECORDS = 500
 
@@ -359,92 +355,3 @@ def test_a_stop_that_cuts_an_answer_off_is_no_error(
     client.close()
     assert [end.reason for end in serving.observer.ends] == ["the endpoint stops"]
     assert [record for record in caplog.records if record.name == "asyncio"] == []
-
-
-FUZZED = effort.tries(800)
-FUZZED_MEMORY = 48 << 20  # beyond what the first requests took: the libraries', and what the limits below allow
-
-
-def test_mutated_requests_neither_crash_nor_hang_nor_stay_nor_take_memory(directory: Path) -> None:
-    """SEGLOG_EFFORT=100 runs 80,000: requests that were answered, or for which the connection was closed."""
-    chance = random.Random(FUZZED)
-    partition = {"partition": 0, "fetch_offset": 4, "partition_max_bytes": 1 << 20}
-    partition |= {"partition_index": 0, "timestamp": 9}
-    topics = [{"topic": "t", "name": "t", "partitions": [partition]}]
-    group = {"group_id": "g", "member_id": "m", "protocol_type": "consumer"}
-    group |= {"protocols": [{"name": "r", "metadata": b"x"}], "session_timeout": timedelta(seconds=6)}
-    values = {**group, "topics": topics, "min_bytes": 1, "max_bytes": 1 << 20, "replica_id": -1}
-    shapes = [_frame(key, version, values) for key, version in EVERY_VERSION]
-    member = {"group_id": "h", "rebalance_timeout": timedelta(seconds=6), "topic_partitions": (), "member_id": "m"}
-    for more in (
-        {"subscribed_topic_names": ("t",)},
-        {"subscribed_topic_regex": "(t|u[a-z]{2,9})*"},
-        {"member_epoch": 1},
-    ):
-        shapes += [request_frame(protocol.CONSUMER_GROUP_HEARTBEAT, 1, {"member_epoch": 0, **member, **more})] * 9
-    limits = Limits(wait_ms=5, frame_s=5, requests_bytes=8 << 20, groups=50, group_members=20, commits=500)
-    with Serving(directory, limits=limits) as serving:
-        metrics, sizes = serving.endpoint.metrics, []
-        while (taken := metrics.requests_total + metrics.hostile_total) < FUZZED:
-            if taken >= WARM_UP:
-                sizes.append(resident_bytes())
-            with RawClient(serving.address) as client:
-                for _ in range(chance.randrange(1, 30)):
-                    frame = _mutated(chance, chance.choice(shapes))
-                    with suppress(ConnectionError):
-                        client.socket.sendall(struct.pack(">i", len(frame)) + frame)
-                    if not still_open(client.socket):
-                        break
-        with RawClient(serving.address) as client:
-            assert client.ask(protocol.METADATA, 12, {"topics": None}).topics
-        wrong = [end for end in serving.observer.ends if end.reason.startswith("internal error")]
-        assert wrong == []
-        assert max(sizes) - sizes[0] < FUZZED_MEMORY
-        rows = librdkafka_rows(serving.bootstrap, [("t", 0)], Isolation.READ_COMMITTED.label)["t", 0]
-        found = serving.catalog.find("t", 0)
-        assert found is not None and rows == local_rows(found.log)
-
-
-WARM_UP = 200  # requests
-ANSWER_SECONDS = 0.01
-
-
-def resident_bytes() -> int:
-    """What this process holds of memory; the endpoint is a thread of it."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def still_open(connection: socket.socket) -> bool:
-    """Whether the endpoint has not closed it; takes what has come, for a moment."""
-    connection.settimeout(ANSWER_SECONDS)
-    try:
-        return bool(connection.recv(1 << 20))
-    except TimeoutError:
-        return True
-    except ConnectionError:
-        return False
-
-
-def _frame(api_key: int, version: int, values: dict[str, object]) -> bytes:
-    try:
-        return request_frame(api_key, version, values)
-    except TypeError:  # these fields mean something else there
-        return request_frame(api_key, version, {})
-
-
-def _mutated(chance: random.Random, frame: bytes) -> bytes:
-    data = bytearray(frame)
-    for _ in range(chance.choice((0, 1, 1, 2, 8))):
-        at = chance.randrange(4, len(data)) if len(data) > 4 and chance.random() < 0.9 else chance.randrange(len(data))
-        how = chance.choice((0, 0, 0, 1, 2, 3))
-        if how == 0:
-            data[at] ^= 1 << chance.randrange(8)
-        elif how == 1:
-            data[at] = chance.choice((0, 0x7F, 0x80, 0xFF))
-        elif how == 2:
-            del data[at:]
-        else:
-            data[at:at] = chance.randbytes(chance.randrange(1, 9))
-        if not data:
-            data += b"\0"
-    return bytes(data)
