@@ -1,0 +1,54 @@
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.StringJoiner;
+
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/** Reads COUNT records as a member of a group, commits them, and prints each: PROTOCOL BOOTSTRAP TOPICS ISOLATION GROUP COUNT. */
+public final class Reader {
+    public static void main(String[] arguments) {
+        Map<String, Object> settings = new HashMap<>(Map.of(
+            "group.protocol", arguments[0], "bootstrap.servers", arguments[1], "isolation.level", arguments[3],
+            "group.id", arguments[4], "auto.offset.reset", "earliest", "enable.auto.commit", "false"));
+        int left = Integer.parseInt(arguments[5]);
+        Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+        StringBuilder lines = new StringBuilder();
+        long deadline = System.nanoTime() + Duration.ofSeconds(90).toNanos();
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.subscribe(List.of(arguments[2].split(",")));
+            while (left > 0 && System.nanoTime() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                    if (left-- <= 0) break;
+                    lines.append(shown(record)).append('\n');
+                    ends.put(new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
+                }
+            }
+            consumer.commitSync(ends);
+        }
+        System.out.print(lines);
+        if (left > 0) throw new IllegalStateException(left + " records did not come");
+    }
+
+    private static String shown(ConsumerRecord<byte[], byte[]> record) {
+        StringJoiner headers = new StringJoiner(",", "[", "]");
+        record.headers().forEach(each -> headers.add("[" + quoted(each.key()) + "," + encoded(each.value()) + "]"));
+        return "[" + quoted(record.topic()) + "," + record.partition() + "," + record.offset() + "," + record.timestamp()
+            + "," + encoded(record.key()) + "," + encoded(record.value()) + "," + headers + "]";
+    }
+
+    /** Names of the tests' topics and headers are letters, digits, points and hyphens. */
+    private static String quoted(String text) { return '"' + text + '"'; }
+
+    private static String encoded(byte[] data) {
+        return data == null ? "null" : '"' + new String(Base64.getEncoder().encode(data), StandardCharsets.US_ASCII) + '"';
+    }
+}

