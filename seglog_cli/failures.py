@@ -55,6 +55,8 @@ EXTRAS = {
     "fastavro": "schemas",
     "google": "schemas",
     "orjson": "schemas",
+    "msgpack": "schemas",
+    "cbor2": "schemas",
 }
 # Messages of the loader of shared libraries and of the threading module.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")

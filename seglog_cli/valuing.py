@@ -14,7 +14,10 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from seglog.values.forms import Values
 
-_FORMS = "auto|string|hex|base64|short|int|long|float|double|uuid|json|kafka|avro|protobuf|json-schema|registry"
+_FORMS = (
+    "auto|string|hex|base64|short|int|long|float|double|short-le|int-le|long-le|float-le|double-le|uuid|json|gzip"
+    "|gzip-json|msgpack|cbor|avro-file|kafka|avro|protobuf|json-schema|registry"
+)
 _PLAIN = "auto"
 
 

@@ -69,7 +69,7 @@ def run(
     whose topic _schemas-0 beside the log suffices. CSV then has the values as text, and columns for the schema and for
     the reason why a value is not decoded. Parquet has these too, and for a topic's Avro or Protobuf the columns with
     types that sql has (structs, lists, decimal numbers, times); value_bytes has what is not decoded, or not wholly.
-    Avro and Protobuf need the extra schemas (pip install '.[schemas]' in seglog's clone).
+    Avro, Protobuf, MessagePack and CBOR need the extra schemas (pip install '.[schemas]' in seglog's clone).
 
     --decode writes records of internal topics by what the topic's name says, as seglog read does: Kafka's own as
     kafka-dump-log's decoders do, MirrorMaker's, Connect's, the schema registry's and those of Streams. In JSON, keys

@@ -54,8 +54,12 @@ def run(
     --value-as and --key-as show values and keys as what they are: numbers, JSON, or by the schemas of a registry, whose
     topic _schemas-0 beside the log suffices. A value that does not decode is shown as bytes (value_b64 in JSON), with
     value_schema and value_error; one that decodes in part has both. With registry, what has neither frame nor schema
-    and is text is shown as text, with value_error. Avro and Protobuf need the extra
-    schemas (pip install '.[schemas]' in seglog's clone).
+    and is text is shown as text, with value_error.
+
+    Kafka's own serializers write numbers big-endian; short-le to double-le are little-endian. gzip is text that was
+    compressed within the value, gzip-json a JSON document; avro-file is a file of Avro, with its schema in front, and
+    shows a list of its records. msgpack and cbor show bytes as base64. Avro, Protobuf, MessagePack and CBOR need the
+    extra schemas (pip install '.[schemas]' in seglog's clone).
 
     --decode (--key-as kafka --value-as kafka) shows records of internal topics by what the topic's name says:
     __consumer_offsets and the other ones of Kafka as kafka-dump-log's decoders do, and those of MirrorMaker, Connect,

@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
 import seglog
+from tests.support import effort, random_queries
 from tests.support.command_line import ROOT, clean_logs, json_lines, run
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.terminals import on_terminal
@@ -174,6 +175,40 @@ def test_damage_ends_a_query_or_is_left_out(logs: Path) -> None:
     assert "left out 1 damaged range" in skipped.stderr
     (found,) = sql("select kind, first_offset from findings where topic = 'clicks'", logs)
     assert (found["kind"], found["first_offset"]) == ("checksum", 1)
+
+
+UNION = "select {'a': key} as c from clicks union all select value from clicks"
+
+
+def test_an_error_in_the_midst_of_a_streamed_answer_is_one_of_the_query(logs: Path, tmp_path: Path) -> None:
+    for form in ([], ["--csv"], ["--json"], ["-o", str(tmp_path / "c.parquet")]):
+        done = run("sql", UNION, logs, *form)
+        assert done.exit_code == 2 and "can't be cast to the destination type" in done.stderr
+        assert "LINE 1" not in done.stderr and "Conversion Error" not in done.stderr
+    log = next((logs / "clicks-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[200] ^= 1
+    log.write_bytes(data)
+    done = run("sql", UNION.replace("{'a': key}", "key"), logs, "--csv")
+    assert done.exit_code == 1 and f"{log}: position 151: " in done.stderr
+
+
+def test_a_sentence_of_the_engine_that_quotes_bytes_is_one_of_the_query(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"\xec\xff", timestamp=1)])
+    for form in ([], ["--csv"], ["-o", str(tmp_path / "t.parquet")]):
+        assert "\\xec" in refused("select value_bytes::uuid from t", tmp_path, *form)
+
+
+def test_a_map_whose_keys_are_json_may_be_empty(logs: Path) -> None:
+    assert sql("select histogram(value::json) as h from clicks where false", logs) == [{"h": None}]
+    assert sql("select map {'1'::json: '[2]'::json} as m from clicks limit 2", logs) == [{"m": {"1": "[2]"}}] * 2
+
+
+def test_random_queries_over_decoded_tables_have_an_answer_or_a_reason(tmp_path: Path) -> None:
+    counts, failures = random_queries.tried(effort.tries(60), effort.first_seed(1), tmp_path)
+    assert not failures
+    assert counts["answered"] > counts.total() / 3
 
 
 def test_a_query_changes_nothing_and_leaves_nothing(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,9 +52,10 @@ def open_table(
     topic, Avro and Protobuf give `value` the type of its schemas: a struct with the fields of all versions, in which a
     type that changed is the wider one, or text. Values of a schema that is not among these are not decoded. Elsewhere,
     and where no type says it, `value` is JSON text. Other forms are string, hex, base64, short, int, long, float,
-    double, uuid (16 bytes), json, kafka (internal topics, by their names) or kafka:KIND, avro, protobuf, json-schema.
-    `schemas` is a registry's log, URL or directory of files (default: the `_schemas-0` beside the logs), `schema` the
-    FILE or FILE:MESSAGE for values without a frame (extra `schemas`).
+    double (and short-le … double-le, little-endian), uuid (16 bytes), json, gzip, gzip-json, msgpack, cbor, avro-file,
+    kafka (internal topics, by their names) or kafka:KIND, avro, protobuf, json-schema. `schemas` is a registry's log,
+    URL or directory of files (default: the `_schemas-0` beside the logs), `schema` the FILE or FILE:MESSAGE for values
+    without a frame (extra `schemas`). A value that is plain text where `value` has types is in value_bytes alone.
 
     Raises NotALogError for a path without a log, ConfigError for an unknown column or missing schemas.
 

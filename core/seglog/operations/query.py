@@ -32,6 +32,9 @@ _READING = ("SELECT", "EXPLAIN")
 _BEGINNINGS = ("pivot", "pivot_wider", "select", "from", "with", "(")
 _PIVOTS = ("pivot", "pivot_wider")
 _ROWS_AT_ONCE = 8192
+# What DuckDB raises while a stream of its rows is read comes as an OSError of pyarrow's, with its text alone.
+_OF_STREAM = re.compile(r"[A-Z][\w ]* Error: ")
+_INTERRUPTED, _NO_MEMORY = "INTERRUPT Error: ", "Out of Memory Error: "
 _FIXED = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -111,12 +114,19 @@ def _explained(query: str, tables: LogTables) -> Iterator[None]:
     """Turns DuckDB's errors into seglog's: what reading a log raised, or a sentence about the query."""
     try:
         yield
-    except duckdb.InterruptException as error:
-        raise KeyboardInterrupt from error
-    except duckdb.Error as error:
+    except UnicodeDecodeError as error:  # DuckDB's sentence quotes bytes, which its Python package takes for text
+        sentence = error.object.decode("utf-8", "backslashreplace")
+        if not _OF_STREAM.match(sentence):
+            raise
+        raise ConfigError(_sentence(sentence, query, tables)) from error
+    except (duckdb.Error, OSError) as error:
+        if isinstance(error, OSError) and not _OF_STREAM.match(str(error)):
+            raise
+        if isinstance(error, duckdb.InterruptException) or str(error).startswith(_INTERRUPTED):
+            raise KeyboardInterrupt from error
         if tables.source.failures:
             raise tables.source.failures[-1] from error
-        if isinstance(error, duckdb.OutOfMemoryException):
+        if isinstance(error, duckdb.OutOfMemoryException) or str(error).startswith(_NO_MEMORY):
             raise RefusedError(f"the query needs more memory than it may take; {_first_line(error)}") from error
         raise ConfigError(_sentence(str(error), query, tables)) from error
 
@@ -153,5 +163,5 @@ def _after_from(query: str) -> set[str]:
     return {word.text for before, word in pairs if before.text in _BEFORE_TABLES and word.kind == "keyword"}
 
 
-def _first_line(error: duckdb.Error) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]

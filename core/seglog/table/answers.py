@@ -155,8 +155,12 @@ def _lists(array: pa.Array) -> list[Any]:
 
 
 def _maps(array: pa.MapArray) -> list[Any]:
-    pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
-    return [None if one is None else _object(one) for one in _lists(pairs)]
+    offsets = array.offsets.to_pylist()
+    first, count = offsets[0], offsets[-1] - offsets[0]
+    keys, values = (forms(side.slice(first, count)) for side in (array.keys, array.items))
+    pairs = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
+    ends = zip(array.is_valid().to_pylist(), offsets, offsets[1:], strict=False)
+    return [_object(pairs[start - first : end - first]) if there else None for there, start, end in ends]
 
 
 def _object(pairs: list[dict[str, Any]]) -> Any:

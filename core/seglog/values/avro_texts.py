@@ -18,9 +18,17 @@ def decimal_text(data: bytes, scale: int) -> str:
     """Returns a number of big-endian bytes with `scale` digits after the point. Raises ValueError for a long one."""
     if len(data) > MOST_DECIMAL_BYTES:
         raise ValueError(f"it is a decimal number of {len(data)} bytes")
-    digits = int.from_bytes(data, "big", signed=True)
+    return decimal_digits(int.from_bytes(data, "big", signed=True), scale)
+
+
+def decimal_digits(digits: int, scale: int) -> str:
+    """Returns a number with `scale` digits after the point; a scale that is negative, or more than MOST_SCALE, is an
+    exponent.
+    """
     if not scale:
         return str(digits)
+    if not 0 < scale <= MOST_SCALE:
+        return f"{digits}E{-scale:+d}"
     text = str(abs(digits)).rjust(scale + 1, "0")
     return f"{'-' if digits < 0 else ''}{text[:-scale]}.{text[-scale:]}"
 
@@ -36,9 +44,7 @@ def big_decimal_text(data: bytes) -> str:
     scale, after = _varint(data, end)
     if after != len(data) or not -(1 << 31) <= scale < 1 << 31:
         raise ValueError("it is not a decimal number with a scale")
-    if 0 <= scale <= MOST_SCALE:
-        return decimal_text(data[at:end], scale)
-    return f"{decimal_text(data[at:end], 0)}E{-scale:+d}"
+    return decimal_text(data[at:end], scale)
 
 
 def duration_text(data: bytes) -> str:

@@ -57,6 +57,8 @@ BY_SCHEMA: dict[str, str | None] = {
 }
 
 _READERS_KEPT = 10_000
+MOST_TEXT = 512 << 20  # characters of the values of one batch, which are in memory together
+_NO_ROOM = NotDecodedError(f"those before it expand to more than {MOST_TEXT} characters: begin with its offset")
 _REASONS_KEPT = 100
 _OTHER_REASONS = "other reasons"
 
@@ -261,8 +263,7 @@ class TopicDecoder:
         elif form == KAFKA:
             self._decode_internal(side, column, places, records)
         else:
-            plain = PLAIN[form]
-            column.put(places, [text_or_reason(plain, column.data[place]) for place in places])  # type: ignore[arg-type]
+            column.put(places, _plain_texts(PLAIN[form], [column.data[place] for place in places]))  # type: ignore[misc]
 
     def _decode_internal(self, side: Side, column: Column, places: Sequence[int], records: Records) -> None:
         decode = self._internal[side]
@@ -281,6 +282,16 @@ class TopicDecoder:
                 continue
             if text is not None:
                 column.put((place,), (json_value(json.loads(text)),))
+
+
+def _plain_texts(decode: Callable[[bytes], Text], values: Sequence[bytes]) -> list[Text]:
+    """Returns the texts of values, of which few bytes may be many: those that find no room are left undecoded."""
+    texts, left = list[Text](), MOST_TEXT
+    for data in values:
+        text = _NO_ROOM if left < 0 else text_or_reason(decode, data)
+        left -= len(text) if isinstance(text, str) else 0
+        texts.append(text)
+    return texts
 
 
 def are_control(records: Records) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""The forms of keys and values that need no schema, as Kafka's own serializers write them: numbers are big-endian."""
+"""The forms of keys and values that need no schema.
+
+Kafka's own serializers write numbers big-endian. Others are what programs write: little-endian numbers (`-le`),
+MessagePack, CBOR, files of Avro, and what gzip has compressed.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,18 @@ import base64
 import json
 import struct
 from collections.abc import Callable
+from importlib import import_module
+from typing import Literal
 from uuid import UUID
 
 from seglog.escaping import json_value, safe_json
+from seglog.values.expanding import gunzipped
 from seglog.values.schemas import NotDecodedError, Text
 
 _UUID_BYTES = 16
 
 
-def text_or_reason(decode: Callable[[bytes], str], data: bytes) -> Text:
+def text_or_reason(decode: Callable[[bytes], Text], data: bytes) -> Text:
     """Returns what `decode` returns, or the NotDecodedError that it raises."""
     try:
         return decode(data)
@@ -29,11 +36,11 @@ def _string(data: bytes) -> str:
         raise NotDecodedError(f"byte {error.start} is not UTF-8") from error
 
 
-def _number(size: int) -> Callable[[bytes], str]:
+def _number(size: int, order: Literal["big", "little"] = "big") -> Callable[[bytes], str]:
     def decode(data: bytes) -> str:
         if len(data) != size:
             raise NotDecodedError(f"it has {len(data)} bytes, not {size}")
-        return str(int.from_bytes(data, "big", signed=True))
+        return str(int.from_bytes(data, order, signed=True))
 
     return decode
 
@@ -69,7 +76,33 @@ def json_document(data: bytes) -> str:
     return safe_json(text.strip().replace("\n", " ").replace("\r", " "))  # between tokens: strings have them escaped
 
 
-PLAIN: dict[str, Callable[[bytes], str]] = {
+def _of_messagepack(data: bytes) -> str:
+    from seglog.values import documents
+
+    return documents.of_messagepack(data)
+
+
+def _of_cbor(data: bytes) -> str:
+    from seglog.values import documents
+
+    return documents.of_cbor(data)
+
+
+def _of_avro_file(data: bytes) -> Text:
+    from seglog.values import avro_file
+
+    return avro_file.records(data)
+
+
+def require(form: str) -> None:
+    """Imports the libraries that a form needs. Raises ModuleNotFoundError without them."""
+    module = _NEEDING.get(form)
+    if module is not None:
+        import_module(f"seglog.values.{module}")
+
+
+_NEEDING = {"msgpack": "documents", "cbor": "documents", "avro-file": "avro_file"}
+PLAIN: dict[str, Callable[[bytes], Text]] = {
     "string": _string,
     "hex": lambda data: f'"{data.hex()}"',
     "base64": lambda data: f'"{base64.b64encode(data).decode()}"',
@@ -78,6 +111,16 @@ PLAIN: dict[str, Callable[[bytes], str]] = {
     "long": _number(8),
     "float": _float(">f"),
     "double": _float(">d"),
+    "short-le": _number(2, "little"),
+    "int-le": _number(4, "little"),
+    "long-le": _number(8, "little"),
+    "float-le": _float("<f"),
+    "double-le": _float("<d"),
     "uuid": _uuid,
     "json": json_document,
+    "gzip": lambda data: _string(gunzipped(data)),
+    "gzip-json": lambda data: json_document(gunzipped(data)),
+    "msgpack": _of_messagepack,
+    "cbor": _of_cbor,
+    "avro-file": _of_avro_file,
 }

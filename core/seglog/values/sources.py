@@ -10,6 +10,7 @@ from seglog.locations import parse_location
 from seglog.storage.filesystem import FileSystem
 from seglog.values.forms import BY_SCHEMA, FORMS, OF_KIND, Forms, is_form
 from seglog.values.internal_topics import KINDS
+from seglog.values.plain_forms import require
 from seglog.values.schema_files import schema_of_file, schemas_in_directory, schemas_in_list
 from seglog.values.schemas import Schema, SchemaSource
 from seglog.values.schemas_topic import TOPIC, read_schemas
@@ -26,7 +27,7 @@ def forms_of(
     schema: str | None = None,
     beside: Iterable[Path] = (),
 ) -> Forms:
-    """Returns the forms of keys and values, with the schemas that they need.
+    """Returns the forms of keys and values, with the schemas that they need. Imports the libraries of the others.
 
     `schemas` is where schemas are, `schema` is FILE or FILE:MESSAGE; without both, the `_schemas-0` is used that lies
     beside one of the logs at `beside`. Raises ConfigError if there is none, or if they are not needed.
@@ -36,6 +37,7 @@ def forms_of(
             raise ConfigError(f"the {name} has no form '{form}' ({OF_KIND} takes {', '.join(KINDS)})")
         if not is_form(form):
             raise ConfigError(f"the {name} has no form '{form}' (there are {', '.join(FORMS)})")
+        require(form)
     wanted = [form for form in (key, value) if form in BY_SCHEMA]
     if not wanted:
         if schemas is not None or schema is not None:
