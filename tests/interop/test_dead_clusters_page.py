@@ -112,6 +112,29 @@ def dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeadCluster]:
     yield DeadCluster(tmp_path_factory.mktemp("dead"))
 
 
+def test_replicas_chooses_copies_with_every_acknowledged_record_and_facts_say_the_same(
+    dead: DeadCluster, tmp_path: Path
+) -> None:
+    whole = run("replicas", "--json", *dead.paths)
+    assert whole.exit_code == 1, whole.output
+    facts = [tmp_path / f"{node}.facts" for node in (*dead.directories, 0)]
+    for file, paths in zip(facts, [*dead.directories.values(), [dead.controller]], strict=True):
+        assert run("replicas", "--collect", file, *paths).exit_code == 0
+    assert run("replicas", "--json", *facts).stdout == whole.stdout
+    rows = {row["partition"]: row for row in json_lines(whole) if row["type"] == "replicas"}
+    for topic, number in PLACES:
+        row, end = rows[f"{topic}-{number}"], len(dead.rows[topic, number])
+        ends = {copy["broker"]: copy["end_offset"] for copy in row["copies"]}
+        assert ends[row["broker"]] == end
+        for choice in row["choices"]:
+            lost = [(loss["first_offset"], loss["last_offset"] + 1, loss["acknowledged"]) for loss in choice["losses"]]
+            offsets = {offset for first, stop, _ in lost for offset in range(first, stop)}
+            assert offsets == set(range(ends[choice["broker"]], end))
+            assert "no" not in {word for _, _, word in lost}
+    above = {choice["broker"]: choice["groups_above"] for choice in rows["three-1"]["choices"]}
+    assert above == {1: [{"group": GROUP, "offset": OFFSET}], 2: [], 3: []}
+
+
 def test_brokers_that_died_one_after_the_other_start_again_with_every_acknowledged_record(
     dead: DeadCluster, tmp_path: Path
 ) -> None:
