@@ -41,6 +41,7 @@ class ClientProgram:
     without_committed: frozenset[str] = frozenset()  # the same by read_committed
     levels: tuple[str, ...] = ("read_committed", "read_uncommitted")
     groups: bool = True
+    broker_times: bool = True  # it shows the times that brokers give to a topic with LogAppendTime
     tier_level: str | None = None  # of isolation, that the second tier reads by: its tools are there wherever tests run
 
     def lacks(self, topic: str, isolation: str) -> bool:
@@ -133,7 +134,6 @@ def _built(language: str, command: Sequence[str]) -> Path:
 
 
 TRANSACTIONS = frozenset({"payments"})
-TIMES_OF_APPENDING = frozenset({"clicks"})
 NULL_HEADERS = frozenset({"empty", *(f"orders-{codec}" for codec in ("gzip", "lz4", "none", "snappy", "zstd"))})
 
 CLIENTS = {
@@ -146,13 +146,13 @@ CLIENTS = {
     "franz-go": ClientProgram(_go("franz")),
     "sarama": ClientProgram(_go("sarama")),
     # It shows markers of transactions and aborted records as records, and the time of producing.
-    "kafka-go": ClientProgram(_go("segmentio"), without=TRANSACTIONS | TIMES_OF_APPENDING),
+    "kafka-go": ClientProgram(_go("segmentio"), without=TRANSACTIONS, broker_times=False),
     # It shows some aborted records.
     "kafkajs": ClientProgram(_node("kafkajs"), without_committed=TRANSACTIONS),
     # It shows some aborted records, and the time of producing.
-    "@platformatic/kafka": ClientProgram(
-        _node("platformatic"), without=TIMES_OF_APPENDING, without_committed=TRANSACTIONS
+    "@platformatic/kafka": ClientProgram(_node("platformatic"), without_committed=TRANSACTIONS, broker_times=False),
+    # It ends at a header whose value is null, and at a marker of a transaction; it shows the time of producing.
+    "rskafka": ClientProgram(
+        _rust, NULL_HEADERS | TRANSACTIONS, levels=("read_uncommitted",), groups=False, broker_times=False
     ),
-    # It ends at a header whose value is null.
-    "rskafka": ClientProgram(_rust, without=NULL_HEADERS, levels=("read_uncommitted",), groups=False),
 }
