@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from seglog.arguments import acting_as, flag, mapping
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
+from seglog.doors import door
 from seglog.locations import parse_location, require_local
 
 if TYPE_CHECKING:
@@ -112,9 +113,7 @@ def _arrow_reader(
     log: Log, columns: Sequence[str] | None, offset: int | None, isolation: Isolation | str | None
 ) -> Any:
     """Returns what `Log.to_arrow` returns."""
-    from seglog.table.columns import reader_of
-
-    return reader_of(columns, log.topic_partition, log.directory, log.columns(offset, isolation))
+    return door("arrow reader")(columns, log.topic_partition, log.directory, log.columns(offset, isolation))
 
 
 @contextlib.contextmanager

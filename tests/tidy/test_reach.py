@@ -1,0 +1,65 @@
+"""How much code a verb reaches by imports, those in functions too but not those for types: what its reader may meet.
+
+The bounds are lines, rounded up to the next 500, and only go down. The aim is 45,000 for the nine verbs of the card and
+24,000 for `open_log`: what values, tiers and object stores bring is to come through doors (`seglog.doors`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.test_cycles import modules
+
+CARD = ("append", "read", "recover", "retain", "clean", "dump", "verify", "repair", "stats")
+STARTS = {
+    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 59_500),
+    "open_log": (["seglog.api.opening"], 27_500),
+}
+_STEP = 500
+
+
+def needed(path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules that a module imports when it runs."""
+    names: set[str] = set()
+    for node in _statements(ast.parse(path.read_text()).body):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            below = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= below & known.keys() or {node.module}
+            if below - known.keys():
+                names.add(node.module)
+    return names & known.keys()
+
+
+def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    for node in nodes:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            yield from _statements(node.orelse)
+        else:
+            yield node
+            yield from _statements(ast.iter_child_nodes(node))
+
+
+def reached(starts: Iterable[str], known: dict[str, Path]) -> set[str]:
+    """All modules that these need, and they themselves."""
+    found: set[str] = set()
+    open_ = list(starts)
+    while open_:
+        name = open_.pop()
+        if name not in found:
+            found.add(name)
+            open_ += needed(known[name], known)
+    return found
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_verb_reaches_no_more_lines(start: str) -> None:
+    known = modules()
+    names, bound = STARTS[start]
+    lines = sum(len(known[name].read_text().splitlines()) for name in reached(names, known))
+    assert bound - 2 * _STEP < lines <= bound, f"{lines} lines: the bound is {bound}, and a lower one is kept"
