@@ -20,15 +20,15 @@ nothing. Everything else may change.
 from __future__ import annotations
 
 import importlib
+from functools import cache
 
 __version__ = "0.1.0"
 
 
+@cache
 def _homes() -> dict[str, str]:
-    """Returns the module that defines each public name, as the stub beside this file says."""
-    from importlib.resources import files
-
-    stub = files(__name__).joinpath("__init__.pyi").read_text("utf-8")
+    """Returns the module that defines each public name, as the stub beside this file says, in a zip too."""
+    stub = __spec__.loader.get_data(f"{__file__}i").decode()
     imports = (line.split() for line in stub.splitlines() if line.startswith("from "))
     return {name: module for _from, module, _import, name, *_as in imports}
 

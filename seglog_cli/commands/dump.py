@@ -46,11 +46,10 @@ def run(
     and open transactions, and everything after the first open one, as for a consumer.
 
     --value-as and --key-as show values and keys as numbers, JSON, or by the schemas of a registry (--schemas). What
-    does not decode is shown as bytes (value_b64 in JSON), with value_schema and value_error, as by seglog read.
+    does not decode is shown as bytes, with the reason, as by seglog read.
 
-    --decode shows records of internal topics by what the topic's name says, as seglog read does: Kafka's own as
-    kafka-dump-log's decoders do, MirrorMaker's, Connect's, the schema registry's and those of Streams. In JSON, keys
-    and values are then objects. --value-as kafka:KIND says what a topic of another name holds.
+    --decode shows records of internal topics by the topic's name, as seglog read does: Kafka's own, MirrorMaker's,
+    Connect's, the schema registry's and those of Streams. --value-as kafka:KIND is for a topic of another name.
 
     Examples:
       seglog dump orders-lz4-0 --limit 2

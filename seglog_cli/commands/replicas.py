@@ -49,7 +49,7 @@ def run(
         option("--node", "LOGDIR=ID", "The node id of a directory whose meta.properties is lost; repeatable."),
     ] = None,
 ) -> int:
-    """Shows which copy of each partition to start from, and what each choice loses.
+    """Shows which copy to start from, and what each choice loses.
 
     Use it when brokers died one after the other, a disk is lost, or an unclean election is due. Give the log
     directories of all brokers and controllers. If they are on several hosts, run --collect on each of them, and give

@@ -184,6 +184,8 @@ def test_a_common_option_that_changed_nothing_is_mentioned(logs: Path) -> None:
 
 # What the same letters mean, where it is not the same: each has as many texts as meanings.
 _MEANINGS = {
+    "--metadata PATH": 2,
+    "--replace": 2,
     "-l, --long": 2,
     "--kafka-version VERSION": 2,
     "--key KEY": 3,
@@ -199,7 +201,7 @@ _MEANINGS = {
     "--limit N": 3,
     "-a, --all": 3,
     "--quick": 2,
-    "-o, --output DIR": 7,
+    "-o, --output DIR": 8,
     "-o, --output FOLDER": 2,
     "--once": 2,
     "--verify": 2,

@@ -28,7 +28,7 @@ def package(directory: Path, *, numba: bool = False) -> Path:
     root = directory / "site"
     ignored = shutil.ignore_patterns("__pycache__", ".*")
     shutil.copytree(CORE / "seglog" / "kernels", root / "seglog" / "kernels", ignore=ignored)
-    for name in ("__init__.py", "arguments.py", "layout.py", "model.py"):
+    for name in ("__init__.py", "__init__.pyi", "arguments.py", "layout.py", "model.py"):
         shutil.copy(CORE / "seglog" / name, root / "seglog" / name)
     if not numba:
         (root / "numba.py").write_text(NO_NUMBA)
@@ -117,7 +117,7 @@ def test_a_zip_has_no_library_and_runs_interpreted(tmp_path: Path) -> None:
     root = package(tmp_path)
     archive = tmp_path / "seglog.zip"
     with zipfile.ZipFile(archive, "w") as zipped:
-        for path in root.rglob("*.py"):
+        for path in [*root.rglob("*.py"), *root.rglob("*.pyi")]:
             zipped.write(path, path.relative_to(root))
     done = run(archive)
     assert done.stdout == "interpreted 2\n", done.stderr

@@ -155,9 +155,7 @@ ASIDE = Path("SOMEWHERE-OUTSIDE-LOG.DIRS")
 _REPAIR = "seglog repair {partition}"
 _REINDEX = "seglog reindex {partition}"
 _SET_ASIDE = f"mv {{path}} {ASIDE}"
-_RESTORE = (
-    "copy the files from another replica or a backup before the broker starts; seglog replicas tells which one has them"
-)
+_RESTORE = "before the start, copy the files from a replica (seglog replicas) or a backup"
 _CHECKPOINTS = "seglog repair --only checkpoint {log_directory}"
 
 _CASES = (
