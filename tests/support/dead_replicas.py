@@ -191,16 +191,27 @@ class DyingCluster:
 
 def elect(cluster: Cluster, story: list[str]) -> None:
     """Elects a leader for each partition without one, in sync or not."""
-    from confluent_kafka import ElectionType, TopicPartition
+    from confluent_kafka import TopicPartition
 
     admin = next(iter(cluster.brokers.values())).admin()
     wanted = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
     deadline = time.monotonic() + LIMIT_SECONDS
     while -1 in (leaders := _leaders(cluster, admin)).values():
         assert time.monotonic() < deadline, leaders
-        admin.elect_leaders(ElectionType.UNCLEAN, wanted).result(60)
+        _ask_for_leaders(admin, wanted)
         time.sleep(1)
     story.append("leaders: " + ", ".join(f"{topic}-{number} {node}" for (topic, number), node in leaders.items()))
+
+
+def _ask_for_leaders(admin: Any, partitions: list[Any]) -> None:
+    """Asks for an unclean election; a controller that does not answer in time is asked again by the caller."""
+    from confluent_kafka import ElectionType, KafkaError, KafkaException
+
+    try:
+        admin.elect_leaders(ElectionType.UNCLEAN, partitions).result(60)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._TIMED_OUT:
+            raise
 
 
 def _leaders(cluster: Cluster, admin: Any) -> dict[tuple[str, int], int]:
@@ -227,7 +238,7 @@ def start_from(dying: DyingCluster, node: int, story: list[str]) -> None:
 
 def start_in_order(dying: DyingCluster, report: ReplicasReport) -> dict[str, int]:
     """Starts the brokers as the report says, with its elections; returns the leaders by partition."""
-    from confluent_kafka import ElectionType, TopicPartition
+    from confluent_kafka import TopicPartition
 
     first = report.start.order[0]
     cluster = Cluster(dying.controller, {first: dying.paths[first]}, settings=SETTINGS)
@@ -242,7 +253,7 @@ def start_in_order(dying: DyingCluster, report: ReplicasReport) -> dict[str, int
             deadline = time.monotonic() + LIMIT_SECONDS
             while any(_leaders(cluster, admin)[each.topic, each.partition] != node for each in asked):
                 assert time.monotonic() < deadline, _leaders(cluster, admin)
-                admin.elect_leaders(ElectionType.UNCLEAN, asked).result(60)
+                _ask_for_leaders(admin, asked)
                 time.sleep(1)
         _settle(cluster)
         leaders = _leaders(cluster, cluster.brokers[first].admin())
