@@ -47,7 +47,6 @@ def run(
 
     --value-as and --key-as show values and keys as numbers, JSON, or by the schemas of a registry (--schemas). What
     does not decode is shown as bytes, with the reason, as by seglog read.
-
     --decode shows records of internal topics by the topic's name, as seglog read does: Kafka's own, MirrorMaker's,
     Connect's, the schema registry's and those of Streams. --value-as kafka:KIND is for a topic of another name.
 
