@@ -198,7 +198,7 @@ def test_the_options_of_every_command_are_explained_once() -> None:
     assert "--remote-metadata DIR" in page
     own = process("dump", "--help").stdout.decode()
     assert "Options of every command (seglog help options):\n  --json, -q, -v," in own
-    assert "Write only data and errors" not in own and len(own.splitlines()) < 74
+    assert "Write only data and errors" not in own and len(own.splitlines()) < 80
 
 
 def test_every_page_of_help_is_shown_and_an_unknown_one_is_wrong_usage() -> None:

@@ -16,7 +16,7 @@ from tests.tidy.test_cycles import modules
 
 CARD = ("append", "read", "recover", "retain", "clean", "dump", "verify", "repair", "stats")
 STARTS = {
-    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 59_000),
+    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 59_500),
     "open_log": (["seglog.api.opening"], 27_000),
 }
 _STEP = 500
