@@ -105,7 +105,7 @@ def _node(name: str) -> Callable[[], Sequence[str | Path]]:
 
 
 def _rust() -> Sequence[str | Path]:
-    built = _built("rust", [_tool("cargo"), "build", "--release", "--locked"])
+    built = _built("rust", [_tool("cargo"), "build", "--release"])
     return [built / "target" / "release" / "reader"]
 
 
