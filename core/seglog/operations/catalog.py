@@ -11,7 +11,7 @@ from typing import NamedTuple
 from seglog.errors import ConfigError
 
 TABLES, STANDARD = "tables", "information_schema_tables"  # those of LogTables that tell of tables
-_LISTS = {  # of an engine's tables and columns, which are none of logs
+_LISTS = {  # of an engine's tables and columns, which are not those of logs
     *("duckdb_tables", "duckdb_views", "duckdb_columns", "duckdb_schemas", "sqlite_master", "sqlite_schema"),
     *("sqlite_temp_master", "sqlite_temp_schema", "pg_tables", "pg_views", "pg_class", "pg_attribute"),
 }

@@ -112,7 +112,7 @@ def has_access_list(path: Path) -> bool:
 def entry_of(path: Path, *, follow: bool = False) -> Iterator[Entry]:
     """Opens the directory that holds the last component of `path`; yields it with that component's name.
 
-    With `follow` a link there is followed; the resulting name was no link when it was checked.
+    With `follow` a link there is followed; the resulting name was not a link when it was checked.
     """
     with _naming(path):
         directory = None if path.name in ("", "..") else _open_without_links(path.parent, _STEP)

@@ -130,7 +130,7 @@ def _varint(number: int) -> bytes:
 def _codec(metadata: Mapping[str, bytes]) -> Callable[[bytes], bytes]:
     name = metadata.get(_CODEC, b"null").decode("utf-8", "replace")
     if name not in _CODECS:
-        raise NotDecodedError(f"the file has the codec {json_value(name)}, which is none of {', '.join(_CODECS)}")
+        raise NotDecodedError(f"the file has the codec {json_value(name)}, not one of {', '.join(_CODECS)}")
     return _CODECS[name]
 
 

@@ -5,7 +5,7 @@ values of `__remote_log_metadata`, which kafka-dump-log prints as Java does. For
 returns a sentence with the reason in place of the key (for metadata: of the value); it never raises.
 
 A `Kind` is what a topic holds, with the names of such topics. It shows Kafka's own as their `Decoder` does, and those
-of MirrorMaker, Connect, registries and Streams as JSON, or with the reason why a key or value is none of theirs.
+of MirrorMaker, Connect, registries and Streams as JSON, or with the reason why a key or value is not one of theirs.
 
 `control_texts` decodes control records, which kafka-dump-log shows in other words: markers, and KRaft's own.
 """

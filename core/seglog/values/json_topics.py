@@ -89,7 +89,7 @@ def _config_key(data: bytes) -> str:
     for start, what in _CONFIGS.items():
         if key.startswith(start):
             return _named(start.removesuffix("-"), what, key.removeprefix(start))
-    raise NotDecodedError(f"its beginning is none of {', '.join((*_CONFIGS, _SESSION_KEY))}")
+    raise NotDecodedError(f"its beginning is not one of {', '.join((*_CONFIGS, _SESSION_KEY))}")
 
 
 def _status_key(data: bytes) -> str:
@@ -100,7 +100,7 @@ def _status_key(data: bytes) -> str:
     topic, middle, connector = key.removeprefix(_TOPIC_STATUS).partition(_OF_CONNECTOR)
     if key.startswith(_TOPIC_STATUS) and middle:
         return json_value({"type": "status-topic", "topic": topic, "connector": connector})
-    raise NotDecodedError(f"its beginning is none of {', '.join((*_STATUS, _TOPIC_STATUS))}")
+    raise NotDecodedError(f"its beginning is not one of {', '.join((*_STATUS, _TOPIC_STATUS))}")
 
 
 def _named(kind: str, what: str, name: str) -> str:

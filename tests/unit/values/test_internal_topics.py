@@ -113,13 +113,13 @@ def test_secrets_are_hidden_and_all_else_stays_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("kind", "key", "value", "key_reason", "value_reason"),
     [
-        ("connect-configs", b"konnector-a", b"[1]", "its beginning is none of", "not an object"),
+        ("connect-configs", b"konnector-a", b"[1]", "its beginning is not one of", "not an object"),
         ("connect-configs", b"task-a-x", b"{", "ends with no connector and number", "not JSON"),
         ("connect-configs", b"task-7", b"\xff", "ends with no connector and number", "not JSON"),
         ("connect-configs", b"\xffconnector", b"", "byte 0 is not UTF-8", "not JSON"),
         ("connect-offsets", b'["a"]', b"3", "not a list of a connector's name", "not an object"),
         ("connect-offsets", b'["a",{"n":NaN}]', b"null", "not JSON", "not an object"),
-        ("connect-status", b"status-topic-t", b'"x"', "its beginning is none of", "not an object"),
+        ("connect-status", b"status-topic-t", b'"x"', "its beginning is not one of", "not an object"),
         ("schemas", b'{"keytype":7}', b"[]", "has no keytype", "not an object"),
         ("encryption-keys", b'{"tenant":"t"}', b"[]", "has no keytype", "not an object"),
         ("mirror-checkpoints", b"\0\5abc", b"\0\1" + bytes(18), "only 3 byte", "its version is 1"),
