@@ -31,6 +31,7 @@ ELSEWHERE = {  # commands that need what this broker has not, and the tests that
     "seglog replay --to HOST:PORT --state FILE --map FILE --groups LOGDIR/TOPIC": "a living cluster: test_replay.py",
     "seglog read --json --value-as registry PARTITION": "a registry's log: test_registry.py",
     "seglog schemas LOGDIR": "a registry's log: test_registry.py",
+    "seglog replicas LOGDIR…": "several brokers: test_dead_clusters_page.py",
 }
 
 
