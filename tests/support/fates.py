@@ -331,14 +331,18 @@ def fates_in_herds(
     yield from fates(alone, work, release)
 
 
-def _together(starts: Starts, members: Sequence[State], work: Path) -> Iterator[tuple[State, str, str]]:
-    """Gives a herd to a broker; if it does not start, one half of it and then the other."""
+def _together(starts: Starts, members: Sequence[State], work: Path, more: int = 2) -> Iterator[tuple[State, str, str]]:
+    """Gives a herd to a broker; if it does not start, one half of it and then the other.
+
+    If it comes to no end, as on a busy machine, so many times `more`.
+    """
     if not members:
         return
-    root = work / f"herd-{members[0].base}-{len(members)}"
+    root = Path(tempfile.mkdtemp(dir=work))
+    root.chmod(0o755)
     made_one = herd(members, root, given=os.geteuid() == 0)
     course, refusal = _seen(starts, [made_one.logs], root, {})
-    shutil.rmtree(root)
+    shutil.rmtree(root, ignore_errors=True)  # a broker that refused to start may still write there
     if course.started or len(members) == 1:
         of_sound = Course(
             True, "", logs={path: log for path, log in course.logs.items() if path.name not in made_one.states}

@@ -40,7 +40,7 @@ from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager, SnapshotRefusedError
 from seglog.log.recovered_segment import RecoveredSegment
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment, OffsetNotAscendingError
-from seglog.log.segments import LogSegments, rebuild_producer_state
+from seglog.log.segments import LogSegments, OffsetIndexRefusedError, rebuild_producer_state
 from seglog.log.swap import (
     ReplacedLog,
     is_overflowed,
@@ -78,7 +78,8 @@ class LoadOptions:
     step 2 recovers what a broker recovers there and keeps the later segments, to predict a broker's behaviour. So are
     `unwritable_snapshots`, the offsets whose producer snapshot a broker cannot write: in a recovery it takes that for
     damage, else the load raises SnapshotRefusedError. It does the same where it must write to one of the
-    `unwritable_transactions`, transaction indexes by base offset (TransactionIndexRefusedError).
+    `unwritable_transactions`, transaction indexes by base offset (TransactionIndexRefusedError), or where it replays
+    producers from a segment with one of the `unreadable_indexes`, offset indexes (OffsetIndexRefusedError).
     """
 
     clean_shutdown: bool
@@ -91,6 +92,7 @@ class LoadOptions:
     keeps_holes: bool = False
     unwritable_snapshots: frozenset[int] = frozenset()
     unwritable_transactions: frozenset[int] = frozenset()
+    unreadable_indexes: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -262,6 +264,7 @@ class _Loader:
             end,
             self._clock.now_ms(),
             reload_from_clean_shutdown=self._options.clean_shutdown and self._options.writable,
+            unreadable_indexes=self._options.unreadable_indexes,
         )
         self._fs.sync_directory(self._directory)
         return producers
@@ -352,6 +355,8 @@ class _Loader:
             return self._recover_segment(segment, later)
         except OffsetNotAscendingError as error:
             reason, said = error.reason, str(error)
+        except OffsetIndexRefusedError as error:
+            reason = said = f"{error!s} ({error.base_offset:020d}.index)"
         except SnapshotRefusedError as error:
             self._report.unwritten_snapshots.append(error.offset)
             reason = said = str(error)
@@ -376,6 +381,7 @@ class _Loader:
             segment.base_offset,
             self._clock.now_ms(),
             reload_from_clean_shutdown=False,
+            unreadable_indexes=self._options.unreadable_indexes,
         )
         # what lies after the damage goes before the cut, so that a crash in between leaves no unnoticed hole
         before_cut, is_last = partial(self._delete_segments, list(later)), segment.base_offset == self._last_base

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -114,6 +114,14 @@ def collect_aborted(
     return found
 
 
+class OffsetIndexRefusedError(OSError):
+    """A broker cannot open the offset index of the segment; only where its behaviour is predicted."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__("producers are read from its segment, and the offset index cannot be opened")
+        self.base_offset = base_offset
+
+
 def rebuild_producer_state(
     producers: ProducerStateManager,
     segments: LogSegments,
@@ -122,8 +130,11 @@ def rebuild_producer_state(
     now_ms: int,
     *,
     reload_from_clean_shutdown: bool,
+    unreadable_indexes: Collection[int] = (),
 ) -> None:
     """Brings `producers` to the state at `last_offset`, without producers that have expired at `now_ms`.
+
+    Raises OffsetIndexRefusedError where that takes one of `unreadable_indexes`, offset indexes by base offset.
 
     1. After a clean stop without any snapshot the state is empty, with empty snapshots at the bases of the last two
        segments and at the end: the log was written before snapshots existed.
@@ -146,6 +157,8 @@ def rebuild_producer_state(
             producers.end_offset = max(segment.base_offset, producers.end_offset, log_start_offset)
             if segment.base_offset in at:
                 producers.take_snapshot()
+            if segment.base_offset in unreadable_indexes:
+                raise OffsetIndexRefusedError(segment.base_offset)
             _replay_segment(producers, segment, last_offset if segment is last_segment else None)
     producers.end_offset = last_offset
     producers.take_snapshot()

@@ -72,3 +72,9 @@ def unwritable_transactions(facts: PartitionFacts) -> frozenset[int]:
     """Returns the base offsets of the transaction indexes that a broker goes without, and cannot write."""
     indexes = (no_file for no_file in facts.no_files if no_file.live_kind is FileKind.TRANSACTION_INDEX)
     return frozenset(no_file.base_offset for no_file in indexes if not no_file.is_there and not no_file.is_made)
+
+
+def unreadable_indexes(facts: PartitionFacts) -> frozenset[int]:
+    """Returns the base offsets of the offset indexes that are no files, in segments that are not recovered."""
+    closed = (no_file for no_file in facts.no_files if is_closed_index(facts, no_file))
+    return frozenset(no_file.base_offset for no_file in closed if no_file.live_kind is FileKind.OFFSET_INDEX)

@@ -22,12 +22,14 @@ from seglog.log.checkpoints import NAMED_BY_OFFSET, is_offset
 from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, RecoveryReport, TransactionIndexRefusedError, plan_recovery
 from seglog.log.producer_state import SnapshotRefusedError
+from seglog.log.segments import OffsetIndexRefusedError
 from seglog.log.swap import ReplacedLog, settle_leftovers
 from seglog.rescue.doctor.cases import CASES, UNFORESEEN, Diagnosis, Gravity, apple_double_command
 from seglog.rescue.doctor.data import of_cleaner, of_findings, of_losses, of_policy, of_transactions
 from seglog.rescue.doctor.no_files import (
     examine_no_files,
     is_closed_index,
+    unreadable_indexes,
     unwritable_snapshots,
     unwritable_transactions,
 )
@@ -192,15 +194,7 @@ def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]
 def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
     """Yields what the recovery of this start would do. Fills `facts.plan`."""
     unwritable = unwritable_snapshots(facts)
-    options = LoadOptions(
-        clean_shutdown=facts.clean,
-        recovery_point=facts.recovery_point,
-        log_start_offset=facts.log_start_offset,
-        index_interval_bytes=facts.config.index_interval_bytes,
-        keeps_holes=True,
-        unwritable_snapshots=frozenset(unwritable),
-        unwritable_transactions=unwritable_transactions(facts),
-    )
+    options = _options(facts, unwritable)
     for segment in facts.listing.segments:
         path = segment.transaction_index if segment.offset_index is not None else None  # else recovered, and made anew
         stop = None if path is None else TransactionIndex(facts.fs, path, segment.base_offset).broker_stops_at()
@@ -214,6 +208,10 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
         return
     except TransactionIndexRefusedError as error:
         yield facts.diagnosis("NOT_A_FILE", _transactions_at(error.base_offset), str(error))
+        return
+    except OffsetIndexRefusedError as error:
+        name = filenames.segment_file_name(error.base_offset, FileKind.OFFSET_INDEX)
+        yield facts.diagnosis("NOT_A_FILE", name, str(error))
         return
     except SeglogError as error:
         directory = f"{facts.listing.directory}/"
@@ -230,6 +228,20 @@ def _start(facts: PartitionFacts) -> Iterator[Diagnosis]:
     yield from _unwritten_transactions(facts, plan)
     yield from _cuts(facts, plan)
     yield from _full_indexes(facts, plan)
+
+
+def _options(facts: PartitionFacts, unwritable: Mapping[int, str]) -> LoadOptions:
+    """Returns how a broker loads the partition; `unwritable` are the snapshots that it cannot write."""
+    return LoadOptions(
+        clean_shutdown=facts.clean,
+        recovery_point=facts.recovery_point,
+        log_start_offset=facts.log_start_offset,
+        index_interval_bytes=facts.config.index_interval_bytes,
+        keeps_holes=True,
+        unwritable_snapshots=frozenset(unwritable),
+        unwritable_transactions=unwritable_transactions(facts),
+        unreadable_indexes=unreadable_indexes(facts),
+    )
 
 
 def _unwritten_transactions(facts: PartitionFacts, plan: RecoveryReport) -> Iterator[Diagnosis]:
