@@ -75,6 +75,6 @@ def unwritable_transactions(facts: PartitionFacts) -> frozenset[int]:
 
 
 def unreadable_indexes(facts: PartitionFacts) -> frozenset[int]:
-    """Returns the base offsets of the offset indexes that are no files, in segments that are not recovered."""
+    """Returns the base offsets of the offset indexes that are not files, in segments that are not recovered."""
     closed = (no_file for no_file in facts.no_files if is_closed_index(facts, no_file))
     return frozenset(no_file.base_offset for no_file in closed if no_file.live_kind is FileKind.OFFSET_INDEX)
