@@ -257,13 +257,14 @@ def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
         steps.append(
             "only without controller.quorum.voters: no directory names the quorum's voters; give the first controller a"
             " new, empty metadata.log.dir, run kafka-storage format --standalone --ignore-formatted"
-            f" -t {plan.cluster_id} -c FILE, and run seglog rebuild once more with that directory, too"
+            f" --cluster-id={plan.cluster_id} -c FILE, and run seglog rebuild once more with that directory, too"
         )
     for node in plan.without:
         joins = " --no-initial-controllers" if any(voter.node == node for voter in plan.voters) else ""
         steps.append(
             f"on broker {node}, make new, empty directories in place of the lost ones, and format them:"
-            f" kafka-storage format --ignore-formatted{joins} -t {plan.cluster_id} -c FILE, with its server.properties"
+            f" kafka-storage format --ignore-formatted{joins} --cluster-id={plan.cluster_id} -c FILE, with its"
+            " server.properties"
         )
     return [
         *steps,

@@ -101,4 +101,4 @@ def test_a_broker_whose_disks_are_lost_gets_new_ones_by_a_step_that_is_filled_in
     steps = json_lines(done)[-1]["next"]
     (step,) = [step for step in steps if "kafka-storage format --ignore-formatted" in step]
     assert step.startswith("on broker 2, make new, empty directories in place of the lost ones")
-    assert f"format --ignore-formatted{joins} -t {CLUSTER} -c FILE" in step
+    assert f"format --ignore-formatted{joins} --cluster-id={CLUSTER} -c FILE" in step

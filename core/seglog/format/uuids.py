@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from uuid import UUID
+from uuid import UUID, uuid4
 
 ZERO_UUID = UUID(int=0)
 
@@ -18,6 +18,15 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 def format_uuid(value: UUID) -> str:
     """Returns the 22 characters that Kafka prints for `value`."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def random_uuid() -> UUID:
+    """Returns a new UUID. Its text does not begin with `-`, which Kafka's tools would take for an option (Kafka:
+    Uuid.randomUuid).
+    """
+    while format_uuid(value := uuid4()).startswith("-"):
+        pass
+    return value
 
 
 def parse_uuid(text: str) -> UUID:

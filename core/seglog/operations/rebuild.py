@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
+from seglog.format.uuids import random_uuid
 from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import new_directory, require_free
 from seglog.rescue.rebuild.directories import read_directory
@@ -52,7 +53,7 @@ def plan_rebuild(
     clock: Clock,
     request: RebuildRequest,
     progress: BytesRead = lambda _size: None,
-    new_id: Callable[[], UUID] = uuid4,
+    new_id: Callable[[], UUID] = random_uuid,
 ) -> RebuildPlan:
     """Reads everything; changes nothing. Raises LockedError while a broker runs, NotALogError for a path that is no
     log directory, RefusedError or Obstacles for contradictions."""

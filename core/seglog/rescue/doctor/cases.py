@@ -105,10 +105,11 @@ def diagnosis(
 def format_command(cluster_id: str = "CLUSTER-ID", *, votes: bool = False) -> str:
     """Returns the command that formats those log directories of a node that are not formatted yet.
 
-    Without the option, it refuses those of a node that `votes` in a dynamic quorum.
+    Without the option, it refuses those of a node that `votes` in a dynamic quorum. An id that ZooKeeper's brokers made
+    may begin with `-`: as a word of its own the tool would take it for an option.
     """
     option = ("--no-initial-controllers",) if votes else ()
-    words = ("format", "--ignore-formatted", *option, "-t", cluster_id, "-c", "server.properties")
+    words = ("format", "--ignore-formatted", *option, f"--cluster-id={cluster_id}", "-c", "server.properties")
     return command_line("kafka-storage.sh", *words)
 
 

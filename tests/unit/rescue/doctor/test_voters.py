@@ -144,7 +144,7 @@ def test_a_new_empty_directory_is_formatted_with_the_clusters_id(base: str, opti
     new = tmp_path / "new"
     new.mkdir()
     (row,) = [row for row in diagnose(logs, new) if row.code == "META_PROPERTIES_MISSING"]
-    assert f"format --ignore-formatted{option} -t {identity(logs)['cluster.id']} -c" in row.command
+    assert f"format --ignore-formatted{option} --cluster-id={identity(logs)['cluster.id']} -c" in row.command
 
 
 @pytest.mark.parametrize(
