@@ -31,6 +31,7 @@ from seglog.format.checkpoint import (
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem, write_atomically
+from seglog.storage.overlay import BLOCK_BYTES, blocks
 
 _logger = logging.getLogger(__name__)
 
@@ -308,3 +309,12 @@ def _unreadable(fs: FileSystem, path: Path, read: Callable[[Path], object]) -> I
         yield str(error)
     except OSError as error:
         yield f"{path}: {error.strerror or error}"
+
+
+def room_to_close(fs: FileSystem, log_directory: Path) -> int:
+    """Returns the bytes that closing a log directory may write: its checkpoints and the marker are replaced one after
+    the other, each written beside the old one."""
+    names = (*OFFSET_CHECKPOINTS, filenames.CLEAN_SHUTDOWN_FILE)
+    statuses = [fs.status(log_directory / name) for name in names]
+    largest = max(status.size if status is not None else 0 for status in statuses)
+    return statuses.count(None) * BLOCK_BYTES + blocks(largest + BLOCK_BYTES)

@@ -39,7 +39,7 @@ from seglog.configuration.settings import DirectorySettings
 from seglog.errors import RefusedError
 from seglog.format import filenames
 from seglog.locations import parse_location
-from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
+from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint, room_to_close
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
@@ -59,7 +59,7 @@ from seglog.storage import links
 from seglog.storage.adapters import InheritingFileSystem, NoticingFileSystem
 from seglog.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.storage.overlay import BLOCK_BYTES, TrialFileSystem, blocks
+from seglog.storage.overlay import TrialFileSystem
 from seglog.storage.room import freeing, require_room
 from seglog.storage.routing import machine_files
 from seglog.storage.trust import require_trust
@@ -454,15 +454,6 @@ class LogDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close(clean=error is None)
-
-
-def room_to_close(fs: FileSystem, log_directory: Path) -> int:
-    """Returns the bytes that closing a log directory may write: its checkpoints and the marker are replaced one after
-    the other, each written beside the old one."""
-    names = (*OFFSET_CHECKPOINTS, filenames.CLEAN_SHUTDOWN_FILE)
-    statuses = [fs.status(log_directory / name) for name in names]
-    largest = max(status.size if status is not None else 0 for status in statuses)
-    return statuses.count(None) * BLOCK_BYTES + blocks(largest + BLOCK_BYTES)
 
 
 def require_room_to_recover(

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from seglog.configuration.keys import COMPACT, LogConfig
-from seglog.log.retention import RetentionPlan
+
+if TYPE_CHECKING:
+    from seglog.log.retention import RetentionPlan
 
 _STATES = (
     (

@@ -28,7 +28,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from seglog.errors import SeglogError
-from seglog.log.directory import LogDirectory, room_to_close
+from seglog.log.checkpoints import room_to_close
+from seglog.log.directory import LogDirectory
 from seglog.log.loader import RecoveryReport, refuse_losses
 from seglog.log.log import Log
 from seglog.log.opening import has_ample_room

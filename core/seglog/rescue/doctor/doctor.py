@@ -27,7 +27,7 @@ from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
-from seglog.log.directory import room_to_close
+from seglog.log.checkpoints import room_to_close
 from seglog.log.loader import RecoveryReport
 from seglog.model import TopicPartition
 from seglog.progress import DoneOfAll
