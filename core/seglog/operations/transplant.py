@@ -19,7 +19,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
-from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError, raise_errors
+from seglog.errors import NotALogError, Obstacles, SeglogError, raise_errors
 from seglog.operations.groups import read_groups
 from seglog.operations.share_groups import share_groups_left
 from seglog.operations.undo import Settled, settle, unsettled
@@ -44,7 +44,7 @@ from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_
 from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import DirectoryLock, holder_of
+from seglog.storage.lock import DirectoryLock, require_unlocked
 from seglog.verification.transaction_coordinators import Coordinated, read_coordinators
 
 _NO_OFFSETS_TOPIC = (
@@ -198,9 +198,7 @@ def plan_transplant(
     log_directories = list(dict.fromkeys(source.directory.parent for source in chosen))
     target = TargetDirectory(fs, request.into, request.beside, log_directories)
     for path in log_directories:
-        holder = holder_of(path)
-        if holder is not None:
-            raise LockedError(path, holder.pid, holder.describe())
+        require_unlocked(path)
     log_directories += request.transactions_of
     for path in log_directories:
         require_no_run(fs, path)

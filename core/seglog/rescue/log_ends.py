@@ -6,7 +6,7 @@ as a recovering broker does. `replicas.rule` chooses by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from seglog.errors import CorruptionError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_leader_epochs
 from seglog.log.checkpoints import OffsetCheckpoint
+from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.rescue.replicas.lineage import Lineage
 from seglog.rescue.replicas.rule import Candidate
 from seglog.scan.index_files import read_index
-from seglog.scan.listing import SegmentFiles, list_partition
+from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileSystem
 
@@ -51,30 +52,43 @@ class LogEnd:
         return Candidate(node, self.lineage, self.high_watermark)
 
 
-def end_of(
-    fs: FileSystem,
-    directory: Path,
-    progress: BytesRead = lambda _size: None,
-    on_damage: Callable[[CorruptionError], None] = lambda _error: None,
-) -> LogEnd:
-    """Reads the end of the partition in `directory`; a damaged checkpoint of its epochs does not count."""
-    listing, around = list_partition(fs, directory), directory.parent
-    epochs: dict[int, int] = {}
-    if listing.leader_epoch_checkpoint is not None:
-        try:
-            data = fs.read_bytes(listing.leader_epoch_checkpoint, MAX_INDEX_BYTES)
-            entries = parse_leader_epochs(data, listing.leader_epoch_checkpoint)
-            epochs = {entry.epoch: entry.start_offset for entry in entries}
-        except CorruptionError as error:
-            on_damage(error)  # the batches have their epochs, too
-    if not listing.segments or listing.format != "kafka":
-        return LogEnd(Lineage.of(0, 0, epochs.items()))
-    clean = fs.status(around / filenames.CLEAN_SHUTDOWN_FILE) is not None
-    last = LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
-    lineage = Lineage.of(listing.segments[0].base_offset, last.end, {**last.epochs, **epochs}.items())
-    watermarks = OffsetCheckpoint(fs, around / filenames.HIGH_WATERMARK_CHECKPOINT, tolerant=True).offsets
-    key = listing.topic_partition
-    return LogEnd(lineage, 0 if key is None else watermarks.get(key, 0), last.producer_id)
+class LogEnds:
+    """Reads where logs end. The files that a log directory has for all its partitions are read once."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._around: dict[Path, tuple[bool, Mapping[TopicPartition, int]]] = {}
+
+    def of(
+        self,
+        listing: PartitionListing,
+        progress: BytesRead = lambda _size: None,
+        on_damage: Callable[[CorruptionError], None] = lambda _error: None,
+    ) -> LogEnd:
+        """Reads the end of a partition; a damaged checkpoint of its epochs does not count."""
+        fs, epochs = self._fs, dict[int, int]()
+        if listing.leader_epoch_checkpoint is not None:
+            try:
+                data = fs.read_bytes(listing.leader_epoch_checkpoint, MAX_INDEX_BYTES)
+                entries = parse_leader_epochs(data, listing.leader_epoch_checkpoint)
+                epochs = {entry.epoch: entry.start_offset for entry in entries}
+            except CorruptionError as error:
+                on_damage(error)  # the batches have their epochs, too
+        if not listing.segments or listing.format != "kafka":
+            return LogEnd(Lineage.of(0, 0, epochs.items()))
+        clean, watermarks = self._surroundings(listing.directory.parent)
+        last = LastSegment(fs, listing.segments[-1], whole=not clean, progress=progress)
+        lineage = Lineage.of(listing.segments[0].base_offset, last.end, {**last.epochs, **epochs}.items())
+        key = listing.topic_partition
+        return LogEnd(lineage, 0 if key is None else watermarks.get(key, 0), last.producer_id)
+
+    def _surroundings(self, log_directory: Path) -> tuple[bool, Mapping[TopicPartition, int]]:
+        """Returns whether the broker closed the logs of a directory, and their high watermarks."""
+        if log_directory not in self._around:
+            clean = self._fs.status(log_directory / filenames.CLEAN_SHUTDOWN_FILE) is not None
+            path = log_directory / filenames.HIGH_WATERMARK_CHECKPOINT
+            self._around[log_directory] = clean, OffsetCheckpoint(self._fs, path, tolerant=True).offsets
+        return self._around[log_directory]
 
 
 def highest_own(producer_ids: Iterable[int]) -> int:

@@ -5,7 +5,6 @@ Each function takes kio's request and returns the fields of the answer, for all 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -13,7 +12,7 @@ from uuid import UUID
 
 from seglog.configuration.keys import INT_MAX, KEYS, Key, LogConfig, text_of
 from seglog.errors import CorruptionError
-from seglog.format.filenames import MAX_TOPIC_CHARACTERS
+from seglog.format.filenames import topic_name_problem
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import NODE_ID, Endpoint
@@ -41,7 +40,6 @@ _TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5  # sources
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7  # types of configuration values
 # A broker answers lists, if empty ones: Java's admin client does not look for null (4.3.0).
 _NO_ELIGIBLE_REPLICAS: Values = {"eligible_leader_replicas": (), "last_known_elr": ()}
-_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_TOPIC_CHARACTERS}}}")
 _INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")  # Kafka: Topic.INTERNAL_TOPICS
 
 
@@ -144,8 +142,8 @@ def _topic(endpoint: Endpoint, name: str | None, topic_id: UUID | None, operatio
 
 def _unserved(name: str) -> ErrorCode:
     """Returns the error for a topic that is not served: no topic can have some names (Kafka: Topic.validate)."""
-    valid = _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
-    return ErrorCode.unknown_topic_or_partition if valid else ErrorCode.invalid_topic_exception
+    invalid = topic_name_problem(name) is not None
+    return ErrorCode.invalid_topic_exception if invalid else ErrorCode.unknown_topic_or_partition
 
 
 def _partition(partition: ServedPartition | None, number: int) -> Values:

@@ -208,6 +208,13 @@ def holder_of(log_directory: Path) -> Holder | None:
             os.close(descriptor)
 
 
+def require_unlocked(log_directory: Path) -> None:
+    """Raises LockedError if a process holds the directory's lock, as a running broker does; OSError as `holder_of`."""
+    holder = holder_of(log_directory)
+    if holder is not None:
+        raise LockedError(log_directory, holder.pid, holder.describe())
+
+
 def _key_of(path: Path) -> tuple[int, int] | None:
     found = links.look_at(path)
     return None if found is None else (found.st_dev, found.st_ino)

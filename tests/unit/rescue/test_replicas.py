@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.rescue.log_ends import end_of
+from seglog.rescue.log_ends import LogEnds
 from seglog.rescue.rebuild.completeness import missing_of
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.planner import choose
-from seglog.scan.listing import Target, TargetKind
+from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
 from tests.support.lost_clusters import broker_directory, registration, topic_records
 from tests.support.metadata_records import write_metadata_log
@@ -28,7 +28,7 @@ def test_the_newest_replica_by_epoch_then_length_is_taken_and_the_others_are_nam
     assert found == [two / "orders-0", two / "orders-1"]
     assert [path for path, _ in left_out] == [str(one / "orders-0"), str(one / "orders-1")]
     assert all("which is newer" in reason for _, reason in left_out)
-    end = end_of(FS, two / "orders-0")
+    end = LogEnds(FS).of(list_partition(FS, two / "orders-0"))
     assert (end.epoch, end.offset) == (3, 2)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from seglog.errors import CorruptionError, LockedError, NotALogError
+from seglog.errors import CorruptionError, NotALogError
 from seglog.format import filenames
 from seglog.format.checkpoint import (
     MetaProperties,
@@ -29,7 +29,7 @@ from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.rescue.log_ends import LogEnd, end_of, highest_own
+from seglog.rescue.log_ends import LogEnd, LogEnds, highest_own
 from seglog.scan.listing import (
     LogDirectoryListing,
     PartitionDirectory,
@@ -38,7 +38,7 @@ from seglog.scan.listing import (
 )
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import holder_of
+from seglog.storage.lock import require_unlocked
 from seglog.verification.transaction_coordinators import read_coordinators
 
 _SMALL_FILE = 1 << 20
@@ -94,12 +94,10 @@ class FoundDirectory:
 def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDirectory:
     """Reads a log directory. Raises LockedError while a broker runs on it, RefusedError if a run that changes it is
     unfinished, NotALogError if it is not a log directory."""
-    holder = holder_of(path)
-    if holder is not None:
-        raise LockedError(path, holder.pid, holder.describe())
+    require_unlocked(path)
     require_no_run(fs, path)
     listing = list_log_directory(fs, path)
-    found = _identified(fs, path, listing)
+    found, ends = _identified(fs, path, listing), LogEnds(fs)
     for partition in listing.partitions:
         if partition.is_cluster_metadata:
             found.metadata_log = partition.path
@@ -107,7 +105,7 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
         if partition.state is not PartitionState.LIVE:
             found.left_out.append((partition.path, _ASIDE[partition.state]))
             continue
-        found.replicas.append(_read_replica(fs, partition, found, progress))
+        found.replicas.append(_read_replica(fs, partition, found, ends, progress))
     for stranger in (*listing.strangers, *listing.misnamed):
         found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
     found.compacted = _compacted(fs, found, listing)
@@ -130,12 +128,12 @@ def _identified(fs: FileSystem, path: Path, listing: LogDirectoryListing) -> Fou
 
 
 def _read_replica(
-    fs: FileSystem, partition: PartitionDirectory, found: FoundDirectory, progress: BytesRead
+    fs: FileSystem, partition: PartitionDirectory, found: FoundDirectory, ends: LogEnds, progress: BytesRead
 ) -> FoundReplica:
     listing = list_partition(fs, partition.path)
     if listing.format == "0.7":
         found.notes.append(f"{partition.path} is a log of Kafka 0.7, beside which a broker begins an empty one")
-    end = end_of(fs, partition.path, progress, lambda error: found.notes.append(str(error)))
+    end = ends.of(listing, progress, lambda error: found.notes.append(str(error)))
     found.last_producer_id = max(found.last_producer_id, end.producer_id)
     for snapshot in listing.snapshots[-1:]:
         producers = _parsed(fs, snapshot.path, _MAX_SNAPSHOT_BYTES, decode_snapshot, found) or ()

@@ -355,7 +355,7 @@ class RebuildPlanner:
             return self._planned(partition, replicas, entry, leader, tuple(entry.isr) or (leader,))
         if not replicas:
             return None
-        metadata = None if entry is None else Metadata(entry.leader, entry.leader_epoch, entry.in_sync)
+        metadata = Metadata.of(entry)
         candidates = {replica.node: replica.found.end.candidate(replica.node) for replica in replicas}
         (first, synced), *_ = ranked(list(candidates.values()), metadata, partition.partition)
         best = next(replica for replica in replicas if replica.node == first.node)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
@@ -165,8 +164,3 @@ def _stale(newest: MetadataFacts, images: Sequence[MetadataFacts], hosts: Sequen
                 f" metadata ends at {max(own)}: it has started since its facts were made, or died at once; make its"
                 " facts anew"
             )
-
-
-def as_paths(copies: Iterable[Copy]) -> list[Path]:
-    """Returns the directories of copies."""
-    return [Path(copy.facts.directory) for copy in copies]

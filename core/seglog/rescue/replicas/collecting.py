@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.clock import Clock
-from seglog.errors import CorruptionError, LockedError, SeglogError, sentence_of
+from seglog.errors import CorruptionError, SeglogError, sentence_of
 from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry, parse_partition_metadata
 from seglog.format.filenames import PartitionState
@@ -41,11 +41,12 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import holder_of
+from seglog.storage.lock import require_unlocked
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.verification.surroundings import Surroundings, read_surroundings
 
 _MOST_HOLES = 12
+_MOST_SPAN = 1 << 31  # offsets of a batch whose header is believed
 _SMALL_FILE = 1 << 16
 _UNCLEAN = "unclean.leader.election.enable"
 
@@ -55,9 +56,7 @@ def read_directory(
 ) -> DirectoryFacts:
     """Reads the log directory `path` of broker `node`. Raises LockedError while a broker runs on it, RefusedError if a
     run that changes it is unfinished."""
-    holder = holder_of(path)
-    if holder is not None:
-        raise LockedError(path, holder.pid, holder.describe())
+    require_unlocked(path)
     require_no_run(fs, path)
     listing, around = list_log_directory(fs, path), read_surroundings(fs, path)
     replicas = [
@@ -127,7 +126,7 @@ def read_replica(
         cleaned=cleaned,
         newest_timestamp=walk.digest.newest_timestamp,
         marks=walk.digest.marks(),
-        holes=walk.bounded_holes(),
+        holes=tuple(walk.holes),
         torn_bytes=walk.torn_bytes,
         open_transactions=0 if loaded is None else len(loaded.producers.open_transactions),
         producers=0 if loaded is None else len(loaded.producers.producers),
@@ -271,13 +270,6 @@ class _Walk:
         else:
             last = self.holes[-1]
             self.holes[-1] = replace(last, end=hole.end, is_coarse=True)
-
-    def bounded_holes(self) -> tuple[Hole, ...]:
-        """Returns the holes in order."""
-        return tuple(self.holes)
-
-
-_MOST_SPAN = 1 << 31
 
 
 # --- the metadata -------------------------------------------------------------------------------------------

@@ -155,8 +155,7 @@ class _Partition:
         self._topic_id, self._copies = self._of_one_topic(every, "" if topic is None else topic.topic_id)
         readable = [copy for copy in self._copies if not copy.facts.problem]
         self._readable = {copy.node: copy for copy in readable}
-        entry = self._entry
-        self._metadata = None if entry is None else Metadata(entry.leader, entry.leader_epoch, entry.in_sync)
+        self._metadata = Metadata.of(self._entry)
         self._candidates = [_candidate(copy) for copy in readable]
         self._on_disk = {
             copy.node: Candidate(copy.node, copy.facts.on_disk, copy.facts.high_watermark) for copy in readable

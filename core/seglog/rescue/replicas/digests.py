@@ -9,7 +9,7 @@ copies that hold the same batches have the same marks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -91,7 +91,7 @@ class LogDigest:
             return
         mark, before, begins = self._marks[-1]
         least = _least_time(mark.first_timestamp, _smallest(times))
-        self._marks[-1] = (_with_time(mark, least), before, begins)
+        self._marks[-1] = (replace(mark, first_timestamp=least), before, begins)
 
     def _thin(self, keep: Callable[[Mark, int, bool], bool]) -> None:
         """Drops marks that are not retained; the one before takes over their smallest timestamps."""
@@ -102,7 +102,7 @@ class LogDigest:
             else:
                 last = retained[-1]
                 least = _least_time(last[0].first_timestamp, mark.first_timestamp)
-                retained[-1] = (_with_time(last[0], least), last[1], last[2])
+                retained[-1] = (replace(last[0], first_timestamp=least), last[1], last[2])
         self._marks = retained
 
     def marks(self) -> tuple[Mark, ...]:
@@ -188,7 +188,3 @@ def _smallest(times: np.ndarray) -> int:
 
 def _least_time(time: int, other: int) -> int:
     return other if time < 0 else time if other < 0 else min(time, other)
-
-
-def _with_time(mark: Mark, first_timestamp: int) -> Mark:
-    return Mark(mark.offset, mark.batches, mark.records, mark.digest, first_timestamp)

@@ -14,8 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from seglog.rescue.replicas.lineage import Lineage, common_end
+
+if TYPE_CHECKING:
+    from seglog.rescue.rebuild.known import KnownPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class Metadata:
     leader: int
     leader_epoch: int
     in_sync: Collection[int]
+
+    @classmethod
+    def of(cls, entry: KnownPartition | None) -> Metadata | None:
+        """Returns what a partition's entry says, None without one."""
+        return None if entry is None else cls(entry.leader, entry.leader_epoch, entry.in_sync)
 
 
 def acknowledged_end(lineage: Lineage, candidates: Sequence[Candidate]) -> int:

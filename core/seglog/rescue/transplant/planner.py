@@ -23,7 +23,7 @@ from seglog.errors import RefusedError
 from seglog.format.filenames import parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.rescue.log_ends import end_of
+from seglog.rescue.log_ends import LogEnds
 from seglog.rescue.rebuild.known import KnownMetadata, furthest, read_known
 from seglog.rescue.replicas.rule import Candidate, Metadata, ranked
 from seglog.rescue.transplant.counts import SourceCounts
@@ -32,7 +32,7 @@ from seglog.rescue.transplant.plan import Ending, PartitionPlan
 from seglog.rescue.transplant.source import SourceCheckpoints, SourceLog, read_source
 from seglog.rescue.transplant.staging import is_there
 from seglog.rescue.transplant.target import TargetDirectory, TargetPartition
-from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory
+from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory, list_partition
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
@@ -141,11 +141,13 @@ class _Surroundings:
     def __init__(self, fs: FileSystem, log_directories: Sequence[Path]) -> None:
         self._fs, self._paths = fs, list(dict.fromkeys(log_directories))
         self._identities = {path: identity_of(fs, path) for path in self._paths}
+        self._ends = LogEnds(fs)
 
     def candidate(self, directory: Path) -> Candidate:
         """Returns a replica as the rule compares it."""
         node = self._identities[directory.parent].get("node.id", "")
-        return end_of(self._fs, directory).candidate(int(node) if node.isascii() and node.isdigit() else -1)
+        end = self._ends.of(list_partition(self._fs, directory))
+        return end.candidate(int(node) if node.isascii() and node.isdigit() else -1)
 
     def metadata_of(self, partition: TopicPartition, directory: Path) -> Metadata | None:
         """Returns what the newest metadata of a replica's cluster says of its partition, None if there is none."""
@@ -153,8 +155,7 @@ class _Surroundings:
         near = [image for path, image in self._images if self._identities[path].get("cluster.id") == cluster]
         newest = furthest(near)
         topic = None if newest is None else newest.topics.get(partition.topic)
-        entry = None if topic is None else topic.partitions.get(partition.partition)
-        return None if entry is None else Metadata(entry.leader, entry.leader_epoch, entry.in_sync)
+        return Metadata.of(None if topic is None else topic.partitions.get(partition.partition))
 
     @cached_property
     def _images(self) -> list[tuple[Path, KnownMetadata]]:
