@@ -1,11 +1,13 @@
 """`seglog serve` against a real broker on the same directory, in one run: a consumer's throughput, and memory.
 
     python -m tests.benchmarks.serve_against_broker [--records 1000000] [--sizes 100,1024] [--runs 5]
+        [--client librdkafka|franz-go]
 
-Needs Java 17+ and Maven, as the `kafka` tests do. A broker writes a topic of each record size; then one consumer
-(librdkafka, by confluent-kafka) reads each from its first offset to its end, from that broker and from a `seglog serve`
-beside it by turns, so that what else the machine does slows both. Time begins when the first record comes. The best of
-the runs counts on both sides; memory is the most that each process ever held. Only the ratios of one run mean anything.
+Needs Java 17+ and Maven, as the `kafka` tests do, and Go for franz-go. A broker writes a topic of each record size;
+then one consumer (librdkafka by confluent-kafka, whose Python loop takes a microsecond a record, or franz-go) reads
+each from its first offset to its end, from that broker and from a `seglog serve` beside it by turns, so that what else
+the machine does slows both. Time begins when the first record comes. The best of the runs counts on both sides; memory
+is the most that each process ever held. Only the ratios of one run mean anything.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +27,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.support.client_programs import go_program
 from tests.support.kafka.broker import Broker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +61,7 @@ def produce(bootstrap: str, topic: str, records: int, size: int) -> None:
     assert left == 0, f"{left} records were not written"
 
 
-def consume(bootstrap: str, topic: str, records: int) -> Read:
+def consume_by_librdkafka(bootstrap: str, topic: str, records: int) -> Read:
     """Reads the topic's partition 0 once."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -78,6 +81,19 @@ def consume(bootstrap: str, topic: str, records: int) -> Read:
         return Read(count, size, time.perf_counter() - begun)
     finally:
         consumer.close()
+
+
+def consume_by_franz_go(bootstrap: str, topic: str, records: int) -> Read:
+    """Reads the topic's partition 0 once."""
+    command = [go_program("rate"), bootstrap, topic, str(records)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
+    return Read(**json.loads(done.stdout))
+
+
+CONSUMERS: dict[str, Callable[[str, str, int], Read]] = {
+    "librdkafka": consume_by_librdkafka,
+    "franz-go": consume_by_franz_go,
+}
 
 
 def peak_bytes(pid: int) -> int:
@@ -114,12 +130,13 @@ class Side:
 
     pid: int
     bootstrap: str
+    consume: Callable[[str, str, int], Read]
     runs: dict[str, list[Read]] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
 
     def read(self, topic: str, records: int) -> None:
         before = cpu_seconds(self.pid)
-        self.runs.setdefault(topic, []).append(consume(self.bootstrap, topic, records))
+        self.runs.setdefault(topic, []).append(self.consume(self.bootstrap, topic, records))
         self.cpu[topic] = self.cpu.get(topic, 0.0) + cpu_seconds(self.pid) - before
 
     def best(self, topic: str) -> float:
@@ -130,7 +147,7 @@ class Side:
 def measure(sides: tuple[Side, Side], topics: dict[str, int], records: int, runs: int) -> None:
     for topic in topics:
         for side in sides:
-            consume(side.bootstrap, topic, records)  # until everything is warm
+            side.consume(side.bootstrap, topic, records)  # until everything is warm
         for i in range(runs):
             for side in sides if i % 2 else reversed(sides):
                 side.read(topic, records)
@@ -141,7 +158,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--sizes", default="100,1024")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--client", choices=CONSUMERS, default="librdkafka")
     given = parser.parse_args()
+    consume = CONSUMERS[given.client]
     topics = {f"size-{size}": int(size) for size in given.sizes.split(",")}
     with tempfile.TemporaryDirectory(prefix="seglog-serve-") as work:
         directory = Path(work) / "logs"
@@ -150,18 +169,19 @@ def main() -> None:
                 broker.create_topic(topic)
                 produce(broker.bootstrap, topic, given.records, size)
             with serving(directory) as (pid, bootstrap):
-                sides = Side(broker.process.pid, broker.bootstrap), Side(pid, bootstrap)
+                sides = Side(broker.process.pid, broker.bootstrap, consume), Side(pid, bootstrap, consume)
                 measure(sides, topics, given.records, given.runs)
-                show(topics, *sides, given.runs)
+                title = f"one {given.client} consumer, the same directory, the best of {given.runs} runs by turns"
+                show(title, topics, *sides)
 
 
-def show(topics: dict[str, int], kafka: Side, seglog: Side, runs: int) -> None:
-    table = Table(title=f"one librdkafka consumer, the same directory, the best of {runs} runs by turns")
+def show(title: str, topics: dict[str, int], kafka: Side, seglog: Side) -> None:
+    table = Table(title=title)
     for column in ("record bytes", "broker MB/s", "seglog MB/s", "ratio", "broker CPU s", "seglog CPU s"):
         table.add_column(column, justify="right")
     for topic, size in topics.items():
         theirs, ours = kafka.best(topic), seglog.best(topic)
-        cpu = (f"{side.cpu[topic] / runs:.2f}" for side in (kafka, seglog))
+        cpu = (f"{side.cpu[topic] / len(side.runs[topic]):.2f}" for side in (kafka, seglog))
         table.add_row(str(size), f"{theirs / 1e6:.1f}", f"{ours / 1e6:.1f}", f"{ours / theirs:.2f}", *cpu)
     console = Console()
     console.print(table)

@@ -86,12 +86,13 @@ def _java(protocol: str) -> Callable[[], Sequence[str | Path]]:
     return command
 
 
-def _go(name: str) -> Callable[[], Sequence[str | Path]]:
-    def command() -> Sequence[str | Path]:
-        built = _built("go", [_tool("go"), "build", "-o", "bin/", "./..."])
-        return [built / "bin" / name]
+def go_program(name: str) -> Path:
+    """A program of `clients/go`, built. Raises ToolMissing without Go."""
+    return _built("go", [_tool("go"), "build", "-o", "bin/", "./..."]) / "bin" / name
 
-    return command
+
+def _go(name: str) -> Callable[[], Sequence[str | Path]]:
+    return lambda: [go_program(name)]
 
 
 def _node(name: str) -> Callable[[], Sequence[str | Path]]:
