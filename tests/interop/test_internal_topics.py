@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.jvm import KAFKA_VERSION, compiled, maven_jars
+from tests.support.kafka.jvm import KAFKA_VERSION, application_jars, compiled
 
 pytestmark = pytest.mark.kafka
 
-ARTIFACTS = ("kafka-streams", "kafka-streams-test-utils", "connect-runtime")
-MIRROR = ("org.apache.kafka", "connect-mirror", KAFKA_VERSION)  # registries do not have the one of 4.4.0
 SOURCES = Path(__file__).parents[1] / "support" / "kafka" / "topics_java"
 WRITTEN = Path(__file__).parents[1] / "golden" / "internal_topics.jsonl"
 
@@ -27,7 +25,7 @@ Row = tuple[str, str | None, str | None, int]
 
 def topics_classpath(version: str = KAFKA_VERSION) -> str:
     """Class path of Streams, Connect and MirrorMaker, and of what is compiled against them."""
-    jars = maven_jars(f"topics-{version}", [*(("org.apache.kafka", name, version) for name in ARTIFACTS), MIRROR])
+    jars = application_jars(version)
     return f"{compiled(SOURCES, jars)}:{jars}/*"
 
 

@@ -18,11 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.benchmarks.spark_against_kafka import CONNECTOR as SPARK_CONNECTOR
 from tests.support.consumers import Row
-from tests.support.kafka.jvm import cache_directory, compiled, find_java, kafka_jars
+from tests.support.kafka.jvm import application_jars, cache_directory, compiled, find_java, kafka_jars, maven_jars
 
 PROGRAMS = Path(__file__).parents[1] / "interop" / "clients"
 BUILD_SECONDS, READ_SECONDS = 1500, 240
+FLINK, FLINK_CONNECTOR = "2.2.1", "5.0.0-2.2"
 ALL = os.environ.get("SEGLOG_CLIENTS") == "all"
 
 PlacedRow = tuple[str, int, Row]  # topic, partition, and the rest of the record
@@ -41,6 +43,9 @@ class ClientProgram:
     without_committed: frozenset[str] = frozenset()  # the same by read_committed
     levels: tuple[str, ...] = ("read_committed", "read_uncommitted")
     groups: bool = True
+    exact: bool = True  # it ends at the record that it is asked for; else it takes some more with the last one
+    offsets: bool = True  # it shows the records' own offsets, not those of copies
+    copies: bool = False  # it copies them to a broker, whose address it gets
     broker_times: bool = True  # it shows the times that brokers give to a topic with LogAppendTime
     tier_level: str | None = None  # of isolation, that the second tier reads by: its tools are there wherever tests run
 
@@ -49,11 +54,21 @@ class ClientProgram:
         return topic in self.without or (isolation == "read_committed" and topic in self.without_committed)
 
 
-def read(
-    client: ClientProgram, bootstrap: str, topics: Sequence[str], isolation: str, group: str, count: int
-) -> list[PlacedRow]:
+@dataclass(frozen=True)
+class Asked:
+    """Where a client reads what. `broker` is a real one, for copies."""
+
+    bootstrap: str
+    topics: Sequence[str]
+    isolation: str
+    group: str
+    broker: str
+
+
+def read(client: ClientProgram, asked: Asked, count: int) -> list[PlacedRow]:
     """The next `count` records of the group, as the client gets them, by topic, partition and offset."""
-    command = [*client.command(), bootstrap, ",".join(topics), isolation, group, str(count)]
+    command = [*client.command(), asked.bootstrap, ",".join(asked.topics), asked.isolation, asked.group, str(count)]
+    command += [asked.broker] if client.copies else []
     done = subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [_row(json.loads(line)) for line in done.stdout.splitlines()]
@@ -77,13 +92,36 @@ def _python(client: str) -> Callable[[], Sequence[str | Path]]:
 
 
 def _java(protocol: str) -> Callable[[], Sequence[str | Path]]:
-    def command() -> Sequence[str | Path]:
-        jars = kafka_jars()
-        classes = f"{compiled(PROGRAMS / 'java', jars)}{os.pathsep}{jars}/*"
-        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        return [find_java(), *flags, "-cp", classes, "Reader", protocol]
+    return lambda: _java_command("java", kafka_jars(), "Reader", protocol)
 
-    return command
+
+def _application(program: str) -> Callable[[], Sequence[str | Path]]:
+    """A program of Streams, Connect or MirrorMaker."""
+    return lambda: _java_command("applications", application_jars(), program)
+
+
+def _flink() -> Sequence[str | Path]:
+    parts = ("flink-clients", "flink-streaming-java", "flink-connector-base")
+    artifacts = [("flink-connector-kafka", FLINK_CONNECTOR), *((part, FLINK) for part in parts)]
+    jars = maven_jars(f"flink-{FLINK}", [("org.apache.flink", *artifact) for artifact in artifacts])
+    opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util")]
+    return _java_command("flink", jars, "FlinkReader", flags=opened)
+
+
+def _java_command(
+    programs: str, jars: Path, program: str, *arguments: str, flags: Sequence[str] = ()
+) -> Sequence[str | Path]:
+    """A program of a folder, which is compiled with the one that all print their rows by."""
+    classes = compiled(PROGRAMS / programs, jars, also=(PROGRAMS / "java" / "Rows.java",))
+    class_path = os.pathsep.join((str(classes), str(PROGRAMS / programs), f"{jars}/*"))
+    heap = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [find_java(), *heap, *flags, "-cp", class_path, program, *arguments]
+
+
+def _spark() -> Sequence[str | Path]:
+    jars = maven_jars(f"spark-connector-{SPARK_CONNECTOR[0][2]}", SPARK_CONNECTOR, dependencies=False)
+    names = ",".join(map(str, sorted(jars.glob("*.jar"))))
+    return [sys.executable, PROGRAMS / "python" / "read_by_spark.py", names]
 
 
 def go_program(name: str) -> Path:
@@ -156,4 +194,13 @@ CLIENTS = {
     "rskafka": ClientProgram(
         _rust, NULL_HEADERS | TRANSACTIONS, levels=("read_uncommitted",), groups=False, broker_times=False
     ),
+    # These prepare for a while, so that only a run of all clients has them; the second tier has tests of them that do
+    # less. What a task has taken with the last record is committed, too.
+    "Kafka Streams": ClientProgram(_application("StreamsReader"), exact=False),
+    "Flink": ClientProgram(_flink),
+    "Connect": ClientProgram(_application("RowSink"), exact=False),
+    # Its state is in the cluster that it copies to.
+    "MirrorMaker": ClientProgram(_application("MirrorReader"), groups=False, offsets=False, copies=True),
+    # Its offsets are in its own checkpoints.
+    "Spark": ClientProgram(_spark, groups=False),
 }

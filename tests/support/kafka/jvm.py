@@ -122,6 +122,13 @@ def maven_jars(
     return directory / "jars"
 
 
+def application_jars(version: str = KAFKA_VERSION) -> Path:
+    """Directory with the jars of Streams, Connect and MirrorMaker. Registries do not have the latter's of 4.4.0."""
+    artifacts = [(name, version) for name in ("kafka-streams", "kafka-streams-test-utils", "connect-runtime")]
+    artifacts.append(("connect-mirror", KAFKA_VERSION))
+    return maven_jars(f"topics-{version}", [("org.apache.kafka", *artifact) for artifact in artifacts])
+
+
 def maven_archive(group: str, artifact: str, version: str, classifier: str) -> Path:
     """Directory with what the .tar.gz of an artifact holds; fetched through Maven when not there yet."""
     directory = cache_directory() / f"{artifact}-{version}"
@@ -149,9 +156,10 @@ def kafka_classpath(version: str = KAFKA_VERSION) -> str:
     return f"{compiled(SOURCES, jars)}{os.pathsep}{jars}/*"
 
 
-def compiled(sources: Path, jars: Path) -> Path:
-    """Directory with the classes of every .java below `sources`; compiled anew when a source or the jars change."""
-    files = sorted(sources.rglob("*.java"))
+def compiled(sources: Path, jars: Path, *, also: Sequence[Path] = ()) -> Path:
+    """Directory with the classes of every .java below `sources`, and of the files `also`; compiled anew when a source
+    or the jars change."""
+    files = sorted({*sources.rglob("*.java"), *also})
     parts = (str(jars).encode(), *(file.read_bytes() for file in files))
     state = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     classes = cache_directory() / "classes" / state

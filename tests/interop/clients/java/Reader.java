@@ -1,10 +1,7 @@
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.StringJoiner;
 
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -28,7 +25,7 @@ public final class Reader {
             while (left > 0 && System.nanoTime() < deadline) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
                     if (left-- <= 0) break;
-                    lines.append(shown(record)).append('\n');
+                    lines.append(Rows.shown(record)).append('\n');
                     ends.put(new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
                 }
             }
@@ -36,19 +33,5 @@ public final class Reader {
         }
         System.out.print(lines);
         if (left > 0) throw new IllegalStateException(left + " records did not come");
-    }
-
-    private static String shown(ConsumerRecord<byte[], byte[]> record) {
-        StringJoiner headers = new StringJoiner(",", "[", "]");
-        record.headers().forEach(each -> headers.add("[" + quoted(each.key()) + "," + encoded(each.value()) + "]"));
-        return "[" + quoted(record.topic()) + "," + record.partition() + "," + record.offset() + "," + record.timestamp()
-            + "," + encoded(record.key()) + "," + encoded(record.value()) + "," + headers + "]";
-    }
-
-    /** Names of the tests' topics and headers are letters, digits, points and hyphens. */
-    private static String quoted(String text) { return '"' + text + '"'; }
-
-    private static String encoded(byte[] data) {
-        return data == null ? "null" : '"' + new String(Base64.getEncoder().encode(data), StandardCharsets.US_ASCII) + '"';
     }
 }
