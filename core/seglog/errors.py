@@ -295,3 +295,17 @@ class ProducerFencedError(AppendError):
 
 class InvalidTransactionStateError(AppendError):
     """A batch that contradicts its producer's open transaction, or lacks a transaction that it needs."""
+
+
+class ChangedObjectError(OSError):
+    """An object of a store is no longer the version that was listed or opened."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.ESTALE, "the object was changed while it was read; start again", str(path))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return reduced(self)
+
+
+# A file that was listed was removed or replaced before it was read; an object says so at its first read.
+GONE = (FileNotFoundError, ChangedObjectError)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from seglog import errors
-from seglog.remote.failures import ChangedObjectError, ShortBodyError
+from seglog.remote.failures import ShortBodyError
 from seglog.remote_path import RemotePath
 from seglog.storage.frozen import VanishedError
 
@@ -42,7 +42,9 @@ def test_an_error_of_seglogs_is_the_same_in_another_process(kind: type[errors.Se
     require_same(made(kind))
 
 
-@pytest.mark.parametrize("error", [VanishedError(PLACE), ChangedObjectError(OBJECT), ShortBodyError(OBJECT, "cut")])
+@pytest.mark.parametrize(
+    "error", [VanishedError(PLACE), errors.ChangedObjectError(OBJECT), ShortBodyError(OBJECT, "cut")]
+)
 def test_an_error_of_the_operating_system_is_the_same_in_another_process(error: OSError) -> None:
     again = require_same(error)
     assert (again.errno, again.strerror, again.filename) == (error.errno, error.strerror, error.filename)

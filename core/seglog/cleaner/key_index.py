@@ -42,6 +42,7 @@ from seglog.kernels.decode import rows_needed
 from seglog.kernels.filtering import Place
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.indexes import AbortedTransaction
+from seglog.log.places import SegmentPlaces
 from seglog.log.producer_state import read_markers
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
@@ -203,7 +204,7 @@ class _Passes:
 
     def _start_of(self, segment: LogSegment) -> int:
         """Returns the position in a dirty segment of the batches that reach the first mapped offset."""
-        return segment.indexed_position(self._round.plan.first_mapped_offset)
+        return SegmentPlaces.of_open(segment).start(self._round.plan.first_mapped_offset).position
 
     def _first_chunks(self) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         """Yields (segment number, chunk, aborted batches as bool) in the first pass, and tracks transactions."""

@@ -140,6 +140,7 @@ class IndexFile(OwnedFile):
         self._loaded: tuple[np.ndarray, np.ndarray] | None = None
         self._capacity: tuple[np.ndarray, np.ndarray] | None = None  # of an index that grows
         self._ending: _Ending | None = None
+        self._read_size = 0  # of the file, when it was last read
 
     def start_flush(self) -> None:
         """Starts writing a just changed file to disk, so that `flush` waits for less: a hint."""
@@ -155,6 +156,12 @@ class IndexFile(OwnedFile):
     def size(self) -> int:
         """The bytes of the entries."""
         return self.entries * self._entry.itemsize
+
+    @property
+    def is_padded(self) -> bool:
+        """True if anything follows the entries in the file as it was read."""
+        entries = self.size  # the file is read
+        return self._read_size > entries
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The two columns as stored (int64, relative offsets), without padding."""
@@ -228,7 +235,8 @@ class IndexFile(OwnedFile):
     def _size_of_file(self) -> int:
         """Returns the bytes of the file; 0 if there is none, or a directory, a pipe or a socket in its place."""
         status = self._fs.status(self.path)
-        return 0 if status is None or status.no_file else status.size
+        self._read_size = 0 if status is None or status.no_file else status.size
+        return self._read_size
 
     def _read(self) -> np.ndarray:
         if not self._size_of_file():
@@ -361,13 +369,9 @@ class TimeIndex(IndexFile):
         ending = self.ending
         return (ending.first, self.base_offset + ending.second) if ending.entries else (NO_TIMESTAMP, self.base_offset)
 
-    def lookup(self, timestamp: int) -> tuple[int, int]:
-        """Returns (timestamp, offset) of the last entry with at most this timestamp; else (-1, base offset)."""
-        timestamps, relative = self.columns()
-        i = int(np.searchsorted(timestamps, timestamp, side="right")) - 1
-        if i < 0:
-            return NO_TIMESTAMP, self.base_offset
-        return int(timestamps[i]), self.base_offset + int(relative[i])
+    def row_before(self, timestamp: int) -> int:
+        """Returns the row of the last entry before this timestamp, -1 if there is none."""
+        return int(self.columns()[0].searchsorted(timestamp)) - 1
 
     def append(self, entries: np.ndarray) -> None:
         """Adds int64 rows (timestamp, absolute offset); the caller has checked their order (kernels.indexing)."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seglog import layout
 from seglog.errors import OffsetOutOfRangeError
 from seglog.log.log import Log
 from seglog.log.lookup import LATEST
+from seglog.log.places import SegmentPlaces
 from seglog.log.read_order import claimed_ranges
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
@@ -82,7 +84,7 @@ def plan_cut(log: Log, offset: int | None, timestamp: int | None) -> Cut:
 def _end_before(segment: LogSegment, place: BatchPosition | None) -> int:
     """Returns the offset at which a segment ends that is cut at `place`."""
     stop = segment.size if place is None else place.position
-    near = segment.indexed_position(segment.offset_index.last_offset if place is None else place.base_offset - 1)
+    near = SegmentPlaces.of_open(segment).start(layout.INT64_MAX if place is None else place.base_offset - 1).position
     end = segment.base_offset
     for start in (near, 0):
         for chunk in segment.scan(start, stop):

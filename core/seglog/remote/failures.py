@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 
-from seglog.errors import reduced
+from seglog.errors import ChangedObjectError, reduced
 from seglog.remote.plain import Address, is_page
 from seglog.remote_path import OBJECT_STORES, WEB_SERVERS, RemotePath
 
@@ -24,13 +24,6 @@ class _ObjectError(OSError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return reduced(self)
-
-
-class ChangedObjectError(_ObjectError):
-    """The object is no longer the version that was listed or opened."""
-
-    def __init__(self, path: RemotePath) -> None:
-        super().__init__(errno.ESTALE, "the object was changed while it was read; start again", str(path))
 
 
 class ShortBodyError(_ObjectError):

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
-from seglog.errors import RefusedError
+from seglog.errors import GONE, RefusedError
 from seglog.remote.ahead import ReadAhead
 from seglog.remote.blocks import Blocks, Source
-from seglog.remote.failures import ChangedObjectError
 from seglog.remote.limits import Limits, limits_of
 from seglog.remote.listings import Found, Listings
 from seglog.remote.settings import StoreSettings
@@ -267,7 +266,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         def fetch(start: int, size: int) -> ReadableBuffer:
             try:
                 return root.store.get(known, start, size)
-            except (ChangedObjectError, FileNotFoundError):
+            except GONE:
                 root.listings.forget(known.key)
                 raise
 
@@ -279,7 +278,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         def ask(start: int, wanted: int) -> Iterator[memoryview]:
             try:
                 yield from root.store.stream(known, start, wanted, piece)
-            except (ChangedObjectError, FileNotFoundError):
+            except GONE:
                 root.listings.forget(known.key)
                 raise
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seglog import extras
 from seglog.clock import Clock
-from seglog.errors import ConfigError, UnsupportedError
+from seglog.errors import ChangedObjectError, ConfigError, UnsupportedError
 from seglog.remote.credentials import profile_settings
 from seglog.remote.failures import (
-    ChangedObjectError,
     ShortBodyError,
     WebPageError,
     is_of_region,

@@ -19,30 +19,26 @@ from typing import TypeVar
 
 import numpy as np
 
-from seglog import layout
-from seglog.errors import NotALogError, RefusedError, UnsupportedError
+from seglog.errors import GONE, NotALogError, RefusedError, UnsupportedError
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
 from seglog.format.tier_names import WATERMARK
 from seglog.layout import INT64_MAX
-from seglog.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
-from seglog.log.places import SegmentPlaces
+from seglog.log.indexes import AbortedTransaction, TransactionIndex
+from seglog.log.places import SegmentPlaces, closing_timestamp
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.model import TopicPartition
-from seglog.remote.failures import ChangedObjectError
 from seglog.scan.listing import INDEX_KINDS, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets
-from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
+from seglog.scan.segment_scan import entry_row
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.tiers.view import TierFileSystem
 
 T = TypeVar("T")
 
-# Raised when a listed file has been replaced or removed since; for an object, on its first read.
-GONE = (FileNotFoundError, ChangedObjectError)
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03)
 _TRIES = 8
 
@@ -251,14 +247,9 @@ class PartitionLog:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(name.transaction_index))
         return tuple(sorted(found, key=lambda entry: (entry.first_offset, entry.producer_id)))
 
-    def index_of(self, segment: SegmentFiles) -> np.ndarray:
-        """Returns the plausible entries of a segment's offset index: int64 (n, 2), offset and position, ascending."""
-        if segment.offset_index is None:
-            return np.empty((0, 2), dtype=np.int64)
-        index = OffsetIndex(self.fs, segment.offset_index, segment.base_offset)
-        entries = np.column_stack((index.offsets, index.positions))
-        inside = (entries[:, 1] > 0) & (entries[:, 1] < segment.size)
-        return entries[inside]
+    def places(self, index: int) -> SegmentPlaces:
+        """Returns where in a segment a range lies."""
+        return SegmentPlaces.of(self.fs, self.segment(index).files)
 
     def is_older(self, index: int, timestamp: int) -> bool:
         """True if the time index shows that all records of a segment are older than `timestamp`."""
@@ -273,8 +264,7 @@ class PartitionLog:
         name = self.names[index]
         if index == len(self.names) - 1 or name.time_index is None:
             return None
-        times = TimeIndex(self.fs, name.time_index, name.base_offset)
-        return times.last_entry[0] if times.entries else None
+        return closing_timestamp(self.fs, name.time_index, name.base_offset)
 
     def listed_again(self) -> PartitionLog:
         """Returns the partition as it is now. Raises NotALogError if it is gone."""
@@ -310,9 +300,9 @@ def permitted() -> Iterator[None]:
 def tail_of(fs: FileSystem, segment: SegmentFiles, start: int | None = None) -> LogTail | None:
     """Returns the end of a segment's last batch with a valid checksum, or None if it has none.
 
-    Reads from byte `start`, or from the last index entry that points at a good batch.
+    Reads from byte `start`, or from the last index entry that is believed.
     """
-    begin = _last_indexed(fs, segment) if start is None else start
+    begin = SegmentPlaces.of(fs, segment).start(INT64_MAX).position if start is None else start
     tail = None
     for step in LogWalk(fs, segment.log, begin, segment.size, offsets=PlausibleOffsets(least=segment.base_offset)):
         if isinstance(step, Gap) or not step.valid.any():
@@ -323,53 +313,3 @@ def tail_of(fs: FileSystem, segment: SegmentFiles, start: int | None = None) -> 
     if tail is None and begin > 0 and start is None:
         return tail_of(fs, segment, 0)
     return tail
-
-
-def _last_indexed(fs: FileSystem, segment: SegmentFiles) -> int:
-    """Returns the last of the final three index positions at which a good batch begins, else 0."""
-    if segment.offset_index is None:
-        return 0
-    index = OffsetIndex(fs, segment.offset_index, segment.base_offset)
-    for position in index.positions[:-4:-1].tolist():
-        if 0 < position < segment.size and batch_at(fs, segment.log, position, segment.size) is not None:
-            return int(position)
-    return 0
-
-
-def indexed_position(fs: FileSystem, segment: SegmentFiles, offset: int) -> int:
-    """Returns a position at or before the first batch that reaches `offset`, by the offset index; 0 if it is wrong."""
-    try:
-        return SegmentPlaces(fs, segment).start(offset).position
-    except GONE:
-        return 0  # the reader of the file reports it
-
-
-def batch_at(fs: FileSystem, path: Path, position: int, size: int) -> np.void | None:
-    """Returns the batch (a row of layout.BATCH) at `position` of a file of `size` bytes if its checksum is valid.
-
-    Returns None for a missing file too: its reader reports that.
-    """
-    try:
-        with fs.open(path, "r") as file:
-            row = entry_row(file, position, size)
-            return row[0] if row is not None and checksum_valid(file, row[0]) else None
-    except GONE:
-        return None
-
-
-def first_offset_at(fs: FileSystem, path: Path, position: int, size: int) -> int | None:
-    """Returns the offset of the first record of the batch at `position`, or None if no good batch begins there.
-
-    The header of a compressed wrapper of magic 0 or 1 gives its last offset; the first one needs decoding.
-    """
-    row = batch_at(fs, path, position, size)
-    if row is None:
-        return None
-    if row["magic"] >= 2 or not row["attributes"] & layout.CODEC_MASK:
-        return int(row["base_offset"])
-    with contextlib.suppress(*GONE):
-        for chunk in SegmentScan(fs, path, position, position + int(row["size"])):
-            for records in chunk.records():
-                if len(records) and not records.status.any():
-                    return int(records.rows["offset"][0])
-    return None

@@ -28,10 +28,9 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from seglog.layout import INT32_MAX, INT64_MAX
-from seglog.log.indexes import TimeIndex
 from seglog.table.columns import outputs_of, valid_text
 from seglog.table.options import ReadOptions
-from seglog.table.partition_log import PartitionLog, first_offset_at, settled
+from seglog.table.partition_log import PartitionLog, settled
 from seglog.table.splits import OffsetRange, SegmentPiece, batch_range, pieces_of
 from seglog.table.where import TIMESTAMPS
 
@@ -147,14 +146,17 @@ def _guarantee(place: pc.Expression, first: int, stop: int, largest: int | None)
 def _matching_runs(log: PartitionLog, piece: SegmentPiece, question: Question) -> Iterator[SegmentPiece]:
     """Yields the parts of a piece that the filter may match, as runs of bytes that begin and end at batches."""
     index = log.place_of(piece.base_offset)
-    entries = log.index_of(log.segment(index).files)
+    places = log.places(index)
+    entries = places.entries
     cuts = _cuts(piece, entries)
     if not len(cuts):
         yield piece
         return
     firsts = [piece.share[0], *(entries[cuts - 1, 0] + 1).tolist()]
     stops = [*entries[cuts, 0].tolist(), piece.share[1]]
-    largest = _largest_times(log, index, stops) if question.mentions("timestamp") else [None] * len(stops)
+    largest: list[int | None] = [None] * len(stops)
+    if question.mentions("timestamp"):
+        largest = places.largest_timestamps(stops, log.largest_timestamp(index))
     place = _of_partition(log)
     guarantees = [
         _guarantee(place, first, stop, time) for first, stop, time in zip(firsts, stops, largest, strict=True)
@@ -164,7 +166,7 @@ def _matching_runs(log: PartitionLog, piece: SegmentPiece, question: Question) -
     for at in {end for run in runs for end in run} - set(bounds):
         entry = cuts[at - 1]
         position = int(entries[entry, 1])
-        offset = first_offset_at(log.fs, log.segment(index).files.log, position, piece.size)
+        offset = places.first_offset(position)
         if offset is None or not entries[entry - 1, 0] < offset <= entries[entry, 0]:
             yield piece  # the index does not tell where batches begin
             return
@@ -188,19 +190,6 @@ def _cuts(piece: SegmentPiece, entries: np.ndarray) -> np.ndarray:
     within = (positions > piece.start) & (positions < piece.end) & (entries[rows - 1, 0] >= piece.share[0])
     chosen: np.ndarray = rows[within & (offsets < piece.share[1])]
     return chosen
-
-
-def _largest_times(log: PartitionLog, index: int, stops: Sequence[int]) -> list[int | None]:
-    """Returns the largest timestamp that records below each of these offsets of a segment can have; None: unknown."""
-    name = log.names[index]
-    if name.time_index is None:
-        return [None] * len(stops)
-    times = TimeIndex(log.fs, name.time_index, name.base_offset)
-    if (np.diff(times.offsets) <= 0).any() or (np.diff(times.timestamps) < 0).any():
-        return [None] * len(stops)
-    largest = log.largest_timestamp(index)
-    rows = np.searchsorted(times.offsets, np.array(stops, dtype=np.int64) - 1)
-    return [int(times.timestamps[row]) if row < len(times.offsets) else largest for row in rows]
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:

@@ -21,11 +21,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from seglog import layout
-from seglog.errors import NotALogError, RefusedError
+from seglog.errors import GONE, NotALogError, RefusedError
 from seglog.format.decoder import WRONG_CHECKSUM
 from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
+from seglog.log.places import SegmentPlaces
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
@@ -35,7 +36,7 @@ from seglog.storage.routing import RoutingFileSystem
 from seglog.table.continuity import Continuity
 from seglog.table.damage import CHECKSUM, FRAMING, MISSING, OFFSETS, ORDER, Damage, damage_at
 from seglog.table.options import ReadOptions
-from seglog.table.partition_log import GONE, Segment, SegmentName, indexed_position, list_segments, look_at, permitted
+from seglog.table.partition_log import Segment, SegmentName, list_segments, look_at, permitted
 from seglog.table.splits import SegmentPiece
 
 CHUNK_BYTES = 2 << 20
@@ -314,7 +315,7 @@ def _now(fs: FileSystem, piece: SegmentPiece, segment: Segment, reached: int, ne
     files, (size, modified_ns, inode) = segment.files, segment.identity
     first, stop = max(piece.first_offset, reached), min(piece.stop_offset, piece.share[1])
     try:
-        start = indexed_position(fs, files, first)
+        start = SegmentPlaces.of(fs, files).start(first).position
     except GONE as error:
         raise ReplacedError(reached) from error
     return replace(

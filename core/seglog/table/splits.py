@@ -25,30 +25,24 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
-from seglog.format.columns import STATUS_REASONS
+from seglog.errors import GONE, ConfigError, CorruptRecordError, OffsetOutOfRangeError
+from seglog.format.decoder import wrong_checksum
 from seglog.layout import INT64_MAX
-from seglog.log.indexes import AbortedTransaction, TimeIndex
+from seglog.log.indexes import AbortedTransaction
+from seglog.log.lookup import first_record
+from seglog.log.places import SegmentPlaces
 from seglog.model import Isolation
-from seglog.scan.listing import SegmentFiles
-from seglog.scan.segment_scan import SegmentScan
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
+from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 from seglog.table.discovery import find_partitions
 from seglog.table.files import StoredLog, where_stored
 from seglog.table.options import EARLIEST, LATEST, OffsetRule, ReadOptions
-from seglog.table.partition_log import (
-    GONE,
-    Identity,
-    PartitionLog,
-    batch_at,
-    first_offset_at,
-    indexed_position,
-    permitted,
-    settled,
-)
+from seglog.table.partition_log import Identity, PartitionLog, permitted, settled
 from seglog.table.schema import SEGMENTS
 from seglog.table.where import Where
 
@@ -57,8 +51,8 @@ _logger = logging.getLogger(__name__)
 UNBOUNDED = INT64_MAX
 MOST_SPLIT_BYTES = 256 << 20
 LEAST_SPLIT_BYTES = 32 << 20
+_LOOK_BYTES = 64 << 10
 _WANTED_SPLITS = 6  # a task costs about 25 ms, and small logs are read on few cores
-_CUT_TRIES = 4
 
 
 # --- ranges of offsets ----------------------------------------------------------------------------------------
@@ -129,9 +123,9 @@ def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts:
     if rule.kind in ("timestamp", "timestamps"):
         # before the log's end is determined: a growing log must not end before the offset found here
         timestamp = rule.timestamp if given is None else given
-        found = offset_for_timestamp(log, timestamp)
-        if found is not None:
-            return found
+        offset = offset_for_timestamp(log, timestamp, skip_damage=options.on_corrupt == "skip")
+        if offset is not None:
+            return offset
         if starts and options.missing_timestamp == "error":
             raise ConfigError(
                 f"{log.topic_partition}: no offset matches the timestamp {timestamp}: every record is older"
@@ -167,37 +161,38 @@ def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: 
         raise ConfigError(f"{name} names partitions that do not exist: {', '.join(map(str, sorted(unknown)))}")
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp: int) -> int | None:
+def offset_for_timestamp(log: PartitionLog, timestamp: int, *, skip_damage: bool = False) -> int | None:
     """Returns the offset of the first record from the log start on with at least this timestamp, or None.
 
     Works like `log.lookup.find_offset`, but searches a segment whose time index may be unfinished (the last segment of
-    a live log, or one without an index) instead of trusting the index.
+    a live log, or one without an index) instead of trusting the index, and past damage if that is skipped. Otherwise
+    damage that may hold the record raises CorruptRecordError.
     """
     for i in log.chosen:
-        name = log.names[i]
         if log.is_older(i, timestamp):
             continue
-        times = None if name.time_index is None else TimeIndex(log.fs, name.time_index, name.base_offset)
-        start = name.base_offset if times is None else times.lookup(timestamp)[1]
-        found = _first_at(log.fs, log.segment(i).files, start, timestamp, log.log_start_offset)
-        if found is not None:
-            return found
+        segment, likely = log.segment(i).files, PlausibleOffsets(least=log.names[i].base_offset)
+        with log.places(i) as places:
+            start = places.start_of_time(timestamp).position
+        for step in LogWalk(log.fs, segment.log, start, segment.size, offsets=likely, chunk_bytes=_LOOK_BYTES):
+            is_torn_end = isinstance(step, Gap) and step.at_end and i == len(log.names) - 1
+            if not skip_damage and not is_torn_end:
+                _require_good(segment.log, step)
+            if isinstance(step, Gap):
+                continue
+            good = step.batches[step.valid]
+            record = first_record(segment.log, good, step.records, timestamp, log.log_start_offset)
+            if record is not None:
+                return record.offset
     return None
 
 
-def _first_at(fs: FileSystem, segment: SegmentFiles, offset: int, timestamp: int, least_offset: int) -> int | None:
-    for chunk in SegmentScan(fs, segment.log, indexed_position(fs, segment, offset), segment.size):
-        for row in np.flatnonzero(chunk.batches["max_timestamp"] >= timestamp).tolist():
-            batch = chunk.batches[row : row + 1]
-            for records in chunk.records(batch):
-                rows = records.rows
-                hits = np.flatnonzero((rows["timestamp"] >= timestamp) & (rows["offset"] >= least_offset))
-                if len(hits):
-                    return int(rows["offset"][hits[0]])
-                if records.status.any() and not records.rows_after:
-                    reason = STATUS_REASONS[int(records.status[0])]
-                    raise InvalidRecordError(segment.log, reason, int(batch["position"][0]))
-    return None
+def _require_good(log: Path, step: WalkedEntries | Gap) -> None:
+    """Raises CorruptRecordError for damage."""
+    if isinstance(step, Gap):
+        raise CorruptRecordError(log, step.why, step.position)
+    if not step.valid.all():
+        raise wrong_checksum(log, step.batches[np.flatnonzero(~step.valid)[0]])
 
 
 # --- splits ---------------------------------------------------------------------------------------------------
@@ -337,7 +332,7 @@ def pieces_of(
             continue
         piece = _piece(log, i, wanted)
         if options.view != SEGMENTS:
-            piece = narrowed(log, log.segment(i).files, piece)
+            piece = _narrowed(piece, log.places(i))
         if piece.bytes > 0 or options.view == SEGMENTS or _may_lack_records(piece):
             yield _with_aborted(piece, aborted, base, min(stop, wanted.stop))
     if to_the_end and log.chosen and (segments is None or log.chosen[-1] in segments):
@@ -386,19 +381,11 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> SegmentPiece:
     )
 
 
-def narrowed(log: PartitionLog, segment: SegmentFiles, piece: SegmentPiece) -> SegmentPiece:
+def _narrowed(piece: SegmentPiece, places: SegmentPlaces) -> SegmentPiece:
     """Returns the piece without the bytes that the offset index shows to be outside its offsets."""
-    start = indexed_position(log.fs, segment, piece.first_offset)
-    end = piece.end
-    if piece.stop_offset < INT64_MAX:
-        entries = log.index_of(segment)
-        # skip the first entry that reaches the end: an old broker's entry covers several batches
-        later = np.flatnonzero(entries[:, 0] >= piece.stop_offset)[1:]
-        for position in entries[later[:_CUT_TRIES], 1].tolist():
-            row = batch_at(log.fs, segment.log, position, segment.size)
-            if position > start and row is not None and row["magic"] >= 2 and row["base_offset"] >= piece.stop_offset:
-                end = position
-                break
+    with places:
+        start = places.start(piece.first_offset).position
+        end = places.end(piece.stop_offset, start) if piece.stop_offset < INT64_MAX else piece.end
     return replace(piece, start=start, end=max(end, start))
 
 
@@ -416,19 +403,9 @@ def cut(log: PartitionLog, piece: SegmentPiece, target: int) -> list[SegmentPiec
     """Returns the piece in parts of about `target` bytes at most, cut where batches begin."""
     if piece.bytes <= target:
         return [piece]
-    segment = log.segment(log.place_of(piece.base_offset)).files
-    positions = log.index_of(segment)[:, 1]
-    positions = positions[(positions > piece.start) & (positions < piece.end)]
-    parts = min(-(-piece.bytes // target), len(positions) + 1)
-    cuts = [(piece.start, piece.share[0])]
-    for i in range(1, parts):
-        wanted = piece.start + i * piece.bytes // parts
-        at = int(np.searchsorted(positions, max(wanted, cuts[-1][0] + 1)))
-        for position in positions[at : at + _CUT_TRIES].tolist():
-            offset = first_offset_at(log.fs, segment.log, position, piece.size)
-            if offset is not None and cuts[-1][1] < offset < piece.share[1]:
-                cuts.append((position, offset))
-                break
+    parts = -(-piece.bytes // target)
+    with log.places(log.place_of(piece.base_offset)) as places:
+        cuts = [(piece.start, piece.share[0]), *places.cuts((piece.start, piece.end), parts, piece.share)]
     ends = [*cuts[1:], (piece.end, piece.next_offset)]
     return [
         replace(piece, start=start, end=end, least_offset=first, next_offset=following)

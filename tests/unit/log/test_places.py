@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import seglog
+from seglog.errors import CorruptRecordError
 from seglog.log.segment import LogSegment
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
@@ -18,9 +20,10 @@ from seglog.scan.log_walk import WalkedEntries
 from seglog.serve.spans import FileSpan, SpanEnds, find_span
 from seglog.storage.filesystem import PassingFile
 from seglog.table.arrow import split_batches
+from seglog.table.discovery import find_partitions
 from seglog.table.options import parse_read_options
 from seglog.table.schema import default_projection
-from seglog.table.splits import plan_splits
+from seglog.table.splits import offset_for_timestamp, plan_splits
 from seglog.verification.stretches import Extent, Reading, stretch_of
 from tests.support.log_files import FS, batch, write_log
 
@@ -134,3 +137,90 @@ def test_no_more_is_read_to_believe_an_entry_than_the_walk_would_read(tmp_path: 
         file = Counting(opened)
         assert LogSegment(FS, log.parent, 0).indexed_position(5, file=file) == 0
     assert file.bytes_read < 1 << 20
+
+
+def stamped(base_offset: int) -> bytes:
+    """Ten records, at 100 ms for each offset before the batch."""
+    return batch(base_offset, EACH, timestamp=1000 + 100 * base_offset)
+
+
+def write_times(log: Path, *entries: tuple[int, int], zeros: int = 0) -> None:
+    data = b"".join(struct.pack(">qi", *entry) for entry in entries)
+    log.with_suffix(".timeindex").write_bytes(data + bytes(zeros))
+
+
+def indexed_log(path: Path) -> Path:
+    """Three batches of ten records, with an entry of the offset index for the second and the third one."""
+    batches = [stamped(0), stamped(EACH), stamped(2 * EACH)]
+    log = write_log(path, batches)
+    at = len(batches[0]), len(batches[0]) + len(batches[1])
+    log.with_suffix(".index").write_bytes(struct.pack(">iiii", 2 * EACH - 1, at[0], 3 * EACH - 1, at[1]))
+    return log
+
+
+def time_by_reader(path: Path, timestamp: int) -> int:
+    with seglog.open_log(path, writable=False) as log:
+        found = log.offset_for_timestamp(timestamp)
+    assert found is not None
+    return found.offset
+
+
+def time_by_verify(path: Path, timestamp: int) -> int:
+    (log,) = path.glob("*.log")
+    files = SegmentFiles(0, log, log.stat().st_size, 0, log.with_suffix(".index"), log.with_suffix(".timeindex"))
+    walk = stretch_of(FS, files, None, Reading(Extent(first_timestamp=timestamp))).walk(FS, log, fresh=True)
+    batches = np.concatenate([step.batches for step in walk if isinstance(step, WalkedEntries)])
+    return int(batches["base_offset"][batches["max_timestamp"] >= timestamp][0])
+
+
+def time_by_table(path: Path, timestamp: int, **given: str) -> int | None:
+    options = parse_read_options({"path": str(path), **given})
+    (log,) = find_partitions(FS, options)
+    return offset_for_timestamp(log, timestamp, skip_damage=options.on_corrupt == "skip")
+
+
+@pytest.mark.parametrize("find", [time_by_reader, time_by_verify, time_by_table])
+def test_a_time_index_that_leads_too_far_hides_no_record(
+    find: Callable[[Path, int], int | None], tmp_path: Path
+) -> None:
+    log = indexed_log(tmp_path)
+    for first in ((1500, 29), (1500, 25), (1500, 99), (3009, 29)):
+        write_times(log, first, (3010, 29))
+        assert find(log.parent, 2000) == EACH
+
+
+@pytest.mark.parametrize("find", [time_by_reader, time_by_verify, time_by_table])
+def test_a_time_index_that_is_right_spares_what_lies_before(
+    find: Callable[[Path, int], int | None], tmp_path: Path
+) -> None:
+    log = indexed_log(tmp_path)
+    write_times(log, (1009, 9), (2009, 19), (3009, 29))
+    with log.open("r+b") as file:
+        file.write(bytes(len(stamped(0))))
+    assert find(log.parent, 3000) == 2 * EACH
+
+
+def test_a_time_index_that_nobody_closed_does_not_make_its_segment_older(tmp_path: Path) -> None:
+    """After a power cut zeros may follow the entries, and the newest entry was never written."""
+    log = write_log(tmp_path, [stamped(0), stamped(EACH)])
+    write_log(tmp_path, [stamped(2 * EACH)], base_offset=2 * EACH)
+    write_times(log, (1009, 9), zeros=12 * 100)
+    assert time_by_table(log.parent, 2000) == EACH
+    write_times(log, (1009, 9))
+    assert time_by_table(log.parent, 2000) == 2 * EACH, "as Kafka: a closed index ends with the largest timestamp"
+
+
+def test_damage_before_the_record_of_a_time_is_an_error_or_passed_over(tmp_path: Path) -> None:
+    first, second, third = stamped(0), stamped(EACH), stamped(2 * EACH)
+    log = write_log(tmp_path, [first, bytes(len(second)), third])
+    with pytest.raises(CorruptRecordError) as raised:
+        time_by_table(log.parent, 2000)
+    assert raised.value.position == len(first)
+    assert time_by_table(log.parent, 2000, onCorrupt="skip") == 2 * EACH
+    log.write_bytes(first + second[:-1] + b"?" + third)
+    with pytest.raises(CorruptRecordError):
+        time_by_table(log.parent, 2000)
+    assert time_by_table(log.parent, 2000, onCorrupt="skip") == 2 * EACH
+    log.write_bytes(first + second + third[:-1])
+    assert time_by_table(log.parent, 2000) == EACH
+    assert time_by_table(log.parent, 3000) is None, "a torn end is no damage"

@@ -22,9 +22,9 @@ def test_entries_are_timestamp_then_relative_offset(tmp_path: Path) -> None:
     assert made(tmp_path, (1005, 101)).path.read_bytes() == bytes.fromhex("00000000000003ed00000001")
 
 
-@pytest.mark.parametrize(("timestamp", "found"), [(4, (-1, 100)), (5, (5, 110)), (9, (5, 110)), (10, (10, 120))])
-def test_lookup_gives_the_last_entry_at_or_before(tmp_path: Path, timestamp: int, found: tuple[int, int]) -> None:
-    assert made(tmp_path, (5, 110), (10, 120)).lookup(timestamp) == found
+@pytest.mark.parametrize(("timestamp", "row"), [(4, -1), (5, -1), (6, 0), (10, 0), (11, 1)])
+def test_a_search_for_a_time_begins_at_the_last_entry_before(tmp_path: Path, timestamp: int, row: int) -> None:
+    assert made(tmp_path, (5, 110), (10, 120)).row_before(timestamp) == row
 
 
 def test_an_empty_index_ends_with_no_timestamp_at_the_base_offset(tmp_path: Path) -> None:
