@@ -14,7 +14,6 @@ from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.format.tier_keys import PrivateKey
-    from seglog.tiers.metadata import RemoteLogs
     from seglog.tiers.segments import Remark
     from seglog.tiers.tiered_partition import TierOptions
 
@@ -64,67 +63,53 @@ class Tiers(OptionGroup):
 
         Also warns of log directories with an unfinished run, unless the command checks that itself.
         """
-        from seglog.tiers.recognition import recognise
+        from seglog.doors import door
 
         if warn_of_runs:
             session.warn_of_runs([*paths, *filter(None, (self.local,))])
-        recognised = recognise(session.fs, paths)
-        if not any(found.is_tier for found in recognised):
+        shown = door("tiers")(
+            session.fs, paths, lambda: self.options(session), lambda remark: self.hear(session, [remark])
+        )
+        if shown is None:
             for name in self.given:
                 raise UsageError(f"{name} is only for a PATH in tiered storage, and none of these is one")
             return session, list(paths)
-        # imported only now: most paths are not tiers
-        from seglog.tiers.view import show_tiers
-
-        fs, shown = show_tiers(session.fs, recognised, self.options(session), lambda found: self.hear(session, [found]))
         looking = replace(session)
-        looking.__dict__["fs"] = fs
-        return looking, shown
+        looking.__dict__["fs"] = shown[0]
+        return looking, shown[1]
 
     def hear(self, session: Session, remarks: Iterable[Remark]) -> None:
         """Reports remarks about a tier, each one once."""
-        from seglog.tiers.segments import GRAVE
-
-        for found in remarks:
-            if str(found) in self._heard:
+        for remark in remarks:
+            if str(remark) in self._heard:
                 continue
-            self._heard.add(str(found))
-            session.console.warning(str(found))
-            if found.problem in GRAVE:
-                self.grave.append(found)
+            self._heard.add(str(remark))
+            session.console.warning(str(remark))
+            if remark.is_grave:
+                self.grave.append(remark)
 
     def options(self, session: Session) -> TierOptions:
         """Returns these options as the engine takes them."""
-        from seglog.tiers.segments import KeyPairs
-        from seglog.tiers.tiered_partition import TierOptions
+        from seglog.doors import door
 
-        keys = KeyPairs(dict(_key(session, text) for text in self.tier_key or ()))
-        return TierOptions(self.local, keys, self._metadata(session))
+        keys = dict(_key(session, text) for text in self.tier_key or ())
+        made: TierOptions = door("tier options")(
+            session.fs, self.local, keys, self.remote_metadata, session.console.warning
+        )
+        self.lacking = made.metadata is not None and made.metadata.unreadable > 0
+        return made
 
     def code(self, code: ExitCode, instead: ExitCode = ExitCode.INCOMPLETE) -> ExitCode:
         """Returns a command's exit code; `instead` of DONE if the tier lacks something."""
         return instead if self.grave and code is ExitCode.DONE else code
 
-    def _metadata(self, session: Session) -> RemoteLogs | None:
-        from seglog.tiers.metadata import read_remote_logs
-
-        if self.remote_metadata is None:
-            return None
-        found = read_remote_logs(session.fs, self.remote_metadata)
-        self.lacking = found.unreadable > 0
-        for sentence in found.problems:
-            session.console.warning(sentence)
-        if found.unreadable > len(found.problems):
-            session.console.warning(f"{found.unreadable - len(found.problems)} more records or batches cannot be read")
-        return found
-
 
 def _key(session: Session, text: str) -> tuple[str, PrivateKey]:
-    from seglog.tiers.segments import read_private_key
+    from seglog.doors import door
 
     key_id, _, name = text.rpartition("=")
     path = Path(name)
     try:
-        return key_id, read_private_key(session.fs, path)
+        return key_id, door("tier key")(session.fs, path)
     except OSError as error:
         raise UsageError(f"--tier-key {text}: {path} cannot be read: {error.strerror or error}") from error

@@ -1,6 +1,7 @@
 """The doors of the engine: what it takes from the rooms around it, each imported when it is first needed.
 
-The engine stands alone: it imports no object store and no table. Who gives it what it asks for is written here, once.
+The engine stands alone: it imports no object store, no tier and no table. Who gives it what it asks for is written
+here, once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,14 @@ from typing import Any
 DOORS = {
     # opens what URLs name: () -> storage.routing.StoreFiles
     "store files": ("seglog.remote.routing", "shared_remote_files"),
+    # shows tiers as directories: (fs, paths, options, on_remark) -> (fs, paths), None if no path is in a tier
+    "tiers": ("seglog.tiers.asked", "shown_tiers"),
+    # how tiers are read: (fs, local, keys, metadata, warn) -> tiers.tiered_partition.TierOptions
+    "tier options": ("seglog.tiers.asked", "tier_options"),
+    # the private key of a tier's key pair: (fs, path) -> format.tier_keys.PrivateKey
+    "tier key": ("seglog.tiers.segments", "read_private_key"),
+    # settles an append of Spark's to several partitions that its journal shows: (fs, log directory, open_directory)
+    "staged append": ("seglog.log.staged_settling", "settle_if_possible"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader
     "arrow reader": ("seglog.table.columns", "reader_of"),
 }

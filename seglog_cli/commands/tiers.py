@@ -85,8 +85,6 @@ def run(
 
 def show_tiers(console: Console, partitions: Sequence[Surveyed], remarks: Sequence[Remark], *, segments: bool) -> None:
     """Shows partitions, with `segments` their segments too, and the remarks."""
-    from seglog.tiers.segments import GRAVE
-
     if console.as_json:
         _json(console, partitions, remarks)
         return
@@ -113,7 +111,7 @@ def show_tiers(console: Console, partitions: Sequence[Surveyed], remarks: Sequen
         ]
         console.table(_SEGMENTS, lines, Layout(right=(1, 2, 3), spare=(5,)))
     for remark in remarks:
-        (console.warning if remark.problem in GRAVE else console.message)(f"{remark.problem.value}: {remark}")
+        (console.warning if remark.is_grave else console.message)(f"{remark.problem.value}: {remark}")
 
 
 def _offsets(ranges: Sequence[tuple[int, int]]) -> int:
@@ -121,8 +119,6 @@ def _offsets(ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def _json(console: Console, partitions: Sequence[Surveyed], remarks: Sequence[Remark]) -> None:
-    from seglog.tiers.segments import GRAVE
-
     for surveyed in partitions:
         partition = str(surveyed.place.topic_partition)
         console.json(
@@ -156,7 +152,7 @@ def _json(console: Console, partitions: Sequence[Surveyed], remarks: Sequence[Re
         console.json(
             {
                 "type": "tier_remark",
-                "severity": "error" if remark.problem in GRAVE else "info",
+                "severity": "error" if remark.is_grave else "info",
                 "code": remark.problem.name,
                 "partition": remark.partition,
                 "first_offset": remark.first_offset,

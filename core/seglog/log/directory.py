@@ -36,6 +36,7 @@ from seglog.arguments import acting_as, flag, instance
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import DirectorySettings
+from seglog.doors import door
 from seglog.errors import RefusedError
 from seglog.format import filenames
 from seglog.locations import parse_location
@@ -45,7 +46,6 @@ from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.read_loader import LogPlace, ViewingFileSystem
 from seglog.log.segments import shutdown_evidence
-from seglog.log.staged_settling import settle_if_possible
 from seglog.model import TopicPartition
 from seglog.scan.listing import (
     OFFSET_CHECKPOINTS,
@@ -165,7 +165,7 @@ class LogDirectory:
                 producer_expiration_ms=producer_expiration_ms,
             )
             if writable and settle and fs.status(path / filenames.APPEND_JOURNAL_FILE, follow=False):
-                settle_if_possible(fs, path, common)
+                door("staged append")(fs, path, common)
             return common(lock=lock)
         except BaseException:
             if lock is not None:

@@ -19,6 +19,7 @@ from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings, load_settings
+from seglog.doors import door
 from seglog.errors import ArgumentError, ConfigError, NotALogError
 from seglog.kafka_version import KafkaVersion
 from seglog.layout import INT64_MAX
@@ -31,7 +32,6 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, write_atomically
 from seglog.storage.lock import partition_path
 from seglog.storage.routing import machine_files
-from seglog.tiers.recognition import recognise
 from seglog.units import parse_duration, parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -419,15 +419,12 @@ def looked_at(
         warn_of_runs(work, [*paths, *filter(None, (local,))])
     named = [name for name in _TIER_OPTIONS if given.get(name) is not None]
     options = _options(work.fs, given) if named else None
-    recognised = recognise(work.fs, paths)
-    if not any(found.is_tier for found in recognised):
+    shown = door("tiers")(work.fs, paths, lambda: options, lambda remark: warn(str(remark)))
+    if shown is None:
         for name in named:
             raise ValueError(f"{name} is only for paths in tiered storage, and none of these is one")
         return work, paths
-    from seglog.tiers.view import show_tiers  # imports everything that reads a tier
-
-    fs, shown = show_tiers(work.fs, recognised, options, lambda remark: warn(str(remark)))
-    return replace(work, fs=fs), shown
+    return replace(work, fs=shown[0]), shown[1]
 
 
 def tier_options(given: ReadArguments) -> tuple[Workspace, TierOptions]:
@@ -438,19 +435,13 @@ def tier_options(given: ReadArguments) -> tuple[Workspace, TierOptions]:
 
 
 def _options(fs: FileSystem, given: ReadArguments) -> TierOptions:
-    from seglog.tiers.metadata import read_remote_logs
-    from seglog.tiers.segments import KeyPairs, read_private_key
-    from seglog.tiers.tiered_partition import TierOptions
-
     keys = mapping("tier_keys", given.get("tier_keys"), "a mapping from ids of key pairs to files")
-    pairs = {key_id: read_private_key(fs, path_of("tier_keys", file)) for key_id, file in keys.items()}
+    pairs = {key_id: door("tier key")(fs, path_of("tier_keys", file)) for key_id, file in keys.items()}
     metadata, locations = None, given.get("remote_metadata")
     if locations is not None:
         named = several("remote_metadata", locations, "a list of paths")
-        if not named:
+        metadata = [path_of("remote_metadata", location) for location in named]
+        if not metadata:
             raise ValueError("remote_metadata: the list is empty")
-        metadata = read_remote_logs(fs, [path_of("remote_metadata", location) for location in named])
-        warn(*metadata.problems)
-        if metadata.unreadable > len(metadata.problems):
-            warn(f"{metadata.unreadable - len(metadata.problems)} more records or batches cannot be read")
-    return TierOptions(optional_path("local", given.get("local")), KeyPairs(pairs), metadata)
+    options: TierOptions = door("tier options")(fs, optional_path("local", given.get("local")), pairs, metadata, warn)
+    return options

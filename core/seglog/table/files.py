@@ -22,7 +22,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from seglog.errors import IncompleteError
@@ -35,11 +35,12 @@ from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.routing import RoutingFileSystem
 from seglog.table.options import ReadOptions
+from seglog.tiers.asked import tier_options
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, ChunkedLog, OneFile, PartOfObject, Stored, WholeObject
 from seglog.tiers.manifests import checkpoints_of
-from seglog.tiers.metadata import RemoteLogs, read_remote_logs
+from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.recognition import Recognised, TierPlace, recognise
-from seglog.tiers.segments import GRAVE, KeyPairs, Remark, read_private_key
+from seglog.tiers.segments import KeyPairs, Remark, read_private_key
 from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import TierFileSystem, show_tiers
 
@@ -90,12 +91,9 @@ class BrokersTiers:
             return None
         names = self._options.tier
         pairs = {key_id: read_private_key(self._fs, parse_location(file)) for key_id, file in names.keys}
-        metadata = None
-        if names.metadata:
-            metadata = read_remote_logs(self._fs, [parse_location(one) for one in names.metadata])
-            for sentence in metadata.problems:
-                _logger.warning("%s", sentence)
-        options = TierOptions(parse_location(names.local) if names.local else None, KeyPairs(pairs), metadata)
+        local = parse_location(names.local) if names.local else None
+        metadata = [parse_location(one) for one in names.metadata] or None
+        options = tier_options(self._fs, local, pairs, metadata, partial(_logger.warning, "%s"))
         on_remark = _remark_handler(self._options.fail_on_data_loss)
         fs, (seen,) = show_tiers(self._fs, [self._known[path]], options, on_remark)
         return fs, seen
@@ -118,7 +116,7 @@ def _remark_handler(fail_on_data_loss: bool) -> Callable[[Remark], None]:
     """Returns a handler that raises IncompleteError for missing data and logs all other remarks."""
 
     def handle(remark: Remark) -> None:
-        if remark.problem in GRAVE and fail_on_data_loss:
+        if remark.is_grave and fail_on_data_loss:
             raise IncompleteError(f"{remark} (failOnDataLoss=false goes on with what is there)")
         _logger.warning("%s", remark)
 

@@ -89,6 +89,11 @@ class Remark:
     last_offset: int | None = None
     path: Path | None = None
 
+    @property
+    def is_grave(self) -> bool:
+        """True if it costs records or makes an answer uncertain."""
+        return self.problem in GRAVE
+
     def __str__(self) -> str:
         return f"{self.partition}: {self.message}"
 
