@@ -6,11 +6,15 @@ of what is below it. Lazy names of `seglog/__init__` are its users' imports.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import pytest
+
+from tests.tidy.sources import ROOT, source
+
+pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
+
 PLACES = {"seglog": ROOT / "core", "seglog_cli": ROOT, "native": ROOT / "core"}
 
 
@@ -24,14 +28,14 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            below = [f"{node.module}.{alias.name}" for alias in node.names]
+    for statement in source(path).imports:
+        if statement.module is None:
+            yield from (name for name in statement.names if name in known)
+        elif statement.module:
+            below = [f"{statement.module}.{name}" for name in statement.names]
             yield from (name for name in below if name in known)
-            if node.module in known and any(name not in known for name in below):
-                yield node.module
+            if statement.module in known and any(name not in known for name in below):
+                yield statement.module
 
 
 def circles(edges: dict[str, set[str]]) -> list[list[str]]:

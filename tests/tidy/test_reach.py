@@ -6,13 +6,15 @@ The bounds are lines, rounded up to the next 500, and only go down. The aim is 4
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from tests.tidy.sources import source
 from tests.tidy.test_cycles import modules
+
+pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
 
 CARD = ("append", "read", "recover", "retain", "clean", "dump", "verify", "repair", "stats")
 STARTS = {
@@ -25,24 +27,17 @@ _STEP = 500
 def needed(path: Path, known: dict[str, Path]) -> set[str]:
     """The modules that a module imports when it runs."""
     names: set[str] = set()
-    for node in _statements(ast.parse(path.read_text()).body):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            below = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= below & known.keys() or {node.module}
+    for statement in source(path).imports:
+        if statement.for_types:
+            continue
+        if statement.module is None:
+            names |= set(statement.names)
+        elif statement.module:
+            below = {f"{statement.module}.{name}" for name in statement.names}
+            names |= below & known.keys() or {statement.module}
             if below - known.keys():
-                names.add(node.module)
+                names.add(statement.module)
     return names & known.keys()
-
-
-def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    for node in nodes:
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            yield from _statements(node.orelse)
-        else:
-            yield node
-            yield from _statements(ast.iter_child_nodes(node))
 
 
 def reached(starts: Iterable[str], known: dict[str, Path]) -> set[str]:

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-ENGINE = sorted((ROOT / "core" / "seglog").rglob("*.py"))
-BUILDER = sorted((ROOT / "core" / "native").rglob("*.py"))
-COMMAND_LINE = sorted((ROOT / "seglog_cli").rglob("*.py"))
-OURS = [*ENGINE, *BUILDER, *COMMAND_LINE]
-EVERYTHING = [*OURS, *sorted((ROOT / "tests").rglob("*.py"))]
+import pytest
+
+from tests.tidy.sources import COMMAND_LINE, ENGINE, ROOT, SOURCES, TESTS, name_of, source
+
+pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
+
 HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "pandas", "duckdb", "polars", "rich", "yaml")
 
 BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager2", "tmp", "foo"}
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-def calls(path: Path) -> Iterator[str]:
-    """Dotted names of everything a file calls."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
-
-
-def imports(path: Path, nested: bool = True) -> Iterator[str]:
-    """Modules a file imports; without `nested` only those at the top, outside `if TYPE_CHECKING`."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree) if nested else tree.body:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
 
 
 def offenders(paths: Iterable[Path], rule: Callable[[Path], Iterable[object]]) -> list[str]:
@@ -49,7 +27,7 @@ def test_the_engine_prints_nothing_and_never_asks_for_the_time() -> None:
     banned = {"print", "input", "time.time", "time.time_ns", "datetime.now", "datetime.datetime.now", "os.system"}
 
     def rule(path: Path) -> set[str]:
-        return set(calls(path)) & banned - ({"time.time_ns"} if path.name == "clock.py" else set())
+        return source(path).calls & banned - ({"time.time_ns"} if path.name == "clock.py" else set())
 
     assert offenders(ENGINE, rule) == []
 
@@ -61,12 +39,12 @@ def test_files_are_reached_through_the_storage_layer_alone() -> None:
     """Only there is it known which links may be followed (`storage.links`)."""
     banned = {"open", "io.open", *(f"os.{name}" for name in FILE_CALLS.split())}
     outside = (path for path in ENGINE if path.parent.name != "storage")
-    assert offenders(outside, lambda path: set(calls(path)) & banned) == []
+    assert offenders(outside, lambda path: source(path).calls & banned) == []
 
 
 def roots(path: Path) -> set[str]:
     """The top packages that a file imports."""
-    return {name.partition(".")[0] for name in imports(path)}
+    return {name.partition(".")[0] for name in source(path).modules()}
 
 
 def test_numba_comes_in_by_its_one_door() -> None:
@@ -85,7 +63,7 @@ def test_command_line_modules_import_the_engine_when_they_run() -> None:
         light = {"seglog.errors", "seglog.escaping"}
         if path.parent.name in ("commands", "views", "report_page"):
             light.add("seglog.units")  # writes numbers; `seglog --help` imports no command
-        engine = [name for name in imports(path, nested=False) if name.startswith("seglog.") or name in HEAVY]
+        engine = [name for name in source(path).modules(at_top=True) if name.startswith("seglog.") or name in HEAVY]
         return [name for name in engine if name not in light]
 
     # The manual's writer is a tool of the build, imported by no command.
@@ -94,25 +72,20 @@ def test_command_line_modules_import_the_engine_when_they_run() -> None:
 
 
 def test_no_file_has_a_name_that_says_nothing() -> None:
-    assert [name_of(path) for path in EVERYTHING if path.stem in BANNED_NAMES] == []
+    assert [name_of(path) for path in (*SOURCES, *TESTS) if path.stem in BANNED_NAMES] == []
 
 
 def test_every_module_says_what_it_owns() -> None:
-    trees = {path: ast.parse(path.read_text()) for path in OURS}
-    assert [name_of(path) for path, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
+    assert [name_of(path) for path in SOURCES if not source(path).documented] == []
 
 
 def test_nothing_is_left_undone() -> None:
     words = ("TO" + "DO", "FIX" + "ME", "HA" + "CK:")
-    assert offenders(OURS, lambda path: [word for word in words if word in path.read_text()]) == []
+    assert offenders(SOURCES, lambda path: [word for word in words if word in path.read_text()]) == []
 
 
 def test_no_error_is_swallowed() -> None:
-    def rule(path: Path) -> list[int]:
-        handlers = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ExceptHandler))
-        return [each.lineno for each in handlers if len(each.body) == 1 and isinstance(each.body[0], ast.Pass)]
-
-    assert offenders(OURS, rule) == []
+    assert offenders(SOURCES, lambda path: source(path).swallowed) == []
 
 
 def test_help_imports_nothing_heavy() -> None:
