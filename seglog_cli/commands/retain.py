@@ -103,7 +103,8 @@ def run(
 
     A log that was not closed properly is recovered first, which needs some room. If the disk has none, the closed
     segments that would go anyway are removed before that, at once: those that the rules or --free would take from the
-    recovered log, as worked out in memory. A log with other damage is left as it is.
+    recovered log, as worked out in memory. A log with other damage is left as it is. Of several log directories on such
+    a disk, those that can give room come first.
 
     Examples:
       seglog retain --dry-run --retention-ms 7d orders-none-0

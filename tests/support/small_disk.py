@@ -21,7 +21,7 @@ class SmallDisk(PassingFileSystem):
 
     def __init__(self, root: Path, free: int, below: FileSystem | None = None) -> None:
         super().__init__(below or LocalFileSystem())
-        self._root = root
+        self.root = root
         self._total = free + self._taken()
         self.least_free = free
 
@@ -40,7 +40,7 @@ class SmallDisk(PassingFileSystem):
         self.least_free = min(self.least_free, free)
 
     def _taken(self) -> int:
-        return sum(blocks(found) for found in _files(self._root))
+        return sum(blocks(found) for found in _files(self.root))
 
 
 class _SmallDiskFile(PassingFile):

@@ -274,6 +274,7 @@ class LogDirectory:
             if self._logs.get(directory) is not log:
                 for segment in log.segments:
                     segment.close_files()
+                trial.close_files()
 
     def keep(self, tried: Log, recover_from: int | None = None) -> Log:
         """Returns a tried log as `log_in` does. What the trial changed in indexes and other files derived from the

@@ -182,6 +182,7 @@ def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOp
     overlay = OverlayFileSystem(fs)
     loaded = load_log(overlay, directory, clock, options)
     loaded.segments.close()
+    overlay.close_files()
     loaded.report.room = overlay.room
     return loaded.report
 

@@ -12,7 +12,8 @@ A broker knows its whole configuration; here some of it may be unknown, and dele
 - `FreeSpace` deletes nothing from Kafka's own topics: offsets of groups and of tiered segments are not spare space.
 - A log whose recovery would cut off damage is refused (`opening`). `FreeSpace` takes closed segments of one that is
   damaged only in its active segment, as by a full disk, and leaves it unrecovered.
-- If the disk has no room to recover a log, its deletable segments are deleted first (`retain_ahead`).
+- If the disk has no room to recover a log, its deletable segments are deleted first (`retain_ahead`), and directories
+  that can give some come before others on that disk (`by_room`).
 """
 
 from __future__ import annotations
@@ -37,12 +38,9 @@ from seglog.errors import (
     SeglogError,
     UnsupportedError,
 )
-from seglog.format.filenames import (
-    CLUSTER_METADATA_TOPIC,
-    FileState,
-    topic_partition_of,
-)
-from seglog.log.checkpoints import check_checkpoints
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of
+from seglog.layout import INT64_MAX
+from seglog.log.checkpoints import check_checkpoints, room_to_close
 from seglog.log.directory import LogDirectory
 from seglog.log.loader import refuse_losses
 from seglog.log.log import Log
@@ -56,8 +54,17 @@ from seglog.log.retention import (
     remove_deleted,
 )
 from seglog.log.stateful_topics import state_lost
-from seglog.operations.free_space import Freed, FreeSpace, SpaceToFree
-from seglog.operations.retain_ahead import is_torn, let_go, retain_ahead, take_closed, try_torn
+from seglog.operations.free_space import (
+    NO_LEFTOVERS,
+    Freed,
+    FreeSpace,
+    Leftovers,
+    Offer,
+    SpaceToFree,
+    by_room,
+    leftovers_of,
+)
+from seglog.operations.retain_ahead import is_torn, joined, lacks_room, let_go, retain_ahead, take_closed, try_torn
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
@@ -74,6 +81,7 @@ from seglog.operations.workspace import (
 )
 from seglog.scan.listing import Target, list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import RoomTaken
 from seglog.units import count_text
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
@@ -155,17 +163,6 @@ class RetentionRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
-    """The `.deleted` files in a partition, and the disk space that they take in bytes."""
-
-    files: int = 0
-    size: int = 0
-
-
-NO_LEFTOVERS = Leftovers()
-
-
-@dataclass(frozen=True, slots=True)
 class Retained:
     """The plan for a partition, applied unless the request was a dry run. `left_deleted` counts remaining `.deleted`
     files.
@@ -239,22 +236,38 @@ def retain_targets(
     clock: Clock,
     rules: RetentionRules,
 ) -> Iterator[Outcome]:
-    """Deletes old segments of the targets' partitions, one log directory after the other.
+    """Deletes old segments of the targets' partitions, one log directory after the other: in their order, but to free
+    space `_by_room`.
 
     Raises LockedError and CorruptCheckpointError for a log directory as a whole, and, before any change, RefusedError
     for a named partition that must not lose segments by these rules.
     """
     places = by_log_directory(targets, "a partition or a log directory can lose old segments, not a file")
     topics = {place.log_directory: topics_of(place.log_directory) for place in places}
-    partitions = {place.log_directory: _partitions_of(fs, place) for place in places}
+    space = SpaceToFree(fs, rules.free, rules.dry_run)
+    works = [_DirectoryRetention(fs, place, topics[place.log_directory], clock, rules, space) for place in places]
     for place in places:
         check_checkpoints(fs, place.log_directory)
         for path in place.partitions:
             _require_deletable(path, topics[place.log_directory])
-    space = SpaceToFree(fs, rules.free, rules.dry_run)
-    for place in places:
-        directory = _DirectoryRetention(fs, place, topics[place.log_directory], clock, rules, space)
-        yield from directory.retain(partitions[place.log_directory])
+    for work in works if rules.free is None else _by_room(works, space):
+        yield from work.retain()
+
+
+def _by_room(works: list[_DirectoryRetention], space: SpaceToFree) -> list[_DirectoryRetention]:
+    """Returns the works on each disk in the order of `by_room`, where a log there may lack the room to be recovered."""
+    on_disk: dict[int, list[_DirectoryRetention]] = {}
+    for work in works:
+        on_disk.setdefault(space.device(work.path), []).append(work)
+    order = {}
+    for device, sharing in on_disk.items():
+        order[device] = iter(sharing)
+        if len(sharing) > 1 and any(work.lacks_room() for work in sharing):
+            offers = [work.offer() for work in sharing]
+            order[device] = iter(by_room(sharing, offers, space.free(sharing[0].path)))
+            for work, offer in zip(sharing, offers, strict=True):
+                space.reserve(work.path, offer.keeps)
+    return [next(order[space.device(work.path)]) for work in works]
 
 
 def _require_deletable(path: Path, topics: DirectorySettings) -> None:
@@ -285,30 +298,46 @@ class _DirectoryRetention:
         rules: RetentionRules,
         space: SpaceToFree,
     ) -> None:
-        self._fs, self._path, self._topics, self._clock = fs, place.log_directory, topics, clock
+        self._fs, self.path, self._topics, self._clock = fs, place.log_directory, topics, clock
+        self._place, self._partitions = place, _partitions_of(fs, place)
         self._rules, self._space = rules, space
         ruled = rules.ruled or rules.free is not None
         self._ruled = {topic_partition_of(partition).topic for partition in place.partitions} if ruled else set()
         self._in_tier: set[str] = set()
-        self._leftovers: dict[Path, Leftovers] = {}
+        self._leftovers = {path: leftovers_of(fs, path) for path in self._partitions}
+        self._recoveries: list[RoomTaken] = []  # of a dry run
 
-    def retain(self, paths: list[Path]) -> list[Outcome]:
+    def lacks_room(self) -> bool:
+        """True if the disk may lack the room to recover the logs."""
+        with self._opened_directory(writing=False) as directory:
+            return lacks_room(directory, self._partitions)
+
+    def offer(self) -> Offer:
+        """Returns what the directory can give to its disk at most, by a dry run, and what its recovery takes."""
+        everything = FreeSpace(INT64_MAX)
+        rules, space = replace(self._rules, dry_run=True, free=everything), SpaceToFree(self._fs, everything, True)
+        work = _DirectoryRetention(self._fs, self._place, self._topics, self._clock, rules, space)
+        (freed,) = (outcome for outcome in work.retain() if isinstance(outcome, Freed))
+        taken = sum(room.written for room in work._recoveries), sum(room.growth for room in work._recoveries)
+        return Offer(freed.freed + freed.left_over, *taken)
+
+    def _opened_directory(self, *, writing: bool) -> LogDirectory:
+        return LogDirectory.open(self.path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writing)
+
+    def retain(self) -> list[Outcome]:
         failures: list[RetentionFailure] = []
         retained: list[Retained] = []
-        self._leftovers = {path: _leftovers(self._fs, path) for path in paths}
         waiting = sum(left.size for left in self._leftovers.values())
         writable = not self._rules.dry_run
-        with (
-            LogDirectory.open(
-                self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
-            ) as directory,
-            ExitStack() as torn,
-        ):
-            self._in_tier = {topic_partition_of(path).topic for path in paths if self._is_in_tier(directory, path)}
-            early = self._retain_ahead(directory, paths, waiting) if writable else {}
+        self._space.reserve(self.path, 0)  # the recovery is now
+        with self._opened_directory(writing=writable) as directory, ExitStack() as torn:
+            self._in_tier = {
+                topic_partition_of(path).topic for path in self._partitions if self._is_in_tier(directory, path)
+            }
+            early = self._retain_ahead(directory, waiting) if writable else {}
             logs: list[Log] = []
             stay_torn: set[Path] = set()
-            for path in paths:
+            for path in self._partitions:
                 try:
                     self._require_retainable(path)
                     log = self._opened(directory, path, torn)
@@ -321,9 +350,10 @@ class _DirectoryRetention:
                         failures.append(RetentionFailure(path, error))
                     if path in early:
                         against, plan = self._resolved(path).against(DELETE), early[path]
-                        retained.append(Retained(self._path, plan, NOT_RECOVERED, 0, against, len(plan.segments)))
+                        retained.append(Retained(self.path, plan, NOT_RECOVERED, 0, against, len(plan.segments)))
             freed = sum(plan.freed_bytes for plan in early.values())
-            left = self._space.left(self._space.wanted(self._path, waiting), freed)
+            needed = 0 if writable or self._rules.free is None else self._needed(directory, waiting)
+            left = max(needed, self._space.left(self._space.wanted(self.path, waiting), freed))
             for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
                 carry_out = partial(self._take_closed, directory) if log.directory in stay_torn else self._carry_out
                 outcome = carry_out(log, plan, early.get(log.directory))
@@ -331,16 +361,23 @@ class _DirectoryRetention:
         done: list[Outcome] = [*failures, *retained]
         if self._rules.free is not None:
             freed_in_all = sum(one.plan.freed_bytes for one in retained)
-            done.append(self._space.take(self._path, freed + left, freed_in_all, waiting))
+            done.append(self._space.take(self.path, freed + left, freed_in_all, waiting))
         return done
 
-    def _retain_ahead(self, directory: LogDirectory, paths: list[Path], waiting: int) -> Mapping[Path, RetentionPlan]:
+    def _needed(self, directory: LogDirectory, waiting: int) -> int:
+        """Returns the bytes that a run must free to recover the logs of a dry run, and counts what that takes."""
+        room = sum(taken.written for taken in self._recoveries) + room_to_close(self._fs, self.path)
+        needed = room - waiting - self._space.now(self.path) if lacks_room(directory, self._partitions) else 0
+        self._space.spend(self.path, sum(taken.growth for taken in self._recoveries))
+        return needed
+
+    def _retain_ahead(self, directory: LogDirectory, waiting: int) -> Mapping[Path, RetentionPlan]:
         """Deletes segments of logs that cannot be recovered otherwise; returns those parts of their plans."""
 
         def planner(logs: Sequence[Log], missing: int, released: int) -> list[RetentionPlan]:
-            return self._plans(directory, logs, max(self._space.wanted(self._path, waiting) - released, missing))
+            return self._plans(directory, logs, max(self._space.wanted(self.path, waiting) - released, missing))
 
-        retainable = [path for path in paths if self._is_retainable(path)]
+        retainable = [path for path in self._partitions if self._is_retainable(path)]
         return retain_ahead(directory, retainable, planner, torn=self._rules.free is not None)
 
     def _opened(self, directory: LogDirectory, path: Path, torn: ExitStack) -> Log:
@@ -352,6 +389,7 @@ class _DirectoryRetention:
                 tried = torn.enter_context(directory.try_log(path))
             if self._rules.free is None or not is_torn(tried.recovery):
                 refuse_losses(tried.recovery)
+                self._recoveries += [tried.recovery.room] if tried.recovery.room is not None else []
             let_go(tried)
             return tried
         try:
@@ -443,39 +481,20 @@ class _DirectoryRetention:
             taken = len(take_closed(directory, log, plan).segments)
             kept = (replace(v, rule=None, reason=MADE_BY_RECOVERY) if v.removed else v for v in plan.segments[taken:])
             plan = replace(plan, segments=(*plan.segments[:taken], *kept))
-        whole, ahead = _joined(plan, early)
-        return Retained(self._path, whole, note, 0, contradictions, ahead)
+        whole, ahead = joined(plan, early)
+        return Retained(self.path, whole, note, 0, contradictions, ahead)
 
     def _carry_out(self, log: Log, plan: RetentionPlan, early: RetentionPlan | None) -> Retained:
         """Applies a plan; `early` is the part of the whole plan that was applied before recovery."""
         plan, note, contradictions = self._explained(log.topic_partition.topic, plan)
-        whole, ahead = _joined(plan, early)
+        whole, ahead = joined(plan, early)
         if early is not None:
             log.leader_epochs.truncate_from_start(log.log_start_offset)
         if self._rules.dry_run or plan.empty:
-            return Retained(self._path, whole, note, 0, contradictions, ahead)
+            return Retained(self.path, whole, note, 0, contradictions, ahead)
         pending = apply_retention(log, plan)
         delay = log.config.file_delete_delay_ms if self._rules.delay_ms is None else self._rules.delay_ms
         if delay == 0:
             remove_deleted(log.fs, pending)
             pending = []
-        return Retained(self._path, whole, note, len(pending), contradictions, ahead)
-
-
-def _joined(plan: RetentionPlan, early: RetentionPlan | None) -> tuple[RetentionPlan, int]:
-    """Returns the whole plan, and the number of segments in `early`, the part that was applied before recovery."""
-    if early is None:
-        return plan, 0
-    segments = (*early.segments, *plan.segments)
-    return replace(plan, log_start_offset=early.log_start_offset, segments=segments), len(early.segments)
-
-
-def _leftovers(fs: FileSystem, path: Path) -> Leftovers:
-    """Returns the `.deleted` files that opening the log for writing removes; none if they are not known."""
-    try:
-        leftovers = list_partition(fs, path).leftovers
-    except (NotALogError, OSError):
-        return NO_LEFTOVERS  # reported when the log is opened
-    waiting = [fs.status(name) for name in leftovers if name.name.endswith(FileState.DELETED.value)]
-    sizes = [status.allocated for status in waiting if status is not None]
-    return Leftovers(len(sizes), sum(sizes))
+        return Retained(self.path, whole, note, len(pending), contradictions, ahead)

@@ -101,11 +101,7 @@ def retain_ahead(
     `planner` gets the logs as recovery would leave them, the bytes missing to recover them, and those that recovery
     itself frees at most. Does nothing if there is room. With `torn`, logs that `is_torn` give room too.
     """
-    unclean = []
-    for path in partitions:
-        with suppress(SeglogError, OSError):  # opening the log reports why
-            if not directory.load_options(path).clean_shutdown:
-                unclean.append(path)
+    unclean = _unclean(directory, partitions)
     if not unclean or has_ample_room(directory, unclean):
         return {}
     with ExitStack() as stack:
@@ -123,6 +119,24 @@ def retain_ahead(
         plans = planner(tried, missing, sum(room.released for room in rooms))
         went = {log.directory: take_closed(directory, log, plan) for log, plan in zip(tried, plans, strict=True)}
     return {path: plan for path, plan in went.items() if plan.segments}
+
+
+def lacks_room(directory: LogDirectory, partitions: Sequence[Path]) -> bool:
+    """True unless the disk certainly has room to recover the logs in `partitions` that were not closed properly."""
+    unclean = _unclean(directory, partitions)
+    try:
+        return bool(unclean) and not has_ample_room(directory, unclean)
+    except (SeglogError, OSError):
+        return True  # a log that vanished, or cannot be read: a dry run tells
+
+
+def _unclean(directory: LogDirectory, partitions: Sequence[Path]) -> list[Path]:
+    unclean = []
+    for path in partitions:
+        with suppress(SeglogError, OSError):  # opening the log reports why
+            if not directory.load_options(path).clean_shutdown:
+                unclean.append(path)
+    return unclean
 
 
 def _missing(directory: LogDirectory, needed: int) -> int:
@@ -180,3 +194,11 @@ def _keep_producers(directory: LogDirectory, tried: Log, going: Sequence[LogSegm
             if index.exists():
                 directory.log_files.remove(index.path)
     write_atomically(directory.log_files, path, overlay.read_bytes(path))
+
+
+def joined(plan: RetentionPlan, early: RetentionPlan | None) -> tuple[RetentionPlan, int]:
+    """Returns the whole plan, and the number of segments in `early`, the part that was applied before recovery."""
+    if early is None:
+        return plan, 0
+    segments = (*early.segments, *plan.segments)
+    return replace(plan, log_start_offset=early.log_start_offset, segments=segments), len(early.segments)

@@ -66,6 +66,12 @@ class _FilesBelow:
             self._hold(wanted, opened)
             return opened.read_into(position, buffer)
 
+    def close(self) -> None:
+        """Closes them; one that is read after that is opened again."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close()
+
     def _hold(self, wanted: _FileBelow, opened: File) -> None:
         self._open[wanted] = opened
         if len(self._open) > FILES_HELD:
@@ -244,6 +250,10 @@ class OverlayFileSystem:
         such a file is a ValueError."""
         for contents in self._changed.values():
             contents.let_go, contents.tail = contents.written, bytearray()
+
+    def close_files(self) -> None:
+        """Closes the files below that changed ones need: a disk gives no room for removed files that are open."""
+        self._files_below.close()
 
     def derived(self, path: Path) -> Derived:
         """Returns how a changed file follows from the one below."""
@@ -434,6 +444,10 @@ class TrialFileSystem(PassingFileSystem):
     def let_go(self) -> None:
         """Forgets what was written, as `OverlayFileSystem.let_go`."""
         self._overlay.let_go()
+
+    def close_files(self) -> None:
+        """Closes what is open below, as `OverlayFileSystem.close_files`."""
+        self._overlay.close_files()
 
     def keep(self) -> None:
         """Makes the changes of contents and names, durably; from here on reads and writes go to the file system below.
