@@ -12,7 +12,7 @@ from seglog_cli.options import OptionGroup, flag, labelled, offset_option, one_o
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from seglog.look.dump.selection import Selection
+    from seglog.scan.selection import Selection
 
 Isolation = Annotated[
     str | None,
@@ -46,8 +46,8 @@ class Chosen(OptionGroup):
 
         Raises UsageError if no record can be between the bounds.
         """
-        from seglog.look.dump.selection import Selection
         from seglog.model import Isolation as Level
+        from seglog.scan.selection import Selection
 
         for options, first, end in (
             ("--since and --until", self.since, self.until),

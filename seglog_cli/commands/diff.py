@@ -17,8 +17,8 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.look.dump.selection import Selection
     from seglog.look.inspect.diff import Difference
+    from seglog.scan.selection import Selection
 
 MOST_ROWS = 10_000
 MEMORY_BYTES = 256 << 20

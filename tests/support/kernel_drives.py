@@ -36,13 +36,13 @@ from seglog.log.log import Log
 from seglog.log.read_loader import LogPlace
 from seglog.look.dump import render_records, rendering
 from seglog.look.dump.dump import DumpOptions, dump
-from seglog.look.dump.selection import Selection
 from seglog.look.inspect.diff_view import ViewOptions, diff_view
 from seglog.look.inspect.statistics import log_statistics
 from seglog.look.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.model import Compression, Record
 from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
+from seglog.scan.selection import Selection
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.table import columns, slotted, typed

@@ -6,7 +6,6 @@ from typing import Literal, Unpack
 
 from seglog.api.calling import Results, public
 from seglog.arguments import flag, instance, one_of
-from seglog.look.dump.selection import Selection
 from seglog.look.inspect.diff import Difference
 from seglog.look.inspect.diff_view import ViewOptions
 from seglog.look.inspect.overview import PartitionOverview, Unlisted, overview
@@ -27,6 +26,7 @@ from seglog.operations.workspace import (
 )
 from seglog.rescue.doctor.doctor import Doctor
 from seglog.scan.listing import resolve_paths
+from seglog.scan.selection import Selection
 from seglog.verification.verify import Verification, VerifyOptions
 
 LevelName = Literal["header", "crc", "record", "index", "semantic"]

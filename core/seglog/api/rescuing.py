@@ -7,7 +7,6 @@ from typing import Literal, Unpack
 from seglog.api.calling import public, public_verb
 from seglog.api.valuing import values_of
 from seglog.arguments import flag, instance, one_of
-from seglog.look.dump.selection import Selection
 from seglog.look.export.export import ExportFormat, ExportOptions, FileSink
 from seglog.look.export.export import export as export_records
 from seglog.model import Isolation, member
@@ -35,6 +34,7 @@ from seglog.rescue.salvage.salvage import salvage as salvage_logs
 from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
 from seglog.rescue.transplant.plan import TransplantPlan
 from seglog.scan.listing import resolve_paths
+from seglog.scan.selection import Selection
 from seglog.values.forms import KAFKA
 
 ExportedFormat = Literal["jsonl", "csv", "parquet"]

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from seglog.errors import UnsupportedError
 from seglog.format.filenames import topic_partition_of
-from seglog.look.dump.selection import Selection
 from seglog.look.export.export import ExportFormat, ExportOptions
 from seglog.model import TopicPartition
 from seglog.scan.listing import Target, TargetKind, list_partition
+from seglog.scan.selection import Selection
 from seglog.scan.view import SingleFile
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -29,11 +29,9 @@ def exported_partitions(
     directory, UnsupportedError for a log of Kafka 0.7.
     """
 
-    extent = selection.extent(limited=limited)
-
     def logs_of(target: Target) -> Iterator[Source]:
-        found = sources(fs, target, committed=selection.is_committed, extent=extent)
-        return (each for each in found if isinstance(each, Source))
+        files = sources(fs, target, selection=selection, limited=limited)
+        return (file for file in files if isinstance(file, Source))
 
     partitions = []
     for target in targets:

@@ -9,8 +9,8 @@ from typing import Any
 from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
 from seglog.format.columns import Records
 from seglog.log.log import Log
-from seglog.look.dump.selection import Selection
 from seglog.scan.listing import PartitionListing
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.stretches import Reading
 
@@ -34,8 +34,7 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
         parts = log.columns(start, selection.isolation)
     else:
         parts = log.read(start, max_bytes, selection.isolation).columns()
-    extent, left = selection.extent(limited=limit is not None), limit
-    reading = None if extent is None or not extent.ends else Reading(extent)
+    reading, left = Reading(selection), limit
     for records in parts:
         selected = replace(records, rows=selection.of(records, True).rows[:left])
         left = None if left is None else left - len(selected)
@@ -45,7 +44,7 @@ def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limi
         end = selection.end_offset
         if end is not None and len(records) and records.rows["offset"][-1] >= end - 1:
             return
-        if reading is not None:
+        if selection.ends:
             reading.read(records.batches)
             if reading.over:
                 return

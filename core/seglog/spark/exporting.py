@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import RefusedError
-from seglog.look.dump.selection import EVERYTHING, Selection
 from seglog.model import NO_TIMESTAMP, Isolation
+from seglog.scan.selection import EVERYTHING, Selection
 from seglog.spark.tasks import Watch, attempt_id, remove_task_files, run_tasks
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.local import LocalFileSystem

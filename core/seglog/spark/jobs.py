@@ -19,7 +19,6 @@ from seglog.clock import SystemClock
 from seglog.errors import NotALogError
 from seglog.format.filenames import PartitionState, parse_topic_partition
 from seglog.log.read_loader import viewed_copies
-from seglog.look.dump.selection import EVERYTHING, Selection
 from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.look.inspect.diff_view import COMMITTED, ViewOptions, diff_view
 from seglog.look.inspect.sizing import Sizing, SizingRequest, size_partition
@@ -42,6 +41,7 @@ from seglog.scan.listing import (
     list_partition,
     log_directory_of,
 )
+from seglog.scan.selection import EVERYTHING, Selection
 from seglog.scan.view import SingleFile, is_held
 from seglog.spark.tasks import Watch, cores_of, run_tasks, task_bytes
 from seglog.storage import links

@@ -17,11 +17,12 @@ from seglog.errors import NotALogError, UnsupportedError
 from seglog.scan.announcing import announced, logs, small_files
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
+from seglog.scan.selection import EVERYTHING, Selection
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.findings import Finding, finding
-from seglog.verification.stretches import Extent, Reading, Stretch, stretch_of
+from seglog.verification.stretches import Reading, Stretch, stretch_of
 from seglog.verification.unsettled import Unsettled, unsettled
 
 
@@ -62,23 +63,25 @@ def sources(
     target: Target,
     every_file: bool = False,
     *,
-    committed: bool = False,
+    selection: Selection = EVERYTHING,
+    limited: bool = False,
     known_unsettled: dict[Path, Unsettled] | None = None,
-    extent: Extent | None = None,
 ) -> Iterator[Source | Finding]:
     """Yields the logs that a target names, in order; with `every_file` also all other Kafka files. A source is valid
     until the next step. Raises NotALogError and OSError for a partition that is the target itself.
 
-    With `committed` each source knows which batches a read_committed consumer gets. For a single file, the neighbouring
-    segments show how its transactions ended. `known_unsettled` caches that by log, for callers with several targets.
-    With an `extent`, logs are read only where their indexes say that it lies.
+    If the selection is of committed records, each source knows which batches a read_committed consumer gets. For a
+    single file, the neighbouring segments show how its transactions ended. `known_unsettled` caches that by log, for
+    callers with several targets. Logs are read only where their indexes say that the selection lies; `limited`: only
+    its first records are wanted.
     """
     if target.kind is TargetKind.FILE:
         single = SingleFile(fs, target.path)
-        left_out = _unsettled_in(fs, single, {} if known_unsettled is None else known_unsettled) if committed else None
-        yield Source(fs, target.path, 0, single.grows, left_out, _stretch_of_file(single, extent))
+        known = {} if known_unsettled is None else known_unsettled
+        left_out = _unsettled_in(fs, single, known) if selection.is_committed else None
+        yield Source(fs, target.path, 0, single.grows, left_out, _stretch_of_file(single, Reading(selection, limited)))
     elif target.kind is TargetKind.PARTITION:
-        yield from _of_partition(PartitionView(fs, target.path), every_file, committed, extent)
+        yield from _of_partition(PartitionView(fs, target.path), every_file, Reading(selection, limited))
     else:
         listing = list_log_directory(fs, target.path)
         for partition in announced(fs, listing.partitions, attrgetter("path"), small_files if every_file else logs):
@@ -88,7 +91,7 @@ def sources(
                 if fs.status(partition.path, follow=False) is not None:
                     yield unreadable(partition.path, error)
                 continue
-            yield from _of_partition(view, every_file, committed, extent)
+            yield from _of_partition(view, every_file, Reading(selection, limited))
         if every_file:
             files = (*listing.checkpoints.values(), listing.meta_properties)
             yield from (Source(fs, path) for path in files if path is not None)
@@ -122,28 +125,27 @@ def _require_neighbours(single: SingleFile) -> None:
         )
 
 
-def _stretch_of_file(single: SingleFile, extent: Extent | None) -> Stretch | None:
+def _stretch_of_file(single: SingleFile, reading: Reading) -> Stretch | None:
     """Returns the requested part of a segment; None for a file that is none."""
-    if extent is None:
+    if reading.takes_all:
         return None
     segments = single.listing.segments if single.listing.format == "kafka" else ()
     bases = [segment.base_offset for segment in segments]
     for segment, following in zip(segments, [*bases[1:], None], strict=False):
         if segment.log == single.path:
-            return stretch_of(single.fs, segment, following, Reading(extent))
+            return stretch_of(single.fs, segment, following, reading)
     return None
 
 
-def _of_partition(view: PartitionView, every_file: bool, committed: bool, extent: Extent | None) -> Iterator[Source]:
-    reading = None if extent is None else Reading(extent)
+def _of_partition(view: PartitionView, every_file: bool, reading: Reading) -> Iterator[Source]:
     with view:
         is_kafka = view.listing.format == "kafka"
-        left_out = unsettled(view.fs, view.listing) if committed and is_kafka else None
+        left_out = unsettled(view.fs, view.listing) if reading.selection.is_committed and is_kafka else None
         for span in view.segments():
             segment = span.segment
             least = span.least_offset if span.least_offset > segment.base_offset else 0
             stretch = None
-            if reading is not None and is_kafka:
+            if is_kafka and not reading.takes_all:
                 stretch = stretch_of(view.fs, segment, view.following(segment), reading)
             yield Source(view.fs, segment.log, least, view.is_written(segment), left_out, stretch)
             if every_file:

@@ -1,4 +1,4 @@
-"""Finds the bytes of a log that hold the batches of a range of offsets and times, by its indexes.
+"""Finds the bytes of a log that hold the batches of a selection's offsets and times, by its indexes.
 
 1. A segment is left out if its name, the next one's, or its time index says that it holds nothing wanted.
 2. In the first one, reading begins at the last index entry before the range. A time index is only believed if its
@@ -21,48 +21,27 @@ from seglog.log.places import Place, SegmentPlaces
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.segment_scan import CHUNK_BYTES
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 
 _SLACK_BYTES = 512 << 10
 _CHUNK_BYTES = 256 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Wanted offsets and times (epoch milliseconds): inclusive at the start, exclusive at the end; None: no bound.
-
-    `few`: reading may end long before the range does.
-    """
-
-    first_offset: int | None = None
-    end_offset: int | None = None
-    first_timestamp: int | None = None
-    end_timestamp: int | None = None
-    few: bool = False
-
-    @property
-    def ends(self) -> bool:
-        """True if the range has an end."""
-        return self.end_offset is not None or self.end_timestamp is not None
-
-    def ended(self, batches: np.ndarray) -> np.ndarray:
-        """Returns which batches (bool) lie at or beyond the end. A batch's smallest timestamp is in no header."""
-        beyond = np.zeros(len(batches), dtype=bool)
-        if self.end_offset is not None:
-            beyond |= batches["base_offset"] >= self.end_offset
-        if self.end_timestamp is not None:
-            beyond |= np.minimum(batches["base_timestamp"], batches["max_timestamp"]) >= self.end_timestamp
-        return beyond
-
-
 @dataclass(slots=True)
 class Reading:
-    """How far reading a partition has come, in the order of its files. `passed` are the bytes of good batches beyond
-    the range's end that followed the last wanted one.
+    """How far reading a partition for a selection has come, in the order of its files. `few`: it may end long before
+    the range does. `passed` are the bytes of good batches beyond the range's end that followed the last wanted one.
     """
 
-    extent: Extent
+    selection: Selection
+    few: bool = False
     passed: int = 0
+
+    @property
+    def takes_all(self) -> bool:
+        """True if it goes through all files in any case."""
+        return not (self.few or self.selection.begins or self.selection.ends)
 
     @property
     def over(self) -> bool:
@@ -73,14 +52,14 @@ class Reading:
         """Yields the steps of a walk until it is over."""
         for step in walk:
             yield step
-            if isinstance(step, WalkedEntries) and self.extent.ends:
+            if isinstance(step, WalkedEntries) and self.selection.ends:
                 self.read(step.batches[step.valid])
                 if self.over:
                     return
 
     def read(self, good: np.ndarray) -> None:
         """Counts good batches (BATCH rows) that were read."""
-        wanted = np.flatnonzero(~self.extent.ended(good))
+        wanted = np.flatnonzero(~self.selection.ended(good))
         if len(wanted):
             self.passed = 0
         self.passed += int(good["size"][wanted[-1] + 1 if len(wanted) else 0 :].sum())
@@ -99,18 +78,18 @@ class Stretch:
 
     def walk(self, fs: FileSystem, path: Path, *, fresh: bool) -> Iterator[WalkedEntries | Gap]:
         """Walks through it."""
-        extent = self.reading.extent
-        chunk = _CHUNK_BYTES if extent.ends or extent.few else CHUNK_BYTES
+        is_short = self.reading.selection.ends or self.reading.few
+        chunk = _CHUNK_BYTES if is_short else CHUNK_BYTES
         walk = LogWalk(fs, path, self.start, chunk_bytes=chunk, fresh=fresh, expected=self.expected)
         return self.reading.steps(walk)
 
 
 def stretch_of(fs: FileSystem, segment: SegmentFiles, following: int | None, reading: Reading) -> Stretch:
     """Returns the part of a segment to read. `following` is the next one's base offset, None for the last one."""
-    extent = reading.extent
-    if reading.over or _lies_outside(extent, segment.base_offset, following):
+    selection, last_offset = reading.selection, None if following is None else following - 1
+    if reading.over or not selection.reaches(segment.base_offset, last_offset):
         return Stretch(reading, segment.size)
-    if extent.first_offset is None and extent.first_timestamp is None and not extent.ends:
+    if not selection.begins and not selection.ends:
         return Stretch(reading)
     try:
         with SegmentPlaces.of(fs, segment) as places:
@@ -120,23 +99,16 @@ def stretch_of(fs: FileSystem, segment: SegmentFiles, following: int | None, rea
 
 
 def _stretch(places: SegmentPlaces, following: int | None, reading: Reading) -> Stretch:
-    extent, begin = reading.extent, Place()
-    if extent.first_offset is not None:
-        begin = places.start(extent.first_offset)
-    if extent.first_timestamp is not None:
+    selection, begin = reading.selection, Place()
+    if selection.first_offset is not None:
+        begin = places.start(selection.first_offset)
+    if selection.first_timestamp is not None:
         largest = None if following is None else places.largest_timestamp()
-        if largest is not None and largest < extent.first_timestamp:  # as retention judges
+        if largest is not None and largest < selection.first_timestamp:  # as retention judges
             return Stretch(reading, places.size)
-        begin = max(begin, places.start_of_time(extent.first_timestamp), key=lambda place: place.position)
+        begin = max(begin, places.start_of_time(selection.first_timestamp), key=lambda place: place.position)
     expected = places.size
-    if extent.ends:
-        expected = min(expected, places.expected_end(extent.end_offset, extent.end_timestamp) + _SLACK_BYTES)
-    is_known = extent.ends and expected > begin.position
+    if selection.ends:
+        expected = min(expected, places.expected_end(selection.end_offset, selection.end_timestamp) + _SLACK_BYTES)
+    is_known = selection.ends and expected > begin.position
     return Stretch(reading, begin.position, begin.base_offset, expected if is_known else None)
-
-
-def _lies_outside(extent: Extent, base_offset: int, following: int | None) -> bool:
-    """True if a segment's name and the next one's say that it holds nothing wanted."""
-    ended = extent.end_offset is not None and base_offset >= extent.end_offset
-    older = extent.first_offset is not None and following is not None and following <= extent.first_offset
-    return ended or older

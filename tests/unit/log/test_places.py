@@ -17,6 +17,7 @@ from seglog.log.segment import LogSegment
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
+from seglog.scan.selection import Selection
 from seglog.serve.spans import FileSpan, SpanEnds, find_span
 from seglog.storage.filesystem import PassingFile
 from seglog.table.arrow import split_batches
@@ -24,7 +25,7 @@ from seglog.table.discovery import find_partitions
 from seglog.table.options import parse_read_options
 from seglog.table.schema import default_projection
 from seglog.table.splits import offset_for_timestamp, plan_splits
-from seglog.verification.stretches import Extent, Reading, stretch_of
+from seglog.verification.stretches import Reading, stretch_of
 from tests.support.log_files import FS, batch, write_log
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def by_serve(path: Path, offset: int) -> int:
 def by_verify(path: Path, offset: int) -> int:
     log = path / f"{0:020d}.log"
     files = SegmentFiles(0, log, log.stat().st_size, 0, path / INDEX)
-    steps = stretch_of(FS, files, None, Reading(Extent(offset, offset + 1))).walk(FS, log, fresh=True)
+    steps = stretch_of(FS, files, None, Reading(Selection(offset, offset + 1))).walk(FS, log, fresh=True)
     (step,) = steps
     assert isinstance(step, WalkedEntries) and step.valid.all()
     return int(step.batches["base_offset"][step.batches["last_offset"] >= offset][0]) + offset % EACH
@@ -168,7 +169,7 @@ def time_by_reader(path: Path, timestamp: int) -> int:
 def time_by_verify(path: Path, timestamp: int) -> int:
     (log,) = path.glob("*.log")
     files = SegmentFiles(0, log, log.stat().st_size, 0, log.with_suffix(".index"), log.with_suffix(".timeindex"))
-    walk = stretch_of(FS, files, None, Reading(Extent(first_timestamp=timestamp))).walk(FS, log, fresh=True)
+    walk = stretch_of(FS, files, None, Reading(Selection(first_timestamp=timestamp))).walk(FS, log, fresh=True)
     batches = np.concatenate([step.batches for step in walk if isinstance(step, WalkedEntries)])
     return int(batches["base_offset"][batches["max_timestamp"] >= timestamp][0])
 

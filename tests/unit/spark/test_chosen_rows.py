@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seglog.look.dump.selection import Selection
+from seglog.scan.selection import Selection
 
 pa = pytest.importorskip("pyarrow")
 

@@ -28,10 +28,10 @@ from seglog.look.dump.file_lines import dump_file, is_log, rendered_rows, text_l
 from seglog.look.dump.large_records import large_line
 from seglog.look.dump.render_records import record_prefix
 from seglog.look.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
-from seglog.look.dump.selection import EVERYTHING, SelectedRecords, Selection
 from seglog.ordered_pool import Account
 from seglog.scan.listing import Target
 from seglog.scan.log_walk import WalkedEntries
+from seglog.scan.selection import EVERYTHING, SelectedRecords, Selection
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 from seglog.verification.damage import record_findings, with_damage
@@ -72,11 +72,10 @@ def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Ite
     when its turn comes.
     """
     remaining = options.limit
-    committed, beside = options.selection.is_committed, dict[Path, Unsettled]()
+    limited, beside = options.limit is not None, dict[Path, Unsettled]()
     for target in targets:
-        extent = options.selection.extent(limited=options.limit is not None)
         for source in sources(
-            fs, target, options.every_file, committed=committed, known_unsettled=beside, extent=extent
+            fs, target, options.every_file, selection=options.selection, limited=limited, known_unsettled=beside
         ):
             if remaining is not None and remaining <= 0:
                 return

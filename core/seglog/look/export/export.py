@@ -31,10 +31,10 @@ from seglog.escaping import plain_text
 from seglog.format.columns import Records
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.look.dump.render_records import render_records
-from seglog.look.dump.selection import EVERYTHING, Selection
 from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.repairs.undo.beside import NewFile
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
+from seglog.scan.selection import EVERYTHING, Selection
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.damage import disorder_finding, record_findings, with_damage
 from seglog.verification.findings import Finding

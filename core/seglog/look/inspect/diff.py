@@ -19,9 +19,9 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
-from seglog.look.dump.selection import Selection
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import LogWalk, is_whole
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 from seglog.verification.damage import with_damage

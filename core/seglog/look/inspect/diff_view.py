@@ -19,11 +19,11 @@ import numpy as np
 
 from seglog import layout
 from seglog.kernels import row_keys
-from seglog.look.dump.selection import Selection
 from seglog.look.inspect.diff import Difference
 from seglog.model import Isolation
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.unsettled import unsettled
 

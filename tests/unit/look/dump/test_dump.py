@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from seglog.look.dump.dump import DumpOptions, dump
-from seglog.look.dump.selection import Selection
 from seglog.model import Compression, Isolation
 from seglog.scan.listing import Target, TargetKind, resolve_paths
+from seglog.scan.selection import Selection
 from seglog.storage.filesystem import FileStatus
 from seglog.storage.local import LocalFileSystem
 from seglog.verification.findings import Finding

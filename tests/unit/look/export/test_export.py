@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from seglog.errors import RefusedError, UnsupportedError
-from seglog.look.dump.selection import Selection
 from seglog.look.export.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.model import TopicPartition
 from seglog.scan.listing import Target, TargetKind
+from seglog.scan.selection import Selection
 from seglog.verification.findings import Finding
 from seglog.verification.readable_files import Source, sources
 from tests.support.fixtures import expected, fixture_copy

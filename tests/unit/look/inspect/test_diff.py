@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from seglog.look.dump.selection import EVERYTHING, Selection
 from seglog.look.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.look.inspect.diff_view import ViewOptions, diff_view
 from seglog.scan.listing import list_partition
+from seglog.scan.selection import EVERYTHING, Selection
 from tests.support.log_files import FS, batch, marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 

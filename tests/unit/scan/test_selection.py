@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.look.dump.selection import Selection
+from seglog.scan.selection import Selection
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy
 

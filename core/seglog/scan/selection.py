@@ -1,4 +1,8 @@
-"""Selects batches and records by offset, time, producer, key, and bytes that they contain."""
+"""Selects batches and records by offset, time, producer, key, and bytes that they contain.
+
+A `Selection` is judged by names (`reaches`), by indexes (`verification.stretches`, which asks `log.places`), by headers
+of batches (`ended`, and `of` without records), and by records (`of`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ import numpy as np
 from seglog.format.columns import Records
 from seglog.kernels.row_keys import match_keys
 from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation
-from seglog.verification.stretches import Extent
 
 
 class SelectedRecords(NamedTuple):
@@ -53,13 +56,24 @@ class Selection:
         """True if there is no condition besides `isolation`."""
         return replace(self, isolation=Isolation.READ_UNCOMMITTED) == EVERYTHING
 
-    def extent(self, *, limited: bool) -> Extent | None:
-        """Returns the range in which selected batches lie, for reading no more than that; None if it is everything.
+    @property
+    def begins(self) -> bool:
+        """True if offsets or times have a first one."""
+        return self.first_offset is not None or self.first_timestamp is not None
 
-        `limited`: only the first ones are wanted.
-        """
-        extent = Extent(self.first_offset, self.end_offset, self.first_timestamp, self.end_timestamp, limited)
-        return None if extent == Extent() else extent
+    @property
+    def ends(self) -> bool:
+        """True if offsets or times have an end."""
+        return self.end_offset is not None or self.end_timestamp is not None
+
+    def ended(self, batches: np.ndarray) -> np.ndarray:
+        """Returns which batches (bool) lie at or beyond the end. A batch's smallest timestamp is in no header."""
+        beyond = np.zeros(len(batches), dtype=bool)
+        if self.end_offset is not None:
+            beyond |= batches["base_offset"] >= self.end_offset
+        if self.end_timestamp is not None:
+            beyond |= np.minimum(batches["base_timestamp"], batches["max_timestamp"]) >= self.end_timestamp
+        return beyond
 
     def reaches(self, first_offset: int, last_offset: int | None) -> bool:
         """True if a range of offsets (a last one of None: no end) overlaps the selected range."""
