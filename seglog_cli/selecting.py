@@ -100,11 +100,11 @@ def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> N
     """Raises UsageError if --decode would change nothing for partition directories with these names."""
     if not decode:
         return
-    from seglog.values.internal_topics import kind_of_partition
+    from seglog.doors import door
 
     if base64:
         raise UsageError("--decode and --bytes base64 are two forms of keys and values: give one of them")
-    if not any(map(kind_of_partition, partitions)):
+    if not any(map(door("internal kind"), partitions)):
         raise UsageError(
             "--decode is for internal topics, by their names: __consumer_offsets, heartbeats, …"
             " (--value-as kafka:KIND says what a topic of another name holds)"

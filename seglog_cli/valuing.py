@@ -18,7 +18,7 @@ _FORMS = (
     "auto|string|hex|base64|short|int|long|float|double|short-le|int-le|long-le|float-le|double-le|uuid|json|gzip"
     "|gzip-json|msgpack|cbor|avro-file|kafka|avro|protobuf|json-schema|registry"
 )
-_PLAIN = "auto"
+_PLAIN, _KAFKA = "auto", "kafka"
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,17 @@ class ShownAs(OptionGroup):
         """
         if self == ShownAs() and not decode:
             return None
-        from seglog.values.forms import KAFKA, Values
-        from seglog.values.sources import forms_of
+        from seglog.doors import door
 
         asked = self.key_as != _PLAIN or self.value_as != _PLAIN
         if asked and (decode or base64):
             older = "--decode" if decode else "--bytes base64"
             raise UsageError(f"{older} and --key-as or --value-as are forms of keys and values: give one of them")
-        key, value = (KAFKA, KAFKA) if decode else (self.key_as, self.value_as)
-        forms = forms_of(session.fs, key, value, schemas=self.schemas, schema=self.schema, beside=paths)
-        return None if forms.are_plain else Values(forms)
+        key, value = (_KAFKA, _KAFKA) if decode else (self.key_as, self.value_as)
+        values: Values | None = door("values")(
+            session.fs, key, value, schemas=self.schemas, schema=self.schema, beside=paths
+        )
+        return values
 
 
 def tell_values(session: Session, values: Values | None) -> None:

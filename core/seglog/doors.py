@@ -1,7 +1,7 @@
 """The doors of the engine: what it takes from the rooms around it, each imported when it is first needed.
 
-The engine stands alone: it imports no object store, no tier and no table. Who gives it what it asks for is written
-here, once.
+The engine stands alone: it imports no object store, no tier, no decoder of values and no table. Who gives it what it
+asks for is written here, once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ DOORS = {
     "tier key": ("seglog.tiers.segments", "read_private_key"),
     # settles an append of Spark's to several partitions that its journal shows: (fs, log directory, open_directory)
     "staged append": ("seglog.log.staged_settling", "settle_if_possible"),
+    # what decodes keys and values: (fs, key, value, schemas, schema, beside) -> values.forms.Values, None for nothing
+    "values": ("seglog.values.sources", "values_of"),
+    # what a partition directory holds by its name: (name) -> values.internal_topics.Kind or None
+    "internal kind": ("seglog.values.internal_topics", "kind_of_partition"),
+    # the decoder of one of Kafka's own topics: (topic) -> values.internal_topics.Decoder
+    "internal decoder": ("seglog.values.internal_topics", "decoder_of"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader
     "arrow reader": ("seglog.table.columns", "reader_of"),
 }

@@ -1,7 +1,7 @@
 """How much code a verb reaches by imports, those in functions too but not those for types: what its reader may meet.
 
 The bounds are lines, rounded up to the next 500, and only go down. The aim is 45,000 for the nine verbs of the card and
-24,000 for `open_log`, which it has: what values bring is to come through doors, too (`seglog.doors`).
+24,000 for `open_log`, which it has. Object stores, tiers and decoders of values come through doors (`seglog.doors`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
 
 CARD = ("append", "read", "recover", "retain", "clean", "dump", "verify", "repair", "stats")
 STARTS = {
-    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 56_000),
+    "the card": ([f"seglog_cli.commands.{verb}" for verb in CARD], 51_000),
     "open_log": (["seglog.api.opening"], 23_500),
 }
 _STEP = 500

@@ -8,8 +8,8 @@ from seglog.arguments import instance
 from seglog.locations import parse_location
 from seglog.operations.workspace import Location
 from seglog.storage.filesystem import FileSystem
+from seglog.values import sources
 from seglog.values.forms import Values
-from seglog.values.sources import forms_of
 
 
 def values_of(
@@ -22,7 +22,7 @@ def values_of(
     schema: Location | None,
 ) -> Values | None:
     """Returns what decodes the records at the paths; None if they are shown as is. Raises TypeError, ConfigError."""
-    forms = forms_of(
+    return sources.values_of(
         fs,
         instance("key_as", key_as, str, "text"),
         instance("value_as", value_as, str, "text"),
@@ -30,4 +30,3 @@ def values_of(
         schema=None if schema is None else str(schema),
         beside=map(parse_location, paths),
     )
-    return None if forms.are_plain else Values(forms)

@@ -13,6 +13,9 @@ from seglog import layout
 from seglog.kernels import records as kernels
 from seglog.model import Header, Record
 
+Side = Literal["key", "value"]
+SIDES: tuple[Side, ...] = ("key", "value")  # a record's, in the order of its parts
+
 # Descriptions of the statuses other than 0, for findings and errors.
 STATUS_REASONS: dict[int, str] = {
     kernels.COUNT_INVALID: "the record count is negative or more than the bytes can hold",

@@ -15,13 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seglog.format.columns import Records
+from seglog.format.columns import SIDES, Records, Side
 from seglog.model import TopicPartition
 from seglog.table.columns import ColumnBuilder, outputs_of
 from seglog.table.typed import TypedColumn
 from seglog.table.valued import valued_outputs
 from seglog.values.forms import Values
-from seglog.values.frames import SIDES, Side
 
 ROW_GROUP_BYTES = 32 << 20
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from seglog.errors import SeglogError
+from seglog.format.columns import Side
 from seglog.model import Record
 from seglog.storage.filesystem import FileSystem
 from seglog.table.damage import Damage
@@ -17,7 +18,6 @@ from seglog.table.splits import batch_range, pieces_of
 from seglog.table.typed import TypedColumn
 from seglog.values.column_types import ColumnType, Sample, column_type
 from seglog.values.forms import Forms, Tally
-from seglog.values.frames import Side
 from seglog.values.shapes import Items, Leaf, Named, Row, Shape
 
 _MOST_PARTITIONS = 16  # that are looked at

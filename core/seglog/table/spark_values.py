@@ -13,6 +13,7 @@ from functools import cached_property, partial
 import pyarrow as pa
 
 from seglog.errors import ConfigError
+from seglog.format.columns import SIDES, Side
 from seglog.locations import parse_location
 from seglog.table.columns import Output, Part, outputs_of
 from seglog.table.discovery import find_partitions
@@ -24,7 +25,6 @@ from seglog.table.typed import TypedColumn
 from seglog.table.valued import valued_outputs
 from seglog.values.column_types import ColumnType
 from seglog.values.forms import BY_SCHEMA, Forms, Values
-from seglog.values.frames import SIDES, Side
 from seglog.values.shapes import TEXT, Items, Leaf, Named, Row, Shape
 from seglog.values.sources import forms_of
 

@@ -12,10 +12,10 @@ from functools import partial
 import pyarrow as pa
 
 from seglog.escaping import plain_text
+from seglog.format.columns import SIDES, Side
 from seglog.table.columns import Output, Part, readable_text
 from seglog.table.typed import Shown, TypedColumn
 from seglog.values.forms import Column, Values
-from seglog.values.frames import SIDES, Side
 
 
 def valued_outputs(

@@ -17,10 +17,11 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
+from seglog.format.columns import Side
 from seglog.model import Header
 from seglog.values import schemas as kinds
 from seglog.values.forms import BY_SCHEMA, BySchema, Forms, has_id_zero, references_of
-from seglog.values.frames import MessageName, Side, frame_of, message_named
+from seglog.values.frames import MessageName, frame_of, message_named
 from seglog.values.schemas import KnownSchemas, Naming, NotDecodedError, Read, Schema, SchemaId, SchemaSource, Text
 from seglog.values.shapes import Described, Shape, merged
 from seglog.values.single_object import Fingerprints

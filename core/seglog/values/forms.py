@@ -16,21 +16,11 @@ import numpy as np
 
 from seglog import layout
 from seglog.escaping import json_value
-from seglog.format.columns import Records
+from seglog.format.columns import SIDES, Records, Side
 from seglog.format.control import ControlRecordError
 from seglog.model import Header
 from seglog.values import schemas as kinds
-from seglog.values.frames import (
-    FIRST,
-    PATH_BEFORE,
-    PLAIN_FRAME_BYTES,
-    SIDES,
-    Frame,
-    Side,
-    frame_of,
-    named_in_headers,
-    plain_frames,
-)
+from seglog.values.frames import FIRST, PATH_BEFORE, PLAIN_FRAME_BYTES, Frame, frame_of, named_in_headers, plain_frames
 from seglog.values.internal_topics import KINDS, Decode, control_texts, kind_of
 from seglog.values.plain_forms import PLAIN, json_document, text_or_reason
 from seglog.values.schemas import (
@@ -239,6 +229,11 @@ class TopicDecoder:
     def form(self, side: Side) -> str:
         """Returns the form of a side of this topic."""
         return self._forms[side]
+
+    def shown(self, records: Records, sides: Iterable[Side]) -> list[Column]:
+        """Returns the columns of these sides, of which those that are not decoded show what is there."""
+        columns = self.columns(records)
+        return [columns.get(side) or Column.of(records.parts(side)) for side in sides]
 
     def columns(self, records: Records) -> dict[Side, Column]:
         """Returns the columns of `sides`. Control records, which no producer wrote, are only decoded as Kafka's own."""

@@ -22,16 +22,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 
+from seglog.format.columns import Side
 from seglog.model import Header
 from seglog.values.schemas import Naming, NotDecodedError, SchemaId
-
-Side = Literal["key", "value"]
-SIDES: tuple[Side, ...] = ("key", "value")  # a record's, in the order of its parts
 
 MOST_EXPANDED_BYTES = 16 << 20  # of a value that Glue's serializer has compressed
 MOST_PATH = 64  # levels of nested messages

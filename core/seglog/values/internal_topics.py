@@ -154,6 +154,11 @@ def kind_of(topic: str) -> Kind | None:
     return None if match is None else KINDS[(match.lastgroup or "").replace("_", "-")]
 
 
+def decoder_of(topic: str) -> Decoder:
+    """Returns the decoder of one of Kafka's own topics in DECODERS."""
+    return DECODERS[topic]
+
+
 def kind_of_partition(directory: str) -> Kind | None:
     """Returns what the topic of a partition directory holds, if its name says so."""
     name = parse_partition_directory(directory)

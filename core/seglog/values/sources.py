@@ -8,7 +8,7 @@ from pathlib import Path
 from seglog.errors import ConfigError
 from seglog.locations import parse_location
 from seglog.storage.filesystem import FileSystem
-from seglog.values.forms import BY_SCHEMA, FORMS, OF_KIND, Forms, is_form
+from seglog.values.forms import BY_SCHEMA, FORMS, OF_KIND, Forms, Values, is_form
 from seglog.values.internal_topics import KINDS
 from seglog.values.plain_forms import require
 from seglog.values.schema_files import schema_of_file, schemas_in_directory, schemas_in_list
@@ -50,6 +50,14 @@ def forms_of(
     if source is None and given is None:
         raise ConfigError(f"{wanted[0]} needs schemas: there is no {_PARTITION} beside the logs, so say where they are")
     return Forms(key, value, source, given)
+
+
+def values_of(
+    fs: FileSystem, key: str, value: str, *, schemas: str | None, schema: str | None, beside: Iterable[Path]
+) -> Values | None:
+    """Returns what decodes records in these forms, with the errors of `forms_of`; None if they are shown as is."""
+    forms = forms_of(fs, key, value, schemas=schemas, schema=schema, beside=beside)
+    return None if forms.are_plain else Values(forms)
 
 
 def source_at(fs: FileSystem, where: str) -> SchemaSource:

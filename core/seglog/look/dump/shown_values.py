@@ -16,13 +16,15 @@ import base64
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from seglog.escaping import json_value
-from seglog.format.columns import Records
+from seglog.format.columns import SIDES, Records, Side
 from seglog.kernels import render
-from seglog.values.forms import Column, TopicDecoder
-from seglog.values.frames import SIDES, Side
+
+if TYPE_CHECKING:
+    from seglog.values.forms import Column, TopicDecoder
 
 
 def with_values(
@@ -77,10 +79,9 @@ def _texts(
     records: Records, decoder: TopicDecoder, sides: Sequence[Side], as_json: bool, as_base64: bool
 ) -> Iterator[bytes]:
     """Yields what is written of the sides of each record."""
-    columns = decoder.columns(records)
     words = [
-        _words(side, columns.get(side) or Column.of(records.parts(side)), decoder.form(side), as_json, as_base64)
-        for side in sides
+        _words(side, column, decoder.form(side), as_json, as_base64)
+        for side, column in zip(sides, decoder.shown(records, sides), strict=True)
     ]
     parts = words[0] if len(words) == 1 else map("".join, zip(*words, strict=True))
     return (text.encode("utf-8", "backslashreplace") for text in parts)

@@ -28,7 +28,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import UnsupportedError
 from seglog.escaping import plain_text
-from seglog.format.columns import Records
+from seglog.format.columns import Records, Side
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.look.dump.render_records import render_records
 from seglog.model import NO_TIMESTAMP, TopicPartition
@@ -43,7 +43,6 @@ from seglog.verification.readable_files import Source
 if TYPE_CHECKING:
     from seglog.table.typed import TypedColumn
     from seglog.values.forms import Column, TopicDecoder, Values
-    from seglog.values.frames import Side
 
 # Excel, LibreOffice and Google Sheets start a formula with these, also after splitting at a line end (OWASP).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -9,14 +9,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from seglog.doors import door
 from seglog.errors import UnsupportedError
 from seglog.format import coordinator
 from seglog.format.control import ControlRecordError, parse_control_record
 from seglog.format.wire import java_text
 from seglog.model import ControlType
-from seglog.values.internal_topics import DECODERS, Decoder
+
+if TYPE_CHECKING:
+    from seglog.values.internal_topics import Decoder
 
 PartDecoder = Literal["string", "default", "integer", "long"]
 
@@ -27,13 +30,13 @@ CLASSES: dict[str, PartDecoder] = {
     "LongDecoder": "long",
 }
 
-# The first parser that was asked for wins.
-_PARSERS: dict[str, Decoder] = {
-    "offsets": DECODERS["__consumer_offsets"],
-    "transaction-log": DECODERS["__transaction_state"],
-    "cluster-metadata": DECODERS["__cluster_metadata"],
-    "remote-log-metadata": DECODERS["__remote_log_metadata"],
-    "share-group-state": DECODERS["__share_group_state"],
+# Topics by parser; the first one that was asked for wins.
+_PARSERS = {
+    "offsets": "__consumer_offsets",
+    "transaction-log": "__transaction_state",
+    "cluster-metadata": "__cluster_metadata",
+    "remote-log-metadata": "__remote_log_metadata",
+    "share-group-state": "__share_group_state",
 }
 
 _CONTROL_NAMES = {
@@ -73,8 +76,9 @@ def choose_decoder(parsers: Collection[str], key_class: str | None, value_class:
     Classes are named with or without their package. Returns None if no decoder is asked for. Raises UnsupportedError
     for a class that only a JVM could load.
     """
-    for name, decoder in _PARSERS.items():
+    for name, topic in _PARSERS.items():
         if name in parsers:
+            decoder: Decoder = door("internal decoder")(topic)
             return decoder
     if key_class is None and value_class is None:
         return None
