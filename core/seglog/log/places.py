@@ -257,15 +257,15 @@ class SegmentPlaces:
     # --- times ------------------------------------------------------------------------------------------
 
     def largest_timestamp(self) -> int | None:
-        """Returns what `closing_timestamp` does."""
-        return None if self._times is None else _closing_timestamp(self._times)
+        """Returns what `closing_timestamp` does, and looks at all entries of a large index, too."""
+        return None if self._times is None or not _ascends(self._times) else _closing_timestamp(self._times)
 
     def largest_timestamps(self, offsets: Sequence[int], largest: int | None) -> list[int | None]:
         """Returns the largest timestamp that a record below each of the offsets can have, if the segment's largest one
         is `largest`; None: unknown.
         """
         times = self._times
-        if times is None or (np.diff(times.offsets) <= 0).any() or (np.diff(times.timestamps) < 0).any():
+        if times is None or not _ascends(times):
             return [None] * len(offsets)
         rows = np.searchsorted(times.offsets, np.array(offsets, dtype=np.int64) - 1)
         return [int(times.timestamps[row]) if row < times.entries else largest for row in rows]
@@ -282,9 +282,14 @@ def closing_timestamp(fs: FileSystem, time_index: Path, base_offset: int) -> int
 def _closing_timestamp(times: TimeIndex) -> int | None:
     if not times.entries or times.is_padded:
         return None
-    largest = times.last_entry[0]
     # of a large index, only the last entry is read
-    return largest if times.size > FRONT_BYTES or _ascends_around(times, times.entries - 1) else None
+    return times.last_entry[0] if times.size > FRONT_BYTES or _ascends(times) else None
+
+
+def _ascends(times: TimeIndex) -> bool:
+    """True if all entries are in order."""
+    timestamps, offsets = times.columns()
+    return bool((timestamps[1:] > timestamps[:-1]).all() and (offsets[1:] > offsets[:-1]).all())
 
 
 def _ascends_around(times: TimeIndex, i: int) -> bool:
