@@ -1,83 +1,197 @@
-"""CPU time per partition of the commands that go through a whole log directory.
+"""What commands over a whole log directory cost, and starting them, beside an older build and the goals.
 
-`python -m tests.benchmarks.many_partitions [COUNT…]`
+    python -m tests.benchmarks.many_partitions [COUNT] [--against PYTHON] [--rows doctor,ls] [--turns 1]
 
-A log directory gets hard links of one partition of three segments under many names; every command runs as a process of
-its own, over 400 and over 4,000 partitions (or those named), and its user and system time is divided by their number,
-after that of an empty directory is taken off. The largest resident size shows whether memory stays flat.
+Log directories of COUNT partitions (default 1,000; goals are also stated for 10,000) of three segments of about 10 KB
+are made: hard links, or copies where files are changed. Every figure is the user and system time of a process, its
+least of all turns, in which the builds take turns; MiB is the largest resident size. PYTHON is the interpreter of an
+environment with the older build. The goal is the largest share of the older build's time; without PYTHON none is
+judged. Builds whose kernels are not compiled are refused. `ms` is the time for a partition (for a start of the whole
+process).
+
+Issue 46's other rows are in `against_kafka` (clean of 630 MB), `asking` (sql), `typed_export`, `serve_against_broker`
+and `spark_against_kafka`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.log_files import batch, write_segment
+from seglog.model import Record
+from seglog.storage.local import LocalFileSystem
+from tests.support.fixtures import fixture_copy
+from tests.support.open_logs import START_MS, opened_log
+from tests.support.target_directories import target_directory
 
-COUNTS = (400, 4000)
-SEGMENTS = 3
-COMMANDS = {
-    "ls": ("ls",),
-    "verify crc": ("verify", "--level", "crc"),
-    "doctor --quick": ("doctor", "--quick"),
-    "doctor": ("doctor",),
-    "retain --dry-run": ("retain", "--dry-run", "--retention-ms", "7d"),
-    "clean --dry-run": ("clean", "--dry-run"),
-    "recover --dry-run": ("recover", "--dry-run"),
-}
+SEGMENTS, BATCHES, RECORDS = 3, 2, 40
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+COMPACT = ("--set", "cleanup.policy=compact", "--set", "min.cleanable.dirty.ratio=0")
+MEMORY_GOAL = 100
+TIMES_FIND = 4
 
 
-def directory_of(root: Path, count: int) -> Path:
-    """A log directory, stopped in order, of `count` partitions of `SEGMENTS` segments of 2 x 50 records each."""
-    logs, first = root / str(count), root / "first"
+@dataclass(frozen=True)
+class Row:
+    """A command and its goal: the largest share of the older build's time.
+
+    `place` makes what it runs on; `fresh` if each turn needs its own, as the command changes it.
+    """
+
+    name: str
+    goal: float
+    arguments: Callable[[Path], Sequence[str | Path]]
+    place: str = "stopped"
+    fresh: bool = False
+
+
+ROWS = (
+    Row("doctor, stopped", 1 / 3, lambda logs: ("doctor", logs)),
+    Row("doctor, killed", 1 / 3, lambda logs: ("doctor", logs), "killed"),
+    Row("clean --dry-run", 1 / 5, lambda logs: ("clean", "--dry-run", *COMPACT, logs), "copied"),
+    Row("clean", 1 / 5, lambda logs: ("clean", *COMPACT, logs), "copied", fresh=True),
+    Row("retain --dry-run", 1 / 2, lambda logs: ("retain", "--dry-run", "--retention-ms", "7d", logs)),
+    Row("explain of one", 1 / 2, lambda logs: ("explain", logs / "t-0")),
+    Row("stats", 1 / 2, lambda logs: ("stats", logs)),
+    Row("report", 1 / 2, lambda logs: ("report", logs)),
+    Row("diff of two", 1 / 2, lambda logs: ("diff", logs, logs.with_name("killed"))),
+    Row("transplant --dry-run", 1 / 2, lambda logs: ("transplant", "-n", logs, "--into", logs.with_name("target"))),
+    Row("ls", 1 / 3, lambda logs: ("ls", logs)),
+    Row("top, one frame", 1 / 3, lambda logs: ("top", "--once", "--every", "100ms", logs)),
+    Row("start: ls", 0.6, lambda logs: ("ls", logs), "fixture"),
+    Row("start: dump", 0.6, lambda logs: ("dump", logs / "orders-none-0"), "fixture"),
+    Row("start: verify", 0.6, lambda logs: ("verify", logs / "orders-none-0"), "fixture"),
+    Row("start: clean -n", 0.6, lambda logs: ("clean", "-n", "--policy", "compact", logs / "customers-0"), "fixture"),
+)
+
+
+def first_partition(directory: Path) -> None:
+    """A partition of `SEGMENTS` segments, closed as a broker closes it, whose keys come again."""
+    with opened_log(directory) as log:
+        for segment in range(SEGMENTS):
+            if segment:
+                log.roll()
+            for batch in range(BATCHES):
+                first = (segment * BATCHES + batch) * RECORDS
+                log.append([Record(b"v" * 100, b"key-%d" % i, START_MS + first + i) for i in range(RECORDS)])
+        log.close()
+
+
+def directory_of(root: Path, count: int, name: str = "", *, stopped: bool = True, linked: bool = True) -> Path:
+    """A log directory of `count` partitions with the files of one: hard links of them, or copies."""
+    logs, first = root / (name or str(count)), root / "first" / "t-0"
     if not first.exists():
-        for base in range(0, SEGMENTS * 100, 100):
-            write_segment(first, base, batch(base, 50, value=b"v" * 100), batch(base + 50, 50, value=b"v" * 100))
+        first_partition(first)
     logs.mkdir()
-    (logs / ".kafka_cleanshutdown").touch()
+    if stopped:
+        (logs / ".kafka_cleanshutdown").touch()
     for number in range(count):
         (logs / f"t-{number}").mkdir()
         for path in first.iterdir():
-            os.link(path, logs / f"t-{number}" / path.name)
-    for name in CHECKPOINTS:
-        lines = [f"t {number} {0 if name.startswith('log') else SEGMENTS * 100}" for number in range(count)]
-        (logs / name).write_text("\n".join(["0", str(count), *lines, ""]))
+            (os.link if linked else shutil.copyfile)(path, logs / f"t-{number}" / path.name)
+    end = SEGMENTS * BATCHES * RECORDS
+    for file in CHECKPOINTS:
+        offset = 0 if file.startswith("log") or (file.startswith("recovery") and not stopped) else end
+        lines = [f"t {number} {offset}" for number in range(count)]
+        (logs / file).write_text("\n".join(["0", str(len(lines)), *lines, ""]))
     return logs
 
 
-def cost(arguments: tuple[str, ...], logs: Path) -> tuple[float, int]:
-    """User and system time of a command in seconds, and its largest resident size in MiB."""
-    process = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", QUIETLY, *arguments, str(logs)])
-    _, _, used = os.wait4(process, 0)
+class Places:
+    """The directories that rows run on, each made when it is first needed."""
+
+    def __init__(self, root: Path, count: int) -> None:
+        self._root, self._count, self._fresh = root, count, 0
+
+    def of(self, row: Row) -> Path:
+        if row.fresh:
+            shutil.rmtree(self._root / f"fresh{self._fresh}", ignore_errors=True)
+            self._fresh += 1
+            return directory_of(self._root, self._count, f"fresh{self._fresh}", linked=False)
+        for name in {row.place, *(("killed", "target") if row.place == "stopped" else ())}:
+            if not (self._root / name).exists():
+                self._make(name)
+        return self._root / name if row.place == name else self._root / row.place
+
+    def _make(self, name: str) -> None:
+        if name == "fixture":
+            fixture_copy("4.3.0/clean", self._root / "fixtures").rename(self._root / name)
+        elif name == "target":
+            names = [f"t-{number}" for number in range(self._count)]
+            target_directory(LocalFileSystem(), self._root / name, names)
+        else:
+            directory_of(self._root, self._count, name, stopped=name != "killed", linked=name != "copied")
+
+
+def cost(line: Sequence[str | Path], state: Path) -> tuple[float, int]:
+    """User and system time of a process in seconds, and its largest resident size in MiB."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SEGLOG_", "PYTHON"))}
+    environment |= {"XDG_STATE_HOME": str(state), "SEGLOG_CONFIG": os.devnull}
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, cwd="/")
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        sys.exit(f"{' '.join(map(str, line))} ended with {process.returncode}: {said.decode(errors='replace')}")
     return used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
 
 
-QUIETLY = "import os, sys; os.dup2(os.open(os.devnull, os.O_WRONLY), 1); from seglog_cli.process import main; main()"
+def require_compiled(python: str) -> None:
+    """Ends the benchmark if a build's kernels are not compiled."""
+    line = [python, "-m", "seglog_cli", "--version", "-v"]
+    shown = subprocess.run(line, capture_output=True, text=True, check=True, cwd="/").stdout
+    if "kernels: native" not in shown:
+        sys.exit(f"{python}: figures of kernels that are not compiled say nothing: {shown}")
+
+
+def measure(row: Row, places: Places, builds: Sequence[str], turns: int, count: int, state: Path) -> None:
+    """Prints a row."""
+    least = [float("inf")] * len(builds)
+    size = 0
+    for _ in range(turns):
+        for number, python in enumerate(builds):
+            logs = places.of(row)
+            seconds, resident = cost([python, "-m", "seglog_cli", *row.arguments(logs)], state)
+            least[number] = min(least[number], seconds)
+            size = resident if number == 0 else size
+    alone = 1 if row.place == "fixture" or "of one" in row.name else count
+    line = f"{row.name:<24}{least[0]:>9.2f} s{1000 * least[0] / alone:>9.2f} ms{size:>6} MiB"
+    if len(builds) > 1:
+        share = least[0] / least[1]
+        line += f"{least[1]:>9.2f} s{share:>8.2f}{row.goal:>7.2f}  {'met' if share <= row.goal else 'NOT MET'}"
+    line += "" if size <= MEMORY_GOAL else f"  more than {MEMORY_GOAL} MiB"
+    if row.name == "ls":
+        floor, _ = cost(["find", places.of(row), "-ls"], state)
+        line += f"  find -ls {floor:.2f} s, {least[0] / floor:.1f} times it (goal {TIMES_FIND})"
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
     """Prints a row for each command."""
-    counts = [int(text) for text in sys.argv[1:]] or list(COUNTS)
-    root = Path(tempfile.mkdtemp(prefix="seglog-"))
-    try:
-        empty, many = directory_of(root, 0), [directory_of(root, count) for count in counts]
-        sys.stdout.write(
-            f"{'command':<20}" + "".join(f"{f'ms a partition of {count}':>26}{'MiB':>6}" for count in counts) + "\n"
-        )
-        for name, arguments in COMMANDS.items():
-            start, _ = cost(arguments, empty)
-            row = f"{name:<20}"
-            for count, logs in zip(counts, many, strict=True):
-                seconds, size = cost(arguments, logs)
-                row += f"{1000 * (seconds - start) / count:>26.2f}{size:>6}"
-            sys.stdout.write(f"{row}\n")
-            sys.stdout.flush()
-    finally:
-        shutil.rmtree(root)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int, nargs="?", default=1000)
+    parser.add_argument("--against", metavar="PYTHON")
+    parser.add_argument("--rows", default="", help="beginnings of rows' names")
+    parser.add_argument("--turns", type=int, default=1)
+    given = parser.parse_args()
+    builds = [sys.executable, *([given.against] if given.against else [])]
+    for python in builds:
+        require_compiled(python)
+    with tempfile.TemporaryDirectory(prefix="scale-") as root:
+        places = Places(Path(root), given.count)
+        sys.stdout.write(f"{'':<24}{'this build':>11}{'each':>12}{'memory':>10}{'older':>11}{'share':>8}{'goal':>7}\n")
+        for row in ROWS:
+            if not given.rows or row.name.startswith(tuple(given.rows.split(","))):
+                measure(row, places, builds, given.turns, given.count, Path(root) / "state")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,10 @@ _LOG_DIRECTORY_FILES = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filename
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The files of one segment. `size` (bytes) and `modified_ms` are the `.log`'s; a missing index is None."""
+    """The files of one segment. `size` (bytes) and `modified_ms` are the `.log`'s; a missing index is None.
+
+    `index_size` are the bytes of the indexes as a listing saw them.
+    """
 
     base_offset: int
     log: Path
@@ -59,6 +62,7 @@ class SegmentFiles:
     offset_index: Path | None = None
     time_index: Path | None = None
     transaction_index: Path | None = None
+    index_size: int = 0
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -464,9 +468,10 @@ def _assembled(
 
 
 def _segment_files(log: NamedFile, found: dict[FileKind, dict[int, NamedFile]]) -> SegmentFiles:
-    indexes = [found.get(kind, {}).get(log.offset) for kind in INDEX_KINDS]
-    paths = [None if index is None else index.path for index in indexes]
-    return SegmentFiles(log.offset, log.path, log.size, log.modified_ms, *paths)
+    indexes = [found[kind].get(log.offset) if kind in found else None for kind in INDEX_KINDS]
+    offset, time, transaction = (None if index is None else index.path for index in indexes)
+    size = sum(index.size for index in indexes if index is not None)
+    return SegmentFiles(log.offset, log.path, log.size, log.modified_ms, offset, time, transaction, size)
 
 
 def _ascending(files: Iterable[NamedFile]) -> tuple[NamedFile, ...]:

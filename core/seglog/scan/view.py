@@ -166,7 +166,8 @@ class SingleFile:
         size, modified = (0, 0) if status is None else (status.size, status.modified_ms)
         if listing is not None:
             return replace(listing, segments=(SegmentFiles(base, path, size, modified),), format="kafka")
-        segments = (SegmentFiles(base, path, size, modified, *self._indexes_by_name()),)
+        offset_index, time_index = self._indexes_by_name()
+        segments = (SegmentFiles(base, path, size, modified, offset_index, time_index),)
         found = parse_partition_directory(links.name_of(path.parent))
         is_07 = name is not None and name.kind is FileKind.LOG_07
         return PartitionListing(

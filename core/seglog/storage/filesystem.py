@@ -14,7 +14,7 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, Self
 
 from seglog.errors import RefusedError
 from seglog.remote_path import RemotePath
@@ -32,9 +32,8 @@ TEMPORARY_SUFFIX = ".tmp"
 _INHERITED = 0o2775
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """What the operating system reports about a path.
+class FileStatus(NamedTuple):
+    """What the operating system reports about a path: a tuple, because a look at a directory makes one for each name.
 
     `size` and `allocated` (blocks on disk, less than `size` in a sparse file) are in bytes. `modified_ms` is the
     modification time rounded down to milliseconds, as Java's `File.lastModified` returns it. `names` counts hard links.

@@ -18,7 +18,7 @@ import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -186,7 +186,7 @@ class FrozenFileSystem(ViewFileSystem):
     def cut(self, path: Path, size: int) -> None:
         """Shows only the first `size` bytes of a file from now on."""
         entry = self._entries[path.name]
-        entry.status = replace(entry.status, size=min(size, entry.status.size))
+        entry.status = entry.status._replace(size=min(size, entry.status.size))
 
     @contextmanager
     def hold(self, paths: Iterable[Path]) -> Iterator[None]:
@@ -243,7 +243,7 @@ class FrozenFileSystem(ViewFileSystem):
             # any other error is raised to whoever reads the file
             return None if isinstance(error, FileNotFoundError) else _Entry(status)
         size = file.size()
-        status = status if status.size == size else replace(status, size=size)
+        status = status if status.size == size else status._replace(size=size)
         if not whole:
             return _Entry(status, file, counted=True)
         with ExitStack() as stack:

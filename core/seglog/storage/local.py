@@ -43,6 +43,7 @@ _TRIES = 8  # to replace a file that somebody creates again and again
 # No privilege, or (in a user namespace) no such user.
 _MAY_NOT_GIVE = (errno.EPERM, errno.EACCES, errno.EINVAL)
 _SYNC_FILE_RANGE_WRITE = 2
+_PLAIN = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 _SEEK_DATA: int = getattr(os, "SEEK_DATA", 0)  # file systems without holes answer as if all were data
 
 
@@ -197,8 +198,7 @@ class LocalFileSystem:
     def list(self, directory: Path) -> list[str]:
         descriptor = self._open_directory(directory)
         try:
-            with os.scandir(descriptor) as entries:
-                return sorted(entry.name for entry in entries)
+            return sorted(os.listdir(descriptor))  # noqa: PTH208 (a path cannot be a descriptor)
         finally:
             os.close(descriptor)
 
@@ -299,21 +299,22 @@ class LocalFileSystem:
 
 
 def _status_of(found: os.stat_result) -> FileStatus:
-    kind = found.st_mode
-    return FileStatus(
-        size=found.st_size,
-        modified_ms=found.st_mtime_ns // 1_000_000,
-        modified_ns=found.st_mtime_ns,
-        inode=found.st_ino,
-        device=found.st_dev,
-        mode=stat.S_IMODE(kind),
-        owner=found.st_uid,
-        group=found.st_gid,
-        allocated=found.st_blocks * 512,
-        is_directory=stat.S_ISDIR(kind),
-        is_link=stat.S_ISLNK(kind),
-        is_special=not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)),
-        names=found.st_nlink,
+    kind, modified_ns = found.st_mode, found.st_mtime_ns
+    form = stat.S_IFMT(kind)
+    return FileStatus(  # in the order of its fields: names take half of the time
+        found.st_size,
+        modified_ns // 1_000_000,
+        modified_ns,
+        found.st_ino,
+        found.st_dev,
+        stat.S_IMODE(kind),
+        found.st_uid,
+        found.st_gid,
+        found.st_blocks * 512,
+        form == stat.S_IFDIR,
+        form == stat.S_IFLNK,
+        form not in _PLAIN,
+        found.st_nlink,
     )
 
 

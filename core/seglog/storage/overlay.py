@@ -11,7 +11,7 @@ import errno
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,7 +153,7 @@ class OverlayFile(VirtualFile):
         return self._contents.size
 
     def status(self) -> FileStatus:
-        return replace(self._contents.status, size=self.size())
+        return self._contents.status._replace(size=self.size())
 
     def read_at(self, position: int, size: int) -> bytes:
         buffer = bytearray(max(0, min(size, self.size() - position)))
@@ -201,7 +201,7 @@ class OverlayFile(VirtualFile):
         status = self._contents.status
         owner = status.owner if access.owner < 0 else access.owner
         group = status.group if access.group < 0 else access.group
-        self._contents.status = replace(status, owner=owner, group=group, mode=access.mode & 0o666)
+        self._contents.status = status._replace(owner=owner, group=group, mode=access.mode & 0o666)
 
 
 class OverlayFileSystem:
@@ -272,7 +272,7 @@ class OverlayFileSystem:
         if path in self._changed and self._changed[path].let_go:
             raise ValueError(f"{path}: what was written to it was let go")
         if mode in ("create", "create_new"):
-            made = _new_status(None, 0o644) if status is None else replace(status, size=0)
+            made = _new_status(None, 0o644) if status is None else status._replace(size=0)
             self._changed[path] = Contents(made, given_back=made.allocated)
         else:
             self._adopt(path)
@@ -281,7 +281,7 @@ class OverlayFileSystem:
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
         if path in self._changed:
             contents = self._changed[path]
-            return replace(contents.status, size=contents.size)
+            return contents.status._replace(size=contents.size)
         if path in self._directories:
             return self._directories[path]
         return None if path in self._gone else self._below.status(path, follow)
@@ -321,7 +321,7 @@ class OverlayFileSystem:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if parents and path.parent != path:
             self.make_directory(path.parent, parents=True, access=access)
-        self._directories[path] = replace(_new_status(access, 0o755), is_directory=True)
+        self._directories[path] = _new_status(access, 0o755)._replace(is_directory=True)
 
     def remove_directory(self, path: Path) -> None:
         if self.list(path):
@@ -334,13 +334,13 @@ class OverlayFileSystem:
 
     def set_modified(self, path: Path, modified_ms: int) -> None:
         contents = self._adopt(path)
-        contents.status = replace(contents.status, modified_ms=modified_ms, modified_ns=modified_ms * 1_000_000)
+        contents.status = contents.status._replace(modified_ms=modified_ms, modified_ns=modified_ms * 1_000_000)
 
     def copy_attributes(self, source: Path, target: Path) -> None:
         wanted, contents = self.status(source), self._adopt(target)
         self._require(source, wanted)
         if wanted is not None:
-            contents.status = replace(wanted, size=contents.size)
+            contents.status = wanted._replace(size=contents.size)
 
     def free_bytes(self, path: Path) -> int:
         return self._below.free_bytes(path)
@@ -365,7 +365,7 @@ class OverlayFileSystem:
         self._require(source, given)
         assert given is not None
         size = given.size
-        self._changed[path] = Contents(replace(status or given, size=size), self._files_below.add(source), size)
+        self._changed[path] = Contents((status or given)._replace(size=size), self._files_below.add(source), size)
 
     def write(self, path: Path) -> None:
         """Writes a changed file below, durably: in place if it was opened there, which takes no more room than `room`

@@ -153,7 +153,7 @@ class StoredLog:
             key = self.key
             stored = ChunkedLog(whole, self.chunks, self.compressed, None if key is None else lambda: key, _CHUNKS)
         if self.front is not None:
-            stored = PartOfObject(stored, 0, replace(stored.status, size=self.front))
+            stored = PartOfObject(stored, 0, stored.status._replace(size=self.front))
         return OneFile(fs, path, stored)
 
 

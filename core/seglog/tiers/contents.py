@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,7 +94,7 @@ class SealedPart:
 
     @property
     def status(self) -> FileStatus:
-        return replace(self.whole.status, size=max(0, self.stored - SEALED_BYTES))
+        return self.whole.status._replace(size=max(0, self.stored - SEALED_BYTES))
 
     def open(self, path: Path) -> File:
         with self.whole.open(path) as file:
@@ -114,7 +114,7 @@ class ChunkedLog:
 
     @property
     def status(self) -> FileStatus:
-        return replace(self.whole.status, size=self.chunks.file_bytes)
+        return self.whole.status._replace(size=self.chunks.file_bytes)
 
     def open(self, path: Path) -> File:
         if self.chunks.chunk_bytes > CHUNK_BYTES_LIMIT and self.chunks.file_bytes > CHUNK_BYTES_LIMIT:

@@ -8,7 +8,7 @@ which only `seglog tiers` shows. The manifest also contains a broker's checkpoin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def checkpoints_of(prefix: Path, described: Sequence[ManifestPartition], status:
         },
     }
     made = {name: format_offset_checkpoint(offsets) for name, offsets in offsets_of.items() if offsets}
-    return {prefix / name: MadeFile(data, replace(status, size=len(data))) for name, data in made.items()}
+    return {prefix / name: MadeFile(data, status._replace(size=len(data))) for name, data in made.items()}
 
 
 def read_committed(fs: FileSystem, prefix: Path) -> CommittedLogs | None:
@@ -154,7 +154,7 @@ def files_of_partition(fs: FileSystem, directory: Path, partition: ManifestParti
         files |= {described.name_of(kind): stored for kind, stored in segment.files.items()}
     if segments and partition.epochs:
         data = format_leader_epochs(partition.epochs)
-        files[LEADER_EPOCH_CHECKPOINT] = MadeFile(data, replace(segments[-1][1].log.status, size=len(data)))
+        files[LEADER_EPOCH_CHECKPOINT] = MadeFile(data, segments[-1][1].log.status._replace(size=len(data)))
     first = partition.segments[0].base_offset
     if partition.log_start_offset > first:
         message = (

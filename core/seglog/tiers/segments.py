@@ -397,4 +397,4 @@ def _section(indexes: WholeObject, section: Section, opener: Opener | None) -> S
         )
     if opener is not None and section.size:
         return SealedPart(indexes, section.position, section.size, opener)
-    return PartOfObject(indexes, section.position, replace(indexes.status, size=section.size))
+    return PartOfObject(indexes, section.position, indexes.status._replace(size=section.size))

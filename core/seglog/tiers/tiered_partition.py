@@ -133,7 +133,7 @@ def _files(fs: FileSystem, chosen: Sequence[LineageSegment]) -> dict[str, Stored
             elif kind is FileKind.LOG and found.is_cut:
                 end = cut_position(fs, stored, one.path, found.end_offset + 1)
                 files[segment_file_name(one.start_offset)] = PartOfObject(
-                    stored, 0, replace(stored.status, size=min(end, stored.status.size))
+                    stored, 0, stored.status._replace(size=min(end, stored.status.size))
                 )
             elif not found.is_cut:
                 files[segment_file_name(one.start_offset, kind)] = stored

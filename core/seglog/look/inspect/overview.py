@@ -7,6 +7,7 @@ segment, from the newest index entry that points to a batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -15,10 +16,11 @@ import numpy as np
 
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.format.decoder import scan_batches
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT, PartitionState, parse_partition_directory
 from seglog.model import TopicPartition
 from seglog.scan.announcing import announced, ends
-from seglog.scan.index_files import MOST_INDEX_BYTES, read_index
+from seglog.scan.index_files import read_index
 from seglog.scan.listing import (
     PartitionListing,
     SegmentFiles,
@@ -34,7 +36,8 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.links import name_of
 
-_MOST_STEPS = 1_000_000
+_NO_ENTRIES = np.zeros(0, dtype=[("timestamp", np.int64), ("position", np.int64)])
+_PIECE_BYTES = 1 << 14
 _ATTEMPTS = 20  # a broker may remove files between listing and reading
 
 
@@ -175,8 +178,6 @@ def partition_overview(fs: FileSystem, listing: PartitionListing, state: Partiti
 
 
 def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07: bool) -> SegmentOverview:
-    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-    statuses = [fs.status(path) for path in indexes if path is not None]
     end, newest = following, None
     if is_07:
         end = segment.base_offset + segment.size
@@ -191,7 +192,7 @@ def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07
         base_offset=segment.base_offset,
         end_offset=end,
         size=segment.size,
-        index_size=sum(status.size for status in statuses if status is not None),
+        index_size=segment.index_size,
         modified_ms=segment.modified_ms,
         max_timestamp=newest,
         active=following is None,
@@ -205,20 +206,24 @@ def _end_of(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int | None]:
     end, newest = segment.base_offset, None
     with fs.open(segment.log, "r") as file:
         size = file.size()
-        if not 0 <= position < size or entry_row(file, position, size) is None:
-            position = 0
-        for _ in range(_MOST_STEPS):
-            row = entry_row(file, position, size)
-            if row is None:
+        position = position if 0 <= position < size else 0
+        while position < size:
+            data = np.frombuffer(file.read_at(position, min(_PIECE_BYTES, size - position)), dtype=np.uint8)
+            scanned = scan_batches(data, 0, len(data), position).batches
+            batches = scanned if len(scanned) else entry_row(file, position, size)  # one larger than the piece
+            if batches is None and position and newest is None:
+                position = 0  # the index led to no batch
+                continue
+            if batches is None:
                 break
-            end = max(end, int(row["last_offset"][0]) + 1)
-            newest = max(int(row["max_timestamp"][0]), -1 if newest is None else newest)
-            position += int(row["size"][0])
+            end = max(end, int(batches["last_offset"].max()) + 1)
+            newest = max(int(batches["max_timestamp"].max()), -1 if newest is None else newest)
+            position = int(batches["position"][-1]) + int(batches["size"][-1])
     return end, newest
 
 
 def _index(fs: FileSystem, path: Path | None, base_offset: int) -> np.ndarray:
-    status = None if path is None else fs.status(path)
-    if path is None or status is None or status.size > MOST_INDEX_BYTES:
-        return np.zeros(0, dtype=[("timestamp", np.int64), ("position", np.int64)])
-    return read_index(fs, path, base_offset).rows
+    if path is not None:
+        with suppress(FileNotFoundError, RefusedError):  # a broker removes files; one is too large for an index
+            return read_index(fs, path, base_offset).rows
+    return _NO_ENTRIES

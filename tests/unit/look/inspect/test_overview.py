@@ -11,6 +11,7 @@ from seglog.look.inspect.overview import overview
 from seglog.scan.listing import resolve_paths
 from seglog.storage.local import LocalFileSystem
 from tests.support import log_files as logs
+from tests.support.watched_files import CountingFileSystem
 
 FS = LocalFileSystem()
 
@@ -25,6 +26,18 @@ def test_segments_end_where_the_next_begins_and_the_last_where_its_batches_end(t
     assert (found.start_offset, found.end_offset, found.size) == (0, 48, 2 * path.stat().st_size)
     assert found.segments[1].max_timestamp == 1072 and found.segments[1].index_size == 8
     assert found.leftovers == ("00000000000000000000.log.deleted",)
+
+
+def test_a_partition_is_listed_once_and_no_file_is_asked_for_what_the_listing_told(tmp_path: Path) -> None:
+    for base in (0, 24, 48):
+        path = logs.write_log(tmp_path, logs.plain_batches(first_offset=base), base_offset=base)
+        for kind in (".index", ".timeindex"):
+            path.with_suffix(kind).touch()
+    targets, fs = resolve_paths(FS, [tmp_path / "t-0"]), CountingFileSystem()
+    (found,) = overview(fs, targets, log_starts=False)
+    assert len(found.segments) == 3 and fs.calls["list"] == 1
+    assert fs.calls["status"] == 1  # of the directory
+    assert max(fs.opened.values()) == 1
 
 
 def test_a_wrong_index_does_not_mislead(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ def test_what_a_repair_makes_belongs_to_the_owner_of_the_log(data: Path) -> None
 
 class MountedFile(PassingFile):
     def status(self) -> FileStatus:
-        return replace(super().status(), device=-1)
+        return super().status()._replace(device=-1)
 
 
 class Mounted(PassingFileSystem):
