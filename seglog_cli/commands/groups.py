@@ -53,7 +53,8 @@ def run(
 
     For a share group, the start offset is shown, and --json has the batches from there on: what is acknowledged or
     archived, and what will be delivered again. For a streams group, --json has the topology that the group keeps, with
-    its epoch, and the tasks of its members.
+    its epoch, and the tasks of its members. --json also has the settings that a group has of its own in the cluster's
+    metadata (kafka-configs --entity-type groups).
 
     USED-BY is connect-sink for the group of a sink connector (connect-NAME), connect-workers for the one in which
     Connect's workers meet, streams for a Streams application, of either protocol, schema-registry, or -.
@@ -173,6 +174,7 @@ def _json(console: Console, group: Group) -> None:
             "lag": group.lag,
             "used_by": group.used_by,
             "topology": None if group.topology is None else _topology(group.topology),
+            "settings": dict(group.settings),
         }
     )
     for row in group.partitions:

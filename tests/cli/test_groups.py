@@ -18,6 +18,7 @@ from tests.support.group_records import (
     share_update,
     streams_group,
 )
+from tests.support.metadata_records import metadata_record, write_metadata_log
 from tests.support.open_logs import opened_log
 
 
@@ -181,6 +182,22 @@ def test_a_streams_group_shows_its_topology_and_the_partitions_of_its_tasks(tmp_
         ("orders", 2, 5, "m"),
         ("orders", 3, None, "m"),
     ]
+
+
+def test_a_groups_own_settings_are_those_of_the_clusters_metadata(tmp_path: Path) -> None:
+    settings = [("app", "streams.num.standby.replicas", "1"), ("app", "gone", "1"), ("app", "gone", None)]
+    write_metadata_log(
+        tmp_path,
+        [
+            metadata_record("CONFIG_RECORD", resourceType=32, resourceName=group, name=name, value=value)
+            for group, name, value in (*settings, ("other", "consumer.session.timeout.ms", "50000"))
+        ],
+    )
+    with opened_log(tmp_path / "__consumer_offsets-0") as log:
+        for record in streams_group("app"):
+            log.append([record])
+    (row,) = [row for row in json_lines(run("groups", "--json", tmp_path)) if row["type"] == "group"]
+    assert row["settings"] == {"streams.num.standby.replicas": "1"}
 
 
 def test_a_share_group_shows_what_is_acknowledged_out_of_order(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.group_records import TOPIC_ID as SHARED_TOPIC_ID
 from tests.support.group_records import share_snapshot
 from tests.support.log_files import contents_below
+from tests.support.metadata_records import metadata_record, write_metadata_log
 from tests.support.open_logs import opened_log
 from tests.support.target_directories import TOPIC_ID, everything, partitions_in, target_directory
 
@@ -223,3 +224,14 @@ def test_a_share_group_that_begins_anew_is_named_with_its_progress_and_what_brin
     assert "--group mixed --topic orders-lz4 --to-earliest" in renamed.stderr
     other = run("transplant", "--dry-run", dead, "--into", target, "--topic", "orders-lz4", "--now", NOW)
     assert "share group" not in other.stderr
+
+
+def test_a_groups_own_settings_are_named_with_the_command_that_sets_them(dead: Path, target: Path) -> None:
+    shutil.rmtree(dead / "__cluster_metadata-0")
+    value = {"resourceType": 32, "resourceName": "group-1", "name": "consumer.session.timeout.ms", "value": "50000"}
+    write_metadata_log(dead, [metadata_record("CONFIG_RECORD", **value)])
+    done = run("transplant", "--dry-run", dead, "--into", target, "--now", NOW)
+    (line,) = [line for line in done.stderr.splitlines() if "settings of its own" in line]
+    assert "--entity-type groups --entity-name group-1 --alter --add-config consumer.session.timeout.ms=50000" in line
+    other = run("transplant", "--dry-run", dead, "--into", target, "--topic", "clicks", "--now", NOW)
+    assert "settings of its own" not in other.stderr

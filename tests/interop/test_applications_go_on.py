@@ -1,6 +1,7 @@
-"""DEAD_CLUSTER.md, situation 7: a Streams application and a share group go on in another cluster.
+"""DEAD_CLUSTER.md, situation 7: Streams, Connect, MirrorMaker and a share group go on, each where it was.
 
-`SEGLOG_STREAMS_PROTOCOL` is the protocol of the application's group: classic, or streams (KIP-1071).
+One node dies with all of them. `SEGLOG_STREAMS_PROTOCOL` is the protocol of the Streams application's group: classic,
+or streams (KIP-1071). `python -m tests.support.dead_applications` kills them under load, and compares with a restart.
 """
 
 from __future__ import annotations
@@ -9,94 +10,121 @@ import os
 import re
 import shlex
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.interop.test_internal_topics import topics_classpath
 from tests.support.command_line import json_lines, run
-from tests.support.kafka.broker import Broker
-from tests.support.kafka.jvm import find_java
+from tests.support.dead_applications import (
+    COPY,
+    PARTITIONS,
+    READERS,
+    Dead,
+    Files,
+    Outcome,
+    Written,
+    commit,
+    counting,
+    ends,
+    is_settled,
+    until,
+)
+from tests.support.kafka.jvm import KAFKA_VERSION
+from tests.support.kafka.released_broker import ReleasedBroker
 from tests.support.kafka.tools import java, tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-WORDS, PARTITIONS = ("one", "two", "three"), 2
+SHARED, MARKS = 60, "aaaraa"  # a record that was released comes again
+TOPICS_OF_APPLICATIONS = {
+    "counting-counts-changelog",
+    "counting-by-value-repartition",
+    "connect-configs",
+    "connect-offsets",
+    "connect-status",
+    "mm2-offset-syncs.new.internal",
+    "old.checkpoints.internal",
+    COPY,
+}
 
 
-def produce(broker: Broker, topic: str, count: int) -> None:
+@pytest.fixture(scope="module")
+def dead(tmp_path_factory: pytest.TempPathFactory) -> Dead:
+    """A node that is killed when each application had done its work, and kept how far it was."""
+    place = tmp_path_factory.mktemp("applications")
+    protocol = os.environ.get("SEGLOG_STREAMS_PROTOCOL", "classic")
+    killed = Dead(place / "dead" / "logs", Files(place), Written(), KAFKA_VERSION, False, protocol)
+
+    def work(broker: ReleasedBroker, stack: ExitStack) -> None:
+        bootstrap, total = broker.bootstrap, killed.written.words
+        counts = stack.enter_context(
+            counting(bootstrap, place / "state", protocol, total, place / "streams.log")
+        ).readline()
+        assert counts.strip() == killed.written.counts
+        produce_shared(broker)
+        read_as_share_group(broker, "earliest", MARKS)
+        commit(bootstrap, READERS, "numbers", ends(bootstrap, "numbers", PARTITIONS))
+        until(lambda: is_settled(bootstrap, killed.files), "Connect and MirrorMaker have not come to an end")
+
+    killed.live(work)
+    return killed
+
+
+def produce_shared(broker: ReleasedBroker) -> None:
     from confluent_kafka import Producer
 
     client = Producer({"bootstrap.servers": broker.bootstrap})
-    for n in range(count):
-        client.produce(topic, WORDS[n % len(WORDS)].encode(), partition=n % PARTITIONS)
+    for n in range(SHARED):
+        client.produce("shared", b"%d" % n, partition=n % PARTITIONS)
     assert client.flush(60) == 0
 
 
-@contextmanager
-def counting(broker: Broker, state: Path, protocol: str, total: int) -> Iterator[str]:
-    """What a Streams application has counted; it is killed at the end."""
-    command = [str(find_java()), "-Xmx256m", f"-Dstate={state}", "-cp", topics_classpath(), "seglogtopics.Counting"]
-    process = subprocess.Popen(
-        [*command, broker.bootstrap, "words", protocol, str(total)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def counted(total: int) -> str:
-    counts = {word: len(range(n, total, len(WORDS))) for n, word in enumerate(WORDS)}
-    return "{" + ", ".join(f"{word}={counts[word]}" for word in sorted(counts)) + "}"
-
-
-def read_as_share_group(broker: Broker, topic: str, reset: str, marks: str) -> None:
-    command = java("seglogkafka.ShareReaders", broker.bootstrap, topic, reset, "sharing", marks)
+def read_as_share_group(broker: ReleasedBroker, reset: str, marks: str) -> None:
+    command = java("seglogkafka.ShareReaders", broker.bootstrap, "shared", reset, "sharing", marks)
     subprocess.run(command, input="", text=True, check=True, timeout=240, stdout=subprocess.DEVNULL)
 
 
-def test_a_streams_application_and_a_share_group_go_on_after_a_transplant(tmp_path: Path) -> None:
-    old, new = tmp_path / "old" / "logs", tmp_path / "new" / "logs"
-    protocol = os.environ.get("SEGLOG_STREAMS_PROTOCOL", "classic")
-    with Broker(old) as broker:
-        for topic in ("words", "shared"):
-            broker.create_topic(topic, PARTITIONS)
-            produce(broker, topic, 60)
-        with counting(broker, tmp_path / "state-1", protocol, 60) as counts:
-            assert counts == counted(60)
-            read_as_share_group(broker, "shared", "earliest", "aaaraa")
-            broker.kill()
-    groups = {row["group"]: row for row in json_lines(run("groups", "--json", old)) if row["type"] == "group"}
-    assert (groups["counting"]["used_by"], groups["sharing"]["group_type"]) == ("streams", "share")
-    own = [name for name in (path.name for path in old.iterdir()) if re.fullmatch(r"counting-.+-\d+", name)]
-    assert {name.rpartition("-")[0] for name in own} == {"counting-counts-changelog", "counting-by-value-repartition"}
-    with Broker(new) as broker:
-        for topic in ("words", "shared"):
-            broker.create_topic(topic, PARTITIONS)
-        broker.create_topic("counting-counts-changelog", PARTITIONS, cleanup_policy="compact")
-        broker.create_topic("counting-by-value-repartition", PARTITIONS, retention_ms="-1")
-        broker.create_topic("__consumer_offsets", PARTITIONS, cleanup_policy="compact")
-    done = run("transplant", old, "--into", new)
-    assert done.exit_code == 0, done.output
-    (said,) = [line for line in done.stderr.splitlines() if "share group sharing begins anew" in line]
-    printed = re.search(r"HOST:PORT (--reset-offsets .+?) \(or", said)
-    assert printed is not None
-    with Broker(new) as broker:
-        produce(broker, "words", 30)
-        with counting(broker, tmp_path / "state-2", protocol, 90) as counts:
-            assert counts == counted_both(60, 30)
+def require_each_once(outcome: Outcome, dead: Dead) -> None:
+    """Every application has done all of its work, and none of it twice."""
+    written = Written(*(count + 30 for count in vars(dead.written).values()))
+    assert outcome.counts == written.counts
+    assert outcome.lines == tuple(f"line {n}" for n in range(written.lines))
+    assert outcome.sunk == tuple(sorted(str(n) for n in range(written.numbers)))
+    assert outcome.copied == tuple(
+        tuple(str(n) for n in range(number, written.numbers, PARTITIONS)) for number in range(PARTITIONS)
+    )
+    assert outcome.synced == tuple(len(values) for values in outcome.copied)
+
+
+def test_groups_and_topics_say_what_belongs_to_the_applications(dead: Dead) -> None:
+    groups = {
+        row["group"]: row for row in json_lines(run("groups", "--json", dead.directory)) if row["type"] == "group"
+    }
+    used = {"counting": "streams", "connect-numbers": "connect-sink", "workers": "connect-workers"}
+    assert {name: groups[name]["used_by"] for name in used} == used
+    assert groups["sharing"]["group_type"] == "share"
+    partitions = {re.sub(r"-\d+$", "", path.name) for path in dead.directory.iterdir() if path.is_dir()}
+    assert partitions >= TOPICS_OF_APPLICATIONS
+
+
+def test_every_application_goes_on_after_a_rebuild(dead: Dead, tmp_path: Path) -> None:
+    with dead.by("rebuild", tmp_path) as broker:
+        require_each_once(dead.go_on(broker), dead)
+        read_as_share_group(broker, "earliest", "a" * (SHARED - MARKS.count("a")))
+        broker.kill()
+        rows = json_lines(run("groups", "--group", "sharing", "--json", broker.log_directory))
+    assert [row["lag"] for row in rows if row["type"] == "group_offset"] == [0] * PARTITIONS
+
+
+def test_every_application_goes_on_after_a_transplant_and_a_share_group_begins_anew(dead: Dead, tmp_path: Path) -> None:
+    with dead.by("transplant", tmp_path) as broker:
+        (said,) = [
+            line for line in (tmp_path / "said").read_text().splitlines() if "share group sharing begins anew" in line
+        ]
+        printed = re.search(r"HOST:PORT (--reset-offsets .+?) \(or", said)
+        assert printed is not None
+        require_each_once(dead.go_on(broker), dead)
         tool(SHARE_GROUPS, broker, *shlex.split(printed[1]))
-        read_as_share_group(broker, "shared", "latest", "a" * 60)
-
-
-def counted_both(first: int, more: int) -> str:
-    numbers = [dict(re.findall(r"(\w+)=(\d+)", counted(total))) for total in (first, more)]
-    return "{" + ", ".join(f"{word}={sum(int(one[word]) for one in numbers)}" for word in sorted(numbers[0])) + "}"
+        read_as_share_group(broker, "latest", "a" * SHARED)

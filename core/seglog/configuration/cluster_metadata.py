@@ -34,6 +34,7 @@ FEATURE_LEVEL_RECORD = 12
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 CLUSTER_DEFAULT = ""  # the name of the broker resource that all brokers inherit
 METADATA_PARTITION = f"{CLUSTER_METADATA_TOPIC}-0"
 
@@ -77,16 +78,17 @@ class ClusterMetadata:
     """The topics, partitions and configuration in the controller's log.
 
     `topics` maps a topic to its own values by Kafka's key; `brokers` maps a broker id as text (CLUSTER_DEFAULT: all
-    brokers) to its dynamic values. `topic_ids` maps the names of existing topics to their ids, as Kafka writes them.
-    `partitions` maps a topic id to the assignments of its partitions by number, if requested. `end_offset` is the
-    offset after the last record applied; `problems` are messages about what could not be read, and `torn` is one about
-    an end that is a part of a batch: nothing before it is missing. `levels` are those of the features, by name;
-    `registered` the last metadata.version that a broker's own release knows, by its id.
+    brokers) to its dynamic values, and `groups` a group to its own. `topic_ids` maps the names of existing topics to
+    their ids, as Kafka writes them. `partitions` maps a topic id to the assignments of its partitions by number, if
+    requested. `end_offset` is the offset after the last record applied; `problems` are messages about what could not be
+    read, and `torn` is one about an end that is a part of a batch: nothing before it is missing. `levels` are those of
+    the features, by name; `registered` the last metadata.version that a broker's own release knows, by its id.
     """
 
     directory: Path
     topics: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
     brokers: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
+    groups: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
     partitions: dict[str, dict[int, Assignment]] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
@@ -182,7 +184,8 @@ class MetadataChanges:
 
     def _configure(self, record: MetadataRecord, data: Mapping[str, Any]) -> None:
         """Sets a configuration value; null removes it."""
-        owners = {TOPIC_RESOURCE: self.metadata.topics, BROKER_RESOURCE: self.metadata.brokers}
+        known = self.metadata
+        owners = {TOPIC_RESOURCE: known.topics, BROKER_RESOURCE: known.brokers, GROUP_RESOURCE: known.groups}
         values_of = owners.get(data["resourceType"])
         if values_of is None:
             return  # another kind of resource, which nothing here uses

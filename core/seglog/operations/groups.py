@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -94,6 +94,7 @@ class Group:
     """A group. `kind` is classic, consumer, share or streams; `state` is Kafka's word for it. `used_by` is what it
     belongs to, if anything tells (`consumer_groups.group_users`).
 
+    `settings` are its own in the cluster's newest metadata, by key, whatever time was asked for (Kafka: GroupConfig).
     `assignment_epoch` is the epoch that its members should reach. It is None for a classic group, whose `epoch` is its
     generation.
     """
@@ -107,6 +108,7 @@ class Group:
     assignment_epoch: int | None = None
     used_by: str | None = None
     topology: Topology | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lag(self) -> int | None:
@@ -386,6 +388,13 @@ class _GroupsReading:
         return names
 
     @cached_property
+    def _settings(self) -> dict[str, dict[str, str]]:
+        """The groups' own settings, by group and key."""
+        newest = max(self._metadata, key=attrgetter("end_offset"), default=None)
+        groups = {} if newest is None else newest.groups
+        return {name: {key: stored.value for key, stored in sorted(groups[name].items())} for name in groups}
+
+    @cached_property
     def _partitions(self) -> list[PartitionDirectory]:
         """The partitions in all the log directories."""
         return [
@@ -433,6 +442,7 @@ class _GroupsReading:
             assignment_epoch=None if state.kind == CLASSIC else state.assignment_epoch,
             used_by=user_of(name, state, self._streams_applications),
             topology=state.topology,
+            settings=self._settings.get(name, {}),
         )
 
     def _is_there(self, key: TopicPartition) -> bool:

@@ -20,6 +20,7 @@ from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import NotALogError, Obstacles, SeglogError, raise_errors
+from seglog.operations.group_settings import group_settings_left
 from seglog.operations.groups import read_groups
 from seglog.operations.share_groups import share_groups_left
 from seglog.operations.undo import Settled, settle, unsettled
@@ -225,7 +226,7 @@ def plan_transplant(
     notes = (
         *target.notes(),
         *_missing(fs, request.sources),
-        *_share_groups(fs, request.sources, chosen),
+        *_groups_left(fs, request.sources, chosen, target),
         *(note for plan in plans for note in plan.notes),
     )
     releases = tuple(_releases(fs, [*log_directories, request.into]))
@@ -249,17 +250,24 @@ def _missing(fs: FileSystem, sources: Sequence[Target]) -> Iterator[str]:
         yield f"{broker.described(metadata)}. Acknowledged records that only they have are not transplanted"
 
 
-def _share_groups(fs: FileSystem, sources: Sequence[Target], chosen: Sequence[PartitionToTake]) -> Iterator[str]:
-    """Yields a note for each share group whose progress in the chosen partitions stays behind."""
+def _groups_left(
+    fs: FileSystem, sources: Sequence[Target], chosen: Sequence[PartitionToTake], target: TargetDirectory
+) -> Iterator[str]:
+    """Yields a note for each share group whose progress in the chosen partitions stays behind, and for each group that
+    had read them and has settings of its own, which stay behind, too."""
     directories = [Target(path, TargetKind.LOG_DIRECTORY) for path in _whole_directories(sources)]
     topics = {
         partition.topic_partition.topic
-        for target in directories
-        for partition in list_log_directory(fs, target.path).live
+        for directory in directories
+        for partition in list_log_directory(fs, directory.path).live
     }
-    if SHARE_TOPIC in topics:
+    if topics & {OFFSETS_TOPIC, SHARE_TOPIC}:
         targets = {source.partition: source.target.topic for source in chosen}
-        yield from share_groups_left(read_groups(fs, directories).groups, targets.get)
+        groups = read_groups(fs, directories).groups
+        yield from share_groups_left(groups, targets.get)
+        known = {} if target.metadata is None else target.metadata.groups
+        present = {name: {key: stored.value for key, stored in values.items()} for name, values in known.items()}
+        yield from group_settings_left(groups, targets.get, lambda name: present.get(name, {}))
 
 
 def _whole_directories(sources: Sequence[Target]) -> list[Path]:

@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -106,7 +106,8 @@ class ZooKeeper:
 class ReleasedBroker(Broker):
     """A broker of `release` ("2.8.2"). Starts when made, as `Broker` does, and takes the same settings.
 
-    With `dynamic` the voters of its quorum stand in its metadata. `prepare` gets the broker before it starts.
+    With `dynamic` the voters of its quorum stand in its metadata. `prepare` gets the broker before it starts. `ports`
+    are those of its clients and of its controller, where they must be the same again.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class ReleasedBroker(Broker):
         settings: Mapping[str, str] | None = None,
         dynamic: bool = False,
         prepare: Callable[[ReleasedBroker], None] = lambda _broker: None,
+        ports: Sequence[int] = (),
     ) -> None:
         self.release, self.version = release, KafkaVersion.parse(release)
         self.log_directory, self._zookeeper = log_directory, zookeeper
@@ -128,7 +130,7 @@ class ReleasedBroker(Broker):
         self.log_file = work_directory / "broker.log"
         self._properties = work_directory / "server.properties"
         self._class_path = classpath_of(release)
-        port, other_port = free_ports(2)
+        port, other_port = ports or free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
         properties = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(log_directory)}
         if zookeeper is None:

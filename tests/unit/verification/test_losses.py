@@ -262,6 +262,25 @@ def test_share_groups_without_their_state_stand_still_until_their_offsets_are_se
     assert row.command.startswith("kafka-share-groups.sh --bootstrap-server HOST:PORT --reset-offsets --group GROUP ")
 
 
+@pytest.mark.parametrize(
+    ("topic", "words", "command"),
+    [
+        ("app-store-changelog", "with an empty state and without an error", "kafka-streams-application-reset.sh "),
+        ("connect-offsets", "without which connectors begin anew", ""),
+        ("mm2-offset-syncs.new.internal", "MirrorMaker's map of offsets", ""),
+    ],
+)
+def test_what_a_lost_partition_was_the_memory_of_is_said(logs: Path, topic: str, words: str, command: str) -> None:
+    for name in CHECKPOINTS:
+        checkpoint(logs, name, 40, f"{topic} 0")
+    shutil.rmtree(logs / "t-0")
+    given = load_settings(FS, overrides=[], environment={}, config=None, working_directory=logs)
+    rows = list(Doctor(FS, [logs], FixedClock(0), lambda each: DirectorySettings(FS, each, given)))
+    (row,) = [row for row in rows if row.code == "PARTITION_MISSING"]
+    assert row.broker.startswith("Creates an empty log.") and words in row.broker
+    assert row.command.startswith(command)
+
+
 def test_a_partition_in_the_brokers_other_directory_is_not_missed(logs: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -24,6 +24,7 @@ from seglog.format.checkpoint import (
 )
 from seglog.format.filenames import PartitionState
 from seglog.kafka_version import KafkaVersion
+from seglog.log.stateful_topics import state_in
 from seglog.model import TopicPartition
 from seglog.remote_path import is_url
 from seglog.repairs.undo.quarantine import PENDING_FILE
@@ -49,6 +50,7 @@ _EMPTY = {  # if the checkpoint ends too early (CheckpointEndsError)
     filenames.HIGH_WATERMARK_CHECKPOINT: "Treats the file as empty: high watermarks begin at the log starts.",
     filenames.CLEANER_OFFSET_CHECKPOINT: "Treats the file as empty: the cleaner begins again at the log starts.",
 }
+_CHANGELOG = "-changelog"
 RESERVED_IDS = 100  # Kafka: DirectoryId.reserved
 _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
 _WRITTEN_SOON = tuple(  # the high watermarks as soon as replicas are made leaders, the others after a minute
@@ -61,6 +63,14 @@ _SHARE_STATE = {
     "command": "kafka-share-groups.sh --bootstrap-server HOST:PORT --reset-offsets --group GROUP --topic TOPIC"
     " --to-earliest --execute",
 }
+_STATE_LOST = "Creates an empty log. Unless another replica has it, the broker has lost {}."
+_STREAMS_STATE = (
+    f"{_STATE_LOST} An application that has no local copy of it goes on at its committed offsets, with an empty state"
+    " and without an error: its results are then wrong."
+)
+_STREAMS_RESET = (
+    "kafka-streams-application-reset.sh --bootstrap-server HOST:PORT --application-id APP --input-topics TOPICS"
+)
 _TWO_METADATA_LOGS = "Refuses to start: only metadata.log.dir may hold the metadata log."
 _UNIDENTIFIED = "Takes the log directory offline, and continues with the others."
 
@@ -293,8 +303,18 @@ def _absent(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:
         where = {"first_offset": found.first_offset, "last_offset": found.last_offset}
         directory = by_path[found.path]
         path = found.path / str(found.topic_partition)
-        of_groups = _SHARE_STATE if found.topic_partition.topic == SHARE_TOPIC and found.last_offset else {}
-        yield directory.diagnosis("PARTITION_MISSING", path, found.message, gravity=gravity, **where, **of_groups)
+        fields = _state_lost(found.topic_partition.topic) if found.last_offset is not None else {}
+        yield directory.diagnosis("PARTITION_MISSING", path, found.message, gravity=gravity, **where, **fields)
+
+
+def _state_lost(topic: str) -> dict[str, str]:
+    """Returns what is said of a lost partition in which other programs, or share groups, have kept their state."""
+    if topic == SHARE_TOPIC:
+        return _SHARE_STATE
+    what = state_in(topic)
+    if topic.endswith(_CHANGELOG):
+        return {"broker": _STREAMS_STATE.format(what), "command": _STREAMS_RESET}
+    return {"broker": _STATE_LOST.format(what)} if what else {}
 
 
 def _cleaner_twice(directories: Sequence[DirectoryFacts]) -> Iterator[Diagnosis]:

@@ -26,6 +26,7 @@ from seglog.consumer_groups.group_states import SHARE
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition
+from seglog.operations.group_settings import group_settings_left
 from seglog.operations.groups import Group
 from seglog.operations.share_groups import share_groups_left
 from seglog.serve.catalog import Catalog, ServedPartition
@@ -187,9 +188,13 @@ class Replay:
                 yield Translated(group.name, row.partition, row.offset, progress.target, new)
 
     def left_behind(self, groups: Iterable[Group]) -> Iterator[str]:
-        """Yields a sentence for each share group that had read what was replayed: Kafka has no way to set its state."""
+        """Yields a sentence for each share group that had read what was replayed (Kafka has no way to set its state),
+        and for each group with settings of its own, which the new cluster may have or not."""
         progress = self.state.partitions
-        yield from share_groups_left(groups, lambda key: progress[key].target.topic if key in progress else None)
+        present = {key: reached.target.topic for key, reached in progress.items()}
+        groups = list(groups)
+        yield from share_groups_left(groups, present.get)
+        yield from group_settings_left(groups, present.get)
 
     def commit(self, translated: Iterable[Translated]) -> Iterator[str]:
         """Sets these offsets in the cluster, group by group; the groups must have no members there.
