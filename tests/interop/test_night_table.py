@@ -1,13 +1,17 @@
 """Every command of README's night table, pasted in its order on the two log directories of a killed broker with a
 dynamic quorum: the broker starts afterwards, and what its clients had been told of is there.
 
-The full disk has a test of its own (`test_full_disk.py`), and so has what needs a second, living cluster.
+A broker of 4.3 and one of 4.4, both killed by a full disk: nothing is free, and the metadata log is torn. What needs a
+second, living cluster has tests of its own.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +21,8 @@ import pytest
 from tests.support.command_line import ROOT, json_lines, run
 from tests.support.consumers import Place, librdkafka_rows
 from tests.support.dead_clusters import begun, producer
+from tests.support.fates import filled as filled_disk
+from tests.support.kafka.jvm import KAFKA_VERSION, NEWER_KAFKA_VERSION
 from tests.support.kafka.released_broker import ReleasedBroker
 
 pytestmark = pytest.mark.kafka
@@ -25,6 +31,8 @@ KEPT = {"plain": 8, "keyed": 2, "gone": 4, "paying": 1}  # topics and their part
 BATCHES, EACH = 5, 10
 CUSTOMER = b"customer-7"
 CUT_AT = 2 * EACH  # where plain-1 is truncated
+OLD, OLD_BYTES = "old", 5 << 20  # a topic whose closed segments may go, on the full disk
+DISK_BYTES, TORN_BYTES = 128 << 20, 5
 
 ELSEWHERE = {  # commands that need what this broker has not, and the tests that paste them
     "seglog transplant --dry-run OLD_LOGDIR --into LOGDIR": "another cluster: test_transplant.py",
@@ -45,25 +53,45 @@ def night_table() -> list[str]:
 
 @dataclass
 class Night:
-    """A killed broker's log directories, and what its clients had been told of: (topic, number, offset) → value."""
+    """A killed broker's log directories, and what its clients had been told of: (topic, number, offset) → value.
+
+    They lie below `home`; if that is not `root`, it is a small disk, which is full.
+    """
 
     root: Path
+    home: Path
+    release: str
     acknowledged: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
 
     @property
     def disks(self) -> list[Path]:
-        return [self.root / "d1", self.root / "d2"]
+        return [self.home / "d1", self.home / "d2"]
+
+    @property
+    def is_full(self) -> bool:
+        return self.home != self.root
 
     def partition(self, name: str) -> Path:
         (path,) = (disk / name for disk in self.disks if (disk / name).is_dir())
         return path
 
+    def may_free(self) -> bool:
+        """True if the high watermark lets the closed segments of OLD go."""
+        path = self.partition(f"{OLD}-0")
+        known = (path.parent / "replication-offset-checkpoint").read_text().splitlines()[2:]
+        watermarks = {tuple(words[:2]): int(words[2]) for words in map(str.split, known)}
+        return watermarks.get((OLD, "0"), 0) >= max(int(log.stem) for log in path.glob("*.log"))
+
     def log(self, name: str) -> Path:
         return sorted(self.partition(name).glob("*.log"))[0]
 
     def started(self) -> ReleasedBroker:
-        settings = {"log.dirs": ",".join(map(str, self.disks)), "file.delete.delay.ms": "600000"}
-        return ReleasedBroker("4.3.0", self.disks[0], self.root / "work", settings=settings, dynamic=True)
+        settings = {
+            "log.dirs": ",".join(map(str, self.disks)),
+            "file.delete.delay.ms": "600000",
+            "replica.high.watermark.checkpoint.interval.ms": "200",
+        }
+        return ReleasedBroker(self.release, self.disks[0], self.root / "work", settings=settings, dynamic=True)
 
     def note(self, error: object, message: object) -> None:
         assert error is None
@@ -87,15 +115,33 @@ def filled(night: Night, bootstrap: str) -> None:
 
 
 @pytest.fixture
-def killed(tmp_path: Path) -> Iterator[Night]:
+def home(tmp_path: Path) -> Iterator[Path]:
+    """Where the log directories are: on a small disk, if this user can make one."""
+    if os.geteuid() != 0:
+        yield tmp_path
+        return
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", disk], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.fixture(params=[KAFKA_VERSION, NEWER_KAFKA_VERSION])
+def killed(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Night:
     """The topic `gone` was deleted and made again; copies of its directories are in `saved`. A transaction is open."""
     from confluent_kafka import Consumer, TopicPartition
 
-    night = Night(tmp_path)
+    night = Night(tmp_path, home, request.param)
     with night.started() as broker:
         for topic, count in KEPT.items():
             broker.create_topic(topic, count, **({"cleanup_policy": "compact"} if topic == "keyed" else {}))
         filled(night, broker.bootstrap)
+        if night.is_full:
+            broker.create_topic(OLD, 1, segment_bytes=1 << 20)
+            fill_old(broker.bootstrap)
         reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
         reader.commit(offsets=[TopicPartition("plain", 3, 20)], asynchronous=False)
         for disk in night.disks:
@@ -107,8 +153,23 @@ def killed(tmp_path: Path) -> Iterator[Night]:
         opened = begun(broker.bootstrap, "t")
         opened.produce("paying", b"open", on_delivery=night.note)
         assert opened.flush(60) == 0
+        while night.is_full and not night.may_free():
+            time.sleep(0.1)
         broker.kill()
-        yield night
+    if night.is_full:
+        metadata = max(night.partition("__cluster_metadata-0").glob("*.log"))
+        os.truncate(metadata, metadata.stat().st_size - TORN_BYTES)
+        filled_disk(home, 0)
+    return night
+
+
+def fill_old(bootstrap: str) -> None:
+    """Some closed segments."""
+    writer = producer(bootstrap)
+    for _ in range(OLD_BYTES // 10_000):
+        writer.produce(OLD, os.urandom(10_000))
+        writer.poll(0)
+    assert writer.flush(60) == 0
 
 
 def pasted(codes: set[int], *arguments: str | Path) -> str:
@@ -130,28 +191,35 @@ def rows_on_disks(night: Night) -> dict[str, Callable[[], object]]:
     """What is pasted for a command of the table that concerns the broker as a whole."""
     one, two = night.disks
     new, into = night.root / "new", [word for disk in night.disks for word in ("--into", disk)]
+    code_of_torn = 3 if night.is_full else 0  # another controller's copy of the metadata log may go on there
     groups = next(disk for disk in night.disks if list(disk.glob("__consumer_offsets-*")))
 
     def doctored() -> None:
-        assert "broker would start" in pasted({0, 1}, "doctor", one, two)
+        said = pasted({0, 1}, "doctor", one, two)
+        assert ("NO_ROOM" in said) == night.is_full
+        assert ("broker would start" in said) != night.is_full
 
     def freed() -> None:
-        for disk in night.disks:
-            pasted({0, 1}, "retain", "--free", "50GB", "--dry-run", disk)
-            pasted({0, 1}, "retain", "--free", "50GB", disk)
+        planned = pasted({0, 1}, "retain", "--free", "50GB", "--dry-run", one, two)
+        assert (f"{OLD}-0" in planned) == night.is_full
+        pasted({0, 1}, "retain", "--free", "50GB", one, two)
+        assert not night.is_full or 0 < os.statvfs(night.home).f_bavail * 4096 < OLD_BYTES
 
     def redacted() -> None:
         words: list[str | Path] = [one, two, "--key", CUSTOMER.decode(), "--replicas", "1"]
         pasted({0, 1}, "redact", "--dry-run", *words)
-        pasted({0}, "redact", *words, "--verify", "--yes")
+        done = run("redact", *words, "--verify", "--yes")
+        assert done.exit_code == (1 if night.is_full else 0), done.output
+        unsearched = [line for line in done.output.splitlines() if "not a whole batch" in line]
+        assert all("__cluster_metadata-0" in line for line in unsearched) and bool(unsearched) == night.is_full
 
     def read_groups() -> None:
         assert "billing" in pasted({0}, "groups", one, two)
         assert pasted({0}, "groups", "--csv", one, two) == "plain,3,20\n"
 
     def rebuilt() -> None:
-        pasted({0}, "rebuild", "--dry-run", one, two, "-o", night.root / "rebuilt")
-        pasted({0}, "rebuild", one, two, "-o", night.root / "rebuilt")
+        pasted({code_of_torn}, "rebuild", "--dry-run", one, two, "-o", night.root / "rebuilt")
+        pasted({code_of_torn}, "rebuild", one, two, "-o", night.root / "rebuilt")
 
     return {
         "seglog doctor LOGDIR…": doctored,
@@ -168,7 +236,9 @@ def rows_on_disks(night: Night) -> dict[str, Callable[[], object]]:
         "seglog redact --dry-run LOGDIR --key K --replicas N": redacted,
         "seglog groups LOGDIR…": read_groups,
         "seglog rebuild --dry-run LOGDIR… -o DIR": rebuilt,
-        "seglog metadata LOGDIR": lambda: pasted({0}, "metadata", night.partition("__cluster_metadata-0").parent),
+        "seglog metadata LOGDIR": lambda: pasted(
+            {code_of_torn}, "metadata", night.partition("__cluster_metadata-0").parent
+        ),
     }
 
 
@@ -185,7 +255,7 @@ def rows_on_partitions(night: Night) -> dict[str, Callable[[], object]]:
         pasted({4}, "repair", first)
 
     def undone() -> None:
-        (home,) = night.root.glob(".seglog-quarantine")
+        (home,) = night.home.glob(".seglog-quarantine")
         name = max(path.name for path in home.iterdir() if path.is_dir())
         pasted({0}, "undo", name, "--quarantine", home)
         repaired()

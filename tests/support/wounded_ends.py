@@ -1,14 +1,27 @@
-"""States that a power cut leaves at the end of the metadata log, and files that the broker's user may only read."""
+"""States that a power cut leaves at the end of the metadata log, files that the broker's user may only read, closed
+indexes that a load opens where it replays producers, and names that two log directories have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
-from tests.support.wounded_starts import LOGS, METADATA, PAID, PARTITION, Change, State, appended, wounded
+from tests.support.wounded_starts import (
+    LOGS,
+    METADATA,
+    PAID,
+    PARTITION,
+    Change,
+    State,
+    appended,
+    made_a_directory,
+    owned_as,
+    wounded,
+)
 
 # --- what a power cut leaves of the metadata log's end
 
@@ -55,3 +68,44 @@ def of_read_only() -> Iterator[State]:
     for base in ("clean", "unclean"):
         for name in names:
             yield wounded(base, LOGS, name, "mode 444", lambda path: path.chmod(0o444), needs_root=True)
+
+
+# --- what a load replays producers from
+
+
+def of_replayed_indexes() -> Iterator[State]:
+    """A closed segment's offset index is opened only if snapshots after it are missing."""
+    for base, where, without in (
+        ("clean", 0, [f"{350:020d}.snapshot"]),
+        ("clean", 500, [f"{0:020d}.index"]),
+        ("clean", 500, [f"{750:020d}.snapshot", f"{790:020d}.snapshot"]),
+        ("unclean", 0, []),
+        ("unclean", 0, [f"{350:020d}.snapshot"]),
+    ):
+        wound = " and ".join(("a directory", *(f"{name} missing" for name in without)))
+        yield wounded(base, LOGS, f"{PARTITION}/{where:020d}.index", wound, _a_directory_without(without))
+
+
+def _a_directory_without(names: Sequence[str]) -> Change:
+    def change(path: Path) -> None:
+        made_a_directory(path)
+        for name in names:
+            path.with_name(name).unlink()
+
+    return change
+
+
+# --- names that both log directories have
+
+
+def of_twins() -> Iterator[State]:
+    """A partition in both log directories of a broker, and what a file system's own check leaves in its root."""
+    yield wounded("two", "other", PARTITION, "there too", _copied_here)
+    for directory in ("other", LOGS):
+        yield wounded("two", directory, "lost+found", "there", made_a_directory)
+
+
+def _copied_here(path: Path) -> None:
+    shutil.copytree(path.parent.parent / LOGS / path.name, path)
+    for each in (path, *path.iterdir()):
+        owned_as(each, path.parent)

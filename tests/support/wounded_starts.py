@@ -333,6 +333,19 @@ def of_files(base: str, directory: str, below: str, files: Mapping[str, Change |
             yield wounded(base, directory, where, wound, change, needs_root=wound in ACCESS)
 
 
+def owned_as(path: Path, other: Path) -> None:
+    """Gives `path` the owner of `other`."""
+    known = other.stat()
+    os.chown(path, known.st_uid, known.st_gid)
+
+
+def made_a_directory(path: Path) -> None:
+    """Puts an empty directory in the place of a file."""
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    owned_as(path, path.parent)
+
+
 def wounded(
     base: str,
     directory: str,

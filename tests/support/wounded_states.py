@@ -13,7 +13,7 @@ from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from tests.support.wounded_data import of_data
-from tests.support.wounded_ends import of_power_cuts, of_read_only
+from tests.support.wounded_ends import of_power_cuts, of_read_only, of_replayed_indexes, of_twins
 from tests.support.wounded_numbers import of_numbers
 from tests.support.wounded_starts import (
     ACCESS,
@@ -32,8 +32,10 @@ from tests.support.wounded_starts import (
     appended,
     filled,
     half,
+    made_a_directory,
     missing,
     of_files,
+    owned_as,
     replaced,
     snapshot_name,
     wounded,
@@ -76,18 +78,13 @@ def _copied(name: str) -> Change:
 
 def _copy(path: Path, to: Path) -> None:
     shutil.copy(path, to)
-    _owned_as(to, path)
-
-
-def _owned_as(path: Path, other: Path) -> None:
-    known = other.stat()
-    os.chown(path, known.st_uid, known.st_gid)
+    owned_as(to, path)
 
 
 def _new(name: str, data: bytes = b"") -> Change:
     def change(path: Path) -> None:
         (path / name).write_bytes(data)
-        _owned_as(path / name, path)
+        owned_as(path / name, path)
 
     return change
 
@@ -310,7 +307,7 @@ def _of_leftovers() -> Iterator[State]:
     for ending in ("delete", "stray", "future"):
         name = f"{PARTITION}.{'0123456789abcdef' * 2}-{ending}"
         yield wounded("clean", LOGS, PARTITION, f"set aside as -{ending}", _renamed(name))
-        yield wounded("clean", LOGS, name, "an empty directory", _made_a_directory)
+        yield wounded("clean", LOGS, name, "an empty directory", made_a_directory)
         for wound in ("zeros", "empty", "half"):
             yield wounded(
                 "clean",
@@ -326,7 +323,7 @@ def _of_leftovers() -> Iterator[State]:
 
 def _unreadable(path: Path) -> None:
     path.write_bytes(b"x")
-    _owned_as(path, path.parent)
+    owned_as(path, path.parent)
     path.chmod(0)
 
 
@@ -351,7 +348,7 @@ def _of_the_cleaner() -> Iterator[State]:
 def _after_cleaning(change: Change) -> Change:
     def changed(path: Path) -> None:
         path.write_text("0\n2\nclicks 0 100\norders-none 0 350\n")
-        _owned_as(path, path.parent)
+        owned_as(path, path.parent)
         change(path)
 
     return changed
@@ -436,7 +433,7 @@ NO_FILES = {
 
 
 def _of_no_files() -> Iterator[State]:
-    makers = {"a directory": _made_a_directory, "a dangling link": _made_a_link, "a socket": _made_a_socket}
+    makers = {"a directory": made_a_directory, "a dangling link": _made_a_link, "a socket": _made_a_socket}
     for wound, files in NO_FILES.items():
         for where in files:
             yield wounded("clean", LOGS, where, wound, makers[wound])
@@ -447,16 +444,10 @@ def _of_no_files() -> Iterator[State]:
         yield wounded("two", "other", "meta.properties", wound, makers[wound])
 
 
-def _made_a_directory(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    path.mkdir()
-    _owned_as(path, path.parent)
-
-
 def _made_a_socket(path: Path) -> None:
     path.unlink(missing_ok=True)
     os.mknod(path, stat.S_IFSOCK | 0o600)
-    _owned_as(path, path.parent)
+    owned_as(path, path.parent)
 
 
 def _made_a_link(path: Path) -> None:
@@ -485,4 +476,6 @@ def states() -> list[State]:
         *_of_leftovers(),
         *of_read_only(),
         *of_power_cuts(),
+        *of_replayed_indexes(),
+        *of_twins(),
     ]
