@@ -64,6 +64,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "spark": "Verifies, measures, cleans, exports and compares logs with Spark.",
     },
     "Get partitions back": {
+        "backup": "Stores log directories as snapshots, beside a broker too.",
         "restore": "Makes partitions from directories that a broker set aside.",
         "tiers": "Shows which segments are in tiered storage, and which are missing.",
         "fetch": "Copies partitions from tiered storage into a log directory.",

@@ -120,10 +120,9 @@ def with_default(name: str) -> type[PlainGroup]:
         def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
             first = arguments[0] if arguments else "-"
             is_path = "/" in first or os.path.lexists(first)
-            is_option = first.startswith("-") and first not in ("--help", "-h")
-            completing = context.resilient_parsing  # a shell then asks for the names of the commands
-            if first not in self.commands and not completing:
-                if not is_path and not is_option:
+            names_none = context.resilient_parsing or first in ("--help", "-h")  # a shell asks for the commands' names
+            if first not in self.commands and not names_none:
+                if not is_path and not first.startswith("-"):
                     commands = " or ".join(self.commands)
                     raise UsageError(
                         f"{self.name}: {first!r} is neither a file or directory nor a command ({commands})"

@@ -58,6 +58,9 @@ def staged(example: str, tmp_path: Path) -> tuple[str, Path]:
             assert run("replicas", "--collect", logs / f"broker{node}.facts", tmp_path / str(node)).exit_code == 0
     if example.startswith("seglog restore"):
         places |= stage_set_aside(logs, example)
+    if "/mnt/backup" in example:
+        assert run("backup", logs, "--to", tmp_path / "backup").exit_code == 0
+        places |= {"/mnt/backup": str(tmp_path / "backup"), "/tmp/restored": str(tmp_path / "restored")}
     if "server.properties" in example:
         (logs / "server.properties").write_text("segment.bytes=1048576\n")
     if "kafka-logs/orders" in example:

@@ -63,6 +63,16 @@ class JsonFields:
                 raise self.wrong(f"{name}[{i}]", "it is not an object")
         return [JsonFields(each, self._path, f"{self._place}{name}[{i}].") for i, each in enumerate(value)]
 
+    def lists(self, name: str) -> list[list[object]]:
+        """Returns the lists in a list."""
+        value = self._values.get(name)
+        if not isinstance(value, list):
+            raise self._not(name, "a list")
+        for i, each in enumerate(value):
+            if not isinstance(each, list):
+                raise self.wrong(f"{name}[{i}]", "it is not a list")
+        return value
+
     def text(self, name: str) -> str:
         """Returns the text in a field."""
         value = self._values.get(name)

@@ -1,0 +1,310 @@
+"""`seglog backup`: snapshots of log directories in a repository, and what comes back from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seglog.units import count_text
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.help_option import HelpOption
+from seglog_cli.options import CONTEXT, DryRun, argument, command, flag, option, parsed, takes_urls, time_option
+from seglog_cli.parameters import PlainCommand, with_default
+from seglog_cli.progress import bytes_text
+from seglog_cli.session import Session
+from seglog_cli.tables import Layout, time_cell
+
+if TYPE_CHECKING:
+    from seglog.backup.repository import Repository
+    from seglog.format.snapshot_manifest import Snapshot
+    from seglog.operations.backup import BackupOutcome
+
+app = typer.Typer(cls=with_default("create"), rich_markup_mode=None, context_settings=CONTEXT)
+RepositoryPlace = Annotated[Path, argument("REPOSITORY", "A directory or URL that `seglog backup --to` has made.")]
+
+_HEADING = ("SNAPSHOT", "ENDED", "DIRECTORIES", "PARTITIONS", "SIZE", "DAMAGED")
+
+
+@app.callback()
+def group(show_help: HelpOption = False) -> None:
+    """Stores log directories as snapshots, beside a broker too.
+
+    `seglog backup LOGDIR --to REPOSITORY` is short for `seglog backup create LOGDIR --to REPOSITORY`.
+    """
+
+
+@app.command("create", cls=PlainCommand, context_settings=CONTEXT)
+@command
+@takes_urls("to")
+def create(
+    session: Session,
+    log_directories: Annotated[list[Path], argument("LOGDIR", "Log directories of one broker; only read.")],
+    to: Annotated[Path, option("--to", "REPOSITORY", "A new or empty directory or URL, or a repository.")],
+    uncommitted: Annotated[
+        bool, flag("--uncommitted", "Of a stopped broker, also store what lies above the high watermarks.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Makes a snapshot of log directories, beside a running broker or from the disks of a stopped one.
+
+    The files are stored byte for byte, with their offsets, indexes, producer snapshots, leader epochs, checkpoints and
+    metadata. The next run sends only what is new: what a log grew by, and segments that a compaction has rewritten.
+    Give all log directories of a broker to one run. Several brokers may write into one repository at the same time.
+
+    A log is stored up to its high watermark, and each batch's checksum is compared. Damage is stored as it is and
+    reported. Beside a running broker, a run waits up to twice for a checkpoint of the high watermarks, which brokers
+    write every five seconds: the snapshot has all that was acknowledged before the run began. Groups' offsets are
+    stored before the other partitions, so no restored group is above its log.
+
+    After a crash, the last checkpoint is up to five seconds older than the log. --uncommitted stores such a log to its
+    end, also what a new leader would perhaps cut off.
+
+    The snapshot exists when the run has ended; a run that was cut short leaves none. Deleted, stray and future
+    directories are not stored. The exit code is 1 if damage was stored, and 3 if a partition could not be.
+
+    Examples:
+      seglog backup /var/lib/kafka/data --to /mnt/backup
+      seglog backup create --dry-run /var/lib/kafka/data --to /mnt/backup
+    """
+    from seglog.operations.backup import BackupRequest, backup
+    from seglog.storage.routing import machine_files
+
+    request = BackupRequest(log_directories, to, uncommitted, dry_run)
+    with session.progress("back up", _log_bytes(session, log_directories)) as progress:
+        outcome = backup(session.fs, machine_files(), session.clock, request, progress.advance)
+    return _show_outcome(session, outcome, dry_run=dry_run)
+
+
+def _log_bytes(session: Session, directories: list[Path]) -> int | None:
+    """Returns the bytes of all logs if progress is shown."""
+    if session.progress_choice == "none" or session.console.quiet:
+        return None
+    from seglog.scan.listing import list_log_directory
+
+    listings = (list_log_directory(session.fs, directory) for directory in directories)
+    return sum(
+        status.size
+        for listing in listings
+        for partition in listing.live
+        for name, status in session.fs.entries(partition.path)
+        if name.endswith(".log")
+    )
+
+
+def _show_outcome(session: Session, outcome: BackupOutcome, *, dry_run: bool) -> int:
+    from seglog.backup.restoring import damage_of
+
+    snapshot, console = outcome.snapshot, session.console
+    damage = list(damage_of(snapshot))
+    for sentence in (*outcome.remarks, *outcome.left_out, *damage):
+        console.warning(sentence)
+    partitions = [partition for directory in snapshot.directories for partition in directory.partitions]
+    code = ExitCode.INCOMPLETE if outcome.left_out else ExitCode.FOUND if damage else ExitCode.DONE
+    sent = outcome.sent.bytes + outcome.manifest_bytes
+    if session.as_json:
+        console.json(
+            {
+                "type": "summary",
+                "exit_code": int(code),
+                "snapshot": None if dry_run else snapshot.id,
+                "partitions": len(partitions),
+                "unchanged": outcome.unchanged,
+                "cut": sum(partition.cut is not None for partition in partitions),
+                "size": snapshot.size,
+                "sent_bytes": sent,
+                "objects": outcome.sent.objects,
+                "damage": damage,
+                "left_out": outcome.left_out,
+                "remarks": outcome.remarks,
+            }
+        )
+        return code
+    what = f"{count_text(len(partitions), 'partition')} ({outcome.unchanged} unchanged), {bytes_text(snapshot.size)}"
+    sending = f"{bytes_text(sent)} in {count_text(outcome.sent.objects + 1, 'object')}"
+    if dry_run:
+        console.line(f"a run would store {what}, and send {sending}")
+    else:
+        console.line(f"{snapshot.id}: {what}; sent {sending}")
+    return code
+
+
+@app.command("list", cls=PlainCommand, context_settings=CONTEXT)
+@command
+@takes_urls("repository")
+def list_(session: Session, repository: RepositoryPlace) -> int:
+    """Lists the snapshots in a repository, the oldest first.
+
+    DAMAGED counts the places in logs that were damaged at the source. The exit code is 1 if a manifest is damaged.
+
+    Examples:
+      seglog backup list /mnt/backup
+    """
+    from seglog.errors import CorruptTierError
+
+    opened, rows, damaged = _opened(repository), [], 0
+    for identity in opened.ids():
+        try:
+            snapshot = opened.read(identity)
+        except CorruptTierError as error:
+            damaged += 1
+            session.console.warning(str(error))
+            continue
+        except FileNotFoundError:
+            continue  # pruned meanwhile
+        if session.as_json:
+            session.console.json(_snapshot_fields(snapshot))
+        rows.append(_row(snapshot))
+    code = ExitCode.FOUND if damaged else ExitCode.DONE
+    if session.as_json:
+        counts = {"snapshots": len(rows), "damaged": damaged}
+        session.console.json({"type": "summary", "exit_code": int(code), **counts})
+    elif rows:
+        session.console.table(_HEADING, rows, Layout(right=(3, 4, 5), yielding=(2,)))
+    else:
+        session.console.message(f"{repository} has no snapshot")
+    return code
+
+
+def _opened(place: Path) -> Repository:
+    from seglog.operations.backup import opened
+    from seglog.storage.routing import machine_files
+
+    return opened(machine_files(), place)
+
+
+def _row(snapshot: Snapshot) -> tuple[str, ...]:
+    partitions = [partition for directory in snapshot.directories for partition in directory.partitions]
+    return (
+        snapshot.id,
+        time_cell(snapshot.ended_ms),
+        ", ".join(directory.path for directory in snapshot.directories),
+        str(len(partitions)),
+        bytes_text(snapshot.size),
+        str(sum(len(partition.damage) for partition in partitions)),
+    )
+
+
+def _snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
+    directories = [
+        {
+            "path": directory.path,
+            "cluster_id": directory.cluster_id,
+            "node_id": directory.node_id,
+            "directory_id": directory.directory_id,
+            "clean": directory.clean,
+            "partitions": len(directory.partitions),
+        }
+        for directory in snapshot.directories
+    ]
+    return {
+        "type": "snapshot",
+        "snapshot": snapshot.id,
+        "started": snapshot.started_ms,
+        "ended": snapshot.ended_ms,
+        "uncommitted": snapshot.uncommitted,
+        "size": snapshot.size,
+        "damaged": sum(len(each.damage) for directory in snapshot.directories for each in directory.partitions),
+        "directories": directories,
+    }
+
+
+@app.command("verify", cls=PlainCommand, context_settings=CONTEXT)
+@command
+@takes_urls("repository")
+def verify(
+    session: Session,
+    repository: RepositoryPlace,
+    snapshot: Annotated[str | None, option("--snapshot", "ID", "Only this one; the start of its id will do.")] = None,
+    sample: Annotated[
+        str | None, option("--sample", "SHARE", "Read only this share, such as 5%, chosen anew each time.")
+    ] = None,
+) -> int:
+    """Reads a repository, and compares it with what was stored.
+
+    Everything that a snapshot names is read once, and its digest compared. Missing, cut and changed objects are
+    reported with the snapshots that they belong to; the exit code is then 1.
+
+    Examples:
+      seglog backup verify /mnt/backup
+      seglog backup verify --sample 5% /mnt/backup
+    """
+    import random
+
+    from seglog.backup.restoring import snapshots_text, verify_snapshots
+    from seglog.units import parse_part
+
+    share = 1.0 if sample is None else parsed("--sample", parse_part, sample)
+    opened = _opened(repository)
+    ids = opened.ids() if snapshot is None else [opened.named(snapshot)]
+    with session.progress("verify") as progress:
+        done = verify_snapshots(opened, ids, share, random.Random(), progress.advance)
+    code = ExitCode.FOUND if done.problems else ExitCode.DONE
+    for error, named in done.problems:
+        if session.as_json:
+            line = {"type": "problem", "path": str(error.path), "message": str(error), "snapshots": list(named)}
+            session.console.json(line)
+        else:
+            session.console.line(f"{error} ({snapshots_text(named)})")
+    if session.as_json:
+        counts = {"snapshots": done.snapshots, "extents": done.extents, "bytes": done.bytes}
+        session.console.json({"type": "summary", "exit_code": int(code), **counts, "problems": len(done.problems)})
+    else:
+        what = f"{count_text(done.snapshots, 'snapshot')}: {bytes_text(done.bytes)} read"
+        session.console.line(
+            f"{what}, {count_text(len(done.problems), 'problem') if done.problems else 'nothing wrong'}"
+        )
+    return code
+
+
+@app.command("restore", cls=PlainCommand, context_settings=CONTEXT)
+@command
+@takes_urls("repository")
+def restore(
+    session: Session,
+    repository: RepositoryPlace,
+    output: Annotated[Path, option("--output -o", "DIR", "A new directory for the log directory, or for several.")],
+    snapshot: Annotated[
+        str | None, option("--snapshot", "ID", "This snapshot; the start of its id, or latest (default).")
+    ] = None,
+    at: Annotated[int | None, time_option("--at", "The newest snapshot that had ended at this time.")] = None,
+) -> int:
+    """Makes log directories from a snapshot.
+
+    Every byte is compared with what was stored, and DIR gets its name when all of it is complete and on the disk. A
+    snapshot of one log directory becomes DIR; of several, each gets its name within DIR.
+
+    A broker starts on the result: with the same node id and cluster id, on the disks that it had, or on others.
+    `seglog transplant` takes the partitions to another cluster, and `seglog serve` serves them as they are. Indexes are
+    those of the source; where a log was cut, the broker adds to them what is missing.
+
+    Snapshots lie at one instant for each broker. Of several brokers, restore one snapshot each, then ask `seglog
+    replicas` which copy of each partition to trust.
+
+    Examples:
+      seglog backup restore /mnt/backup -o /tmp/restored
+      seglog backup restore /mnt/backup --snapshot latest -o /tmp/restored
+    """
+    from seglog.backup.restoring import restore_snapshot
+    from seglog.operations.backup import chosen_snapshot
+
+    if snapshot is not None and at is not None:
+        raise UsageError("--snapshot and --at both choose a snapshot: give one of them")
+    opened = _opened(repository)
+    identity = chosen_snapshot(opened, snapshot, at)
+    contents = opened.read(identity)
+    with session.progress("restore", contents.size) as progress:
+        done = restore_snapshot(opened, contents, session.fs, session.resolved(output), progress.advance)
+    if session.as_json:
+        directories = [str(path) for path in done.directories]
+        counts = {"partitions": done.partitions, "files": done.files, "bytes": done.bytes}
+        line = {"type": "summary", "exit_code": 0, "snapshot": identity, "directories": directories, **counts}
+        session.console.json(line)
+        return ExitCode.DONE
+    what = f"{count_text(done.partitions, 'partition')}, {count_text(done.files, 'file')}, {bytes_text(done.bytes)}"
+    for path in done.directories:
+        session.console.line(str(path))
+    session.console.message(f"snapshot {identity}: {what}")
+    return ExitCode.DONE
