@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.test_sizes import ROOT, SOURCES
+from tests.tidy.sources import ROOT, SOURCES, name_of, source
+
+pytestmark = pytest.mark.xdist_group("tidy")  # one process parses the sources
 
 ENGINE = (ROOT / "core/seglog/log", ROOT / "core/seglog/scan")
 # from an offset or a time to a byte position, or the files that tell it (`log.places` asks them for everybody)
@@ -17,22 +17,17 @@ ANSWERS = frozenset(
 )
 
 
-def calls(path: Path) -> Iterator[str]:
-    """The calls in a file that turn offsets into byte positions, by name and line."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in ANSWERS:
-                yield f"{path.name}:{node.lineno}: {name}"
+def answers(path: Path) -> set[str]:
+    """The calls in a file that turn offsets into byte positions."""
+    return {call for call in source(path).calls if call.rpartition(".")[2] in ANSWERS}
 
 
 def test_offsets_become_positions_in_the_engine_only() -> None:
-    elsewhere = [call for path in SOURCES if path.parent not in ENGINE for call in calls(path)]
-    assert not elsewhere
+    assert {name_of(path): answers(path) for path in SOURCES if path.parent not in ENGINE and answers(path)} == {}
 
 
 @pytest.mark.parametrize("line", ["OffsetIndex(fs, path, 0)", "segment.indexed_position(5)", "find_batch(scan, 5)"])
 def test_such_a_call_is_seen(line: str, tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(line + "\n")
-    assert len(list(calls(path))) == 1
+    assert len(answers(path)) == 1
