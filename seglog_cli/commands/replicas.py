@@ -233,6 +233,12 @@ def _of_copy(copy: CopyVerdict) -> list[str]:
             f"broker {node} holds other batches than the chosen copy somewhere in {first} to {end - 1}, and no leader"
             " epoch says why: no broker mends that; seglog diff shows them"
         )
+    if copy.keys is not None and copy.lacks_keys:
+        sentences.append(
+            f"broker {node} has other newest records of some keys than the chosen copy, below offset {copy.keys.end}"
+            f" ({copy.keys.other} keys, and {copy.keys.chosen} in the chosen copy), and compaction does not explain"
+            " that: seglog diff --level view shows them"
+        )
     if facts.end < facts.disk_end:
         sentences.append(f"broker {node}: a start cuts offsets {facts.end} to {facts.disk_end - 1}")
     return sentences
@@ -284,9 +290,17 @@ def _json_copy(verdict: CopyVerdict) -> dict[str, Any]:
             }
             for hole in facts.holes
         ],
+        "keys": _json_keys(verdict),
         "differs": [{"first_offset": first, "last_offset": end - 1} for first, end in verdict.differs],
         "problem": facts.problem or None,
     }
+
+
+def _json_keys(verdict: CopyVerdict) -> dict[str, Any] | None:
+    keys = verdict.keys
+    if keys is None:
+        return None
+    return {"end_offset": keys.end, "agree": keys.agree, "keys": keys.other, "chosen_keys": keys.chosen}
 
 
 def _json_choice(choice: Choice) -> dict[str, Any]:

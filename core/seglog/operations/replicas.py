@@ -140,7 +140,7 @@ def compare(
     unclean = _unclean_topics(cluster)
     missing = {missing.node for missing in cluster.missing if missing.is_whole}
     in_question = [verdict for verdict in compared if not verdict.agrees]
-    start = best_start(in_question, cluster.nodes - missing, unclean)
+    start = best_start(in_question, cluster.brokers - missing, unclean)
     asked = {verdict.partition.topic for verdict in in_question}
     lines = steps(cluster, compared, start, [topic for topic in unclean if topic in asked])
     return ReplicasReport(cluster, compared, start, tuple(lines))

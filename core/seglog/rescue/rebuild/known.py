@@ -61,6 +61,7 @@ class KnownPartition:
     directories: list[str]  # ids, in the order of `replicas`; may be empty
     eligible: list[int] = field(default_factory=list)  # out of sync, with every acknowledged record (KIP-966)
     clean_since: int = 0
+    last_known: list[int] = field(default_factory=list)  # led it last; elected if nobody in sync is left (KIP-966)
 
     @property
     def in_sync(self) -> list[int]:
@@ -221,6 +222,7 @@ class _Changes:
                 list(data.get("directories") or ()),
                 list(data.get("eligibleLeaderReplicas") or ()),
                 data["leaderEpoch"],
+                list(data.get("lastKnownElr") or ()),
             )
 
     def _change_partition(self, data: Mapping[str, Any]) -> None:
@@ -233,8 +235,9 @@ class _Changes:
         for name in ("replicas", "isr", "directories"):
             if data.get(name) is not None:
                 setattr(partition, name, list(data[name]))
-        if data.get("eligibleLeaderReplicas") is not None:
-            partition.eligible = list(data["eligibleLeaderReplicas"])
+        for name, attribute in (("eligibleLeaderReplicas", "eligible"), ("lastKnownElr", "last_known")):
+            if data.get(name) is not None:
+                setattr(partition, attribute, list(data[name]))
         if data.get("leader", _NO_LEADER_CHANGE) != _NO_LEADER_CHANGE:
             partition.leader = data["leader"]
             partition.leader_epoch += 1
@@ -245,7 +248,7 @@ class _Changes:
         """Forgets the eligible replicas of a topic; of all without a name."""
         for name, known in self.known.topics.items():
             for partition in known.partitions.values() if topic in ("", name) else ():
-                partition.eligible = []
+                partition.eligible, partition.last_known = [], []
 
     def _register(self, kind: str, data: Mapping[str, Any], source: MetadataRecord) -> None:
         node, directories = int(data["brokerId"]), data.get("logDirs")

@@ -47,6 +47,12 @@ class Cluster:
     nodes: set[int] = field(default_factory=set)
 
     @property
+    def brokers(self) -> set[int]:
+        """The nodes whose directories are given, without those that are controllers alone."""
+        holding = {copy.node for copies in (*self.copies.values(), *self.aside.values()) for copy in copies}
+        return holding | (self.nodes & (set() if self.image is None else self.image.brokers.keys()))
+
+    @property
     def unreadable(self) -> bool:
         """True if some of the input could not be read."""
         copies = [copy for group in (self.copies, self.aside) for each in group.values() for copy in each]

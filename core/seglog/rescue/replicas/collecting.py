@@ -8,7 +8,7 @@ disk, with digests. Everything is only read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from seglog.format.uuids import format_uuid
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.log.swap import settle_leftovers
+from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.rescue.rebuild.known import KnownMetadata, KnownPartition, KnownTopic, read_known
 from seglog.rescue.replicas.digests import LogDigest
@@ -35,6 +36,9 @@ from seglog.rescue.replicas.facts import (
     ReplicaFacts,
     TopicFacts,
 )
+from seglog.rescue.replicas.keys import NewestRecords, edges
+from seglog.rescue.replicas.lineage import Lineage
+from seglog.rescue.replicas.rule import Candidate
 from seglog.scan.listing import PartitionDirectory, PartitionListing, SegmentFiles, list_log_directory, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
@@ -44,6 +48,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import require_unlocked
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.verification.surroundings import Surroundings, read_surroundings
+from seglog.verification.unsettled import unsettled
 
 _MOST_HOLES = 12
 _MOST_SPAN = 1 << 31  # offsets of a batch whose header is believed
@@ -59,10 +64,11 @@ def read_directory(
     require_unlocked(path)
     require_no_run(fs, path)
     listing, around = list_log_directory(fs, path), read_surroundings(fs, path)
-    replicas = [
+    read = [
         _readable(fs, place, around, clock, progress) for place in listing.partitions if not place.is_cluster_metadata
     ]
-    written = max((segment.modified_ms for segment in _segments(fs, listing.live)), default=0)
+    replicas = [facts for facts, _ in read]
+    written = max((modified for facts, modified in read if not facts.state), default=0)
     return DirectoryFacts(
         str(path),
         node,
@@ -74,28 +80,25 @@ def read_directory(
     )
 
 
-def _segments(fs: FileSystem, places: Iterable[PartitionDirectory]) -> Iterator[SegmentFiles]:
-    for place in places:
-        yield from list_partition(fs, place.path).segments[-1:]
-
-
 def _readable(
     fs: FileSystem, place: PartitionDirectory, around: Surroundings, clock: Clock, progress: BytesRead
-) -> ReplicaFacts:
+) -> tuple[ReplicaFacts, int]:
     """Reads a replica; what cannot be read of it is a problem of this one."""
     key = place.topic_partition
     try:
         return read_replica(fs, place, around, clock, progress)
     except (OSError, SeglogError) as error:
-        return ReplicaFacts(
-            key.topic, key.partition, str(place.path), place.state.value, problem=f"not read: {sentence_of(error)}"
-        )
+        problem = f"not read: {sentence_of(error)}"
+        return ReplicaFacts(key.topic, key.partition, str(place.path), place.state.value, problem=problem), 0
 
 
 def read_replica(
     fs: FileSystem, place: PartitionDirectory, around: Surroundings, clock: Clock, progress: BytesRead
-) -> ReplicaFacts:
-    """Reads a partition's directory. Raises OSError, and SeglogError for a log of Kafka 0.7."""
+) -> tuple[ReplicaFacts, int]:
+    """Reads a partition's directory; also returns when its last segment was written, epoch milliseconds.
+
+    Raises OSError, and SeglogError for a log of Kafka 0.7.
+    """
     key, overlay = place.topic_partition, OverlayFileSystem(fs)
     settled = settle_leftovers(overlay, place.path)
     listing = list_partition(overlay, place.path)
@@ -103,13 +106,14 @@ def read_replica(
     cleaned = offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, 0)
     compacted = around.compacted(key.topic) is not False and (cleaned > 0 or around.compacted(key.topic) is True)
     loaded, problem = _started(overlay, place, around, clock, offsets)
-    walk = _Walk(compacted)
+    active = listing.segments[-1].base_offset if compacted and listing.segments else 0
+    places = edges(active, loaded.log_end_offset) if compacted and loaded is not None else []
+    walk = _Walk(compacted, NewestRecords(places, lambda: unsettled(overlay, listing)) if places else None)
     walk.read(overlay, listing, progress)
     epochs = [(entry.epoch, entry.start_offset) for entry in _epochs(overlay, place.path)]
-    start = max(0, walk.first) if loaded is None else loaded.log_start_offset
-    end = max(walk.end, start) if loaded is None else loaded.log_end_offset
+    start, end = walk.offsets if loaded is None else (loaded.log_start_offset, loaded.log_end_offset)
     replaced = [f"a replacement of segments would lose data ({each})" for each in settled.replaced]
-    return ReplicaFacts(
+    facts = ReplicaFacts(
         topic=key.topic,
         partition=key.partition,
         directory=str(place.path),
@@ -124,14 +128,34 @@ def read_replica(
         high_watermark=offsets.get(filenames.HIGH_WATERMARK_CHECKPOINT, 0),
         recovery_point=offsets.get(filenames.RECOVERY_POINT_CHECKPOINT, 0),
         cleaned=cleaned,
+        active=active,
         newest_timestamp=walk.digest.newest_timestamp,
         marks=walk.digest.marks(),
+        keys=() if walk.keys is None or walk.holes else walk.keys.marks(),
         holes=tuple(walk.holes),
         torn_bytes=walk.torn_bytes,
         open_transactions=0 if loaded is None else len(loaded.producers.open_transactions),
         producers=0 if loaded is None else len(loaded.producers.producers),
         problem="; ".join(filter(None, [problem, *replaced])),
     )
+    return facts, listing.segments[-1].modified_ms if listing.segments else 0
+
+
+class WholeReplicas:
+    """Reads replicas in whole as the rule compares them; what their log directories tell is read once."""
+
+    def __init__(self, fs: FileSystem, clock: Clock, progress: BytesRead = lambda _size: None) -> None:
+        self._fs, self._clock, self._progress = fs, clock, progress
+        self._around: dict[Path, Surroundings] = {}
+
+    def candidate(self, directory: Path, key: TopicPartition, node: int) -> Candidate:
+        """Returns broker `node`'s replica in `directory`; one that its broker cannot load has no records."""
+        parent = directory.parent
+        if parent not in self._around:
+            self._around[parent] = read_surroundings(self._fs, parent)
+        place = PartitionDirectory(directory, key, PartitionState.LIVE)
+        facts, _ = _readable(self._fs, place, self._around[parent], self._clock, self._progress)
+        return Candidate(node, Lineage(0, 0)) if facts.problem else facts.candidate(node)
 
 
 _CHECKPOINTS = (
@@ -186,15 +210,22 @@ def _topic_id(fs: FileSystem, listing: PartitionListing) -> str:
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over the batches of a log. `compacted`: missing offsets mean nothing."""
+    """One pass over the batches of a log. `compacted`: missing offsets mean nothing. `keys` get its good batches."""
 
     compacted: bool
+    keys: NewestRecords | None = None
     digest: LogDigest = field(default_factory=LogDigest)
     first: int = -1
     end: int = 0
     torn_bytes: int = 0
     holes: list[Hole] = field(default_factory=list)
     _damage: Hole | None = None
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The first offset, and the one after the last."""
+        start = max(0, self.first)
+        return start, max(self.end, start)
 
     def read(self, fs: FileSystem, listing: PartitionListing, progress: BytesRead) -> None:
         """Reads all segments in order."""
@@ -221,8 +252,11 @@ class _Walk:
 
     def _entries(self, step: WalkedEntries, segment: SegmentFiles) -> None:
         rows, at = step.batches, 0
+        if step.valid.all():
+            self._good(rows, segment, step)
+            return
         for wrong in [*np.flatnonzero(~step.valid).tolist(), len(rows)]:
-            self._good(rows[at:wrong], segment)
+            self._good(rows[at:wrong], segment, step)
             if wrong < len(rows):
                 row = rows[wrong]
                 base, last = int(row["base_offset"]), int(row["last_offset"])
@@ -235,10 +269,22 @@ class _Walk:
         if self._damage is None:
             self._damage = Hole(self.end, max(end, self.end), why, segment.log.name, position)
 
-    def _good(self, rows: np.ndarray, segment: SegmentFiles) -> None:
+    def _good(self, rows: np.ndarray, segment: SegmentFiles, step: WalkedEntries) -> None:
         """Takes good batches; those whose offsets do not ascend are damage, and not taken."""
         if not len(rows):
             return
+        bases, last = rows["base_offset"], rows["last_offset"]
+        follows = self._damage is None and bases[0] == self.end and (bases[1:] == last[:-1] + 1).all()
+        if not follows:  # which costs most of the time where batches are large
+            rows = self._ascending(rows, segment)
+        if len(rows):
+            self.digest.add(rows)
+            self.end = int(rows["last_offset"][-1]) + 1
+            if self.keys is not None:
+                self.keys.add(step, rows)
+
+    def _ascending(self, rows: np.ndarray, segment: SegmentFiles) -> np.ndarray:
+        """Returns the batches whose offsets ascend, after noting what is missing before and between them."""
         highest = np.maximum.accumulate(np.concatenate(([self.end - 1], rows["last_offset"][:-1])))
         ascends = rows["base_offset"] > highest
         if self.digest.is_empty:
@@ -247,14 +293,13 @@ class _Walk:
             self._note("offsets do not ascend", segment, int(rows[int(np.argmin(ascends))]["position"]))
             rows, highest = rows[ascends], highest[ascends]
             if not len(rows):
-                return
+                return rows
         bases = rows["base_offset"]
         ends = np.concatenate(([self.end], rows["last_offset"][:-1] + 1))
         for at in np.flatnonzero(bases > ends).tolist():
             self._missing(int(ends[at]), int(bases[at]))
         self._damage = None
-        self.digest.add(rows)
-        self.end = int(rows["last_offset"][-1]) + 1
+        return rows
 
     def _missing(self, first: int, end: int) -> None:
         damage, self._damage = self._damage, None
@@ -298,6 +343,7 @@ def metadata_facts(image: KnownMetadata, node: int) -> MetadataFacts:
                 tuple(entry.eligible),
                 tuple(entry.directories),
                 entry.clean_since,
+                tuple(entry.last_known),
             )
             for number, entry in sorted(topic.partitions.items())
         ]
@@ -327,6 +373,7 @@ def as_known(metadata: MetadataFacts) -> KnownMetadata:
                 list(each.directories),
                 list(each.eligible),
                 each.clean_since,
+                list(each.last_known),
             )
             for each in topic.partitions
         }

@@ -17,6 +17,8 @@ from seglog.rescue.rebuild.known import KnownPartition
 from seglog.rescue.replicas.cluster import Cluster, Copy
 from seglog.rescue.replicas.digests import different, extent
 from seglog.rescue.replicas.facts import Hole
+from seglog.rescue.replicas.keys import KeysBeside
+from seglog.rescue.replicas.keys import compared as compared_keys
 from seglog.rescue.replicas.lineage import common_end, contradiction
 from seglog.rescue.replicas.rule import (
     Candidate,
@@ -84,13 +86,19 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class CopyVerdict:
     """A copy beside the chosen one: `parts_at` is the offset where they part, None if neither goes beyond what both
-    hold; `differs` are stretches with other batches although no epoch says so."""
+    hold; `differs` are stretches with other batches although no epoch says so. `keys` compares compacted copies."""
 
     copy: Copy
     in_sync: bool
     is_leader: bool
     parts_at: int | None
     differs: tuple[Range, ...] = ()
+    keys: KeysBeside | None = None
+
+    @property
+    def lacks_keys(self) -> bool:
+        """True if it is proved that some keys have other newest records than in the chosen copy."""
+        return self.keys is not None and not self.keys.agree
 
     @property
     def holes(self) -> tuple[Hole, ...]:
@@ -126,7 +134,7 @@ class PartitionVerdict:
 
     @property
     def _wounded(self) -> bool:
-        return any(copy.differs or copy.copy.facts.problem or copy.holes for copy in self.copies)
+        return any(copy.differs or copy.lacks_keys or copy.copy.facts.problem or copy.holes for copy in self.copies)
 
     def chosen(self) -> Choice | None:
         """Returns the recommended choice."""
@@ -156,7 +164,7 @@ class _Partition:
         readable = [copy for copy in self._copies if not copy.facts.problem]
         self._readable = {copy.node: copy for copy in readable}
         self._metadata = Metadata.of(self._entry)
-        self._candidates = [_candidate(copy) for copy in readable]
+        self._candidates = [copy.facts.candidate(copy.node) for copy in readable]
         self._on_disk = {
             copy.node: Candidate(copy.node, copy.facts.on_disk, copy.facts.high_watermark) for copy in readable
         }
@@ -191,6 +199,12 @@ class _Partition:
         self._say_aside(here)
         if chosen is not None:
             self._say_cut_below_cleaned(chosen)
+            self._remarks += [
+                f"broker {copy.node} has compacted its copy up to offset {copy.facts.cleaned - 1}, beyond where it"
+                f" parts from broker {chosen.node}'s: if it follows as it is, it lacks keys that its leader has"
+                for copy in self._readable.values()
+                if copy is not chosen and loses_keys(chosen, copy)
+            ]
         return PartitionVerdict(
             self._key,
             self._topic_id,
@@ -208,7 +222,9 @@ class _Partition:
     def _may_hold_more(self, node: int) -> bool:
         """True if a replica that is not given may have acknowledged records that the others lack."""
         metadata = self._metadata
-        return metadata is None or node in metadata.in_sync or not is_current(metadata, self._candidates)
+        if metadata is None or not metadata.in_sync or not is_current(metadata, self._candidates):
+            return True
+        return node in metadata.in_sync
 
     def _say_cut_below_cleaned(self, chosen: Copy) -> None:
         facts = chosen.facts
@@ -232,9 +248,11 @@ class _Partition:
         for copy in [*(self._readable[node] for node in nodes), *unreadable]:
             parts_at: int | None = None
             differs: Sequence[Range] = ()
+            keys: KeysBeside | None = None
             if chosen is not None and copy is not chosen and not copy.facts.problem:
                 parts_at, differs = _beside(chosen, copy)
-            yield CopyVerdict(copy, copy.node in synced, copy.node == leader, parts_at, tuple(differs))
+                keys = _keys_beside(chosen, copy)
+            yield CopyVerdict(copy, copy.node in synced, copy.node == leader, parts_at, tuple(differs), keys)
 
     def _why(self, order: Sequence[tuple[Candidate, bool]]) -> str:
         if not order:
@@ -296,8 +314,8 @@ class _Partition:
         """Returns the offset from which on a copy's records were never acknowledged, as a replica in sync lacks them;
         its end if nobody can say."""
         end, entry = holder.facts.disk_end, self._entry
-        members = [] if entry is None else entry.in_sync
-        if entry is None or not is_current(self._metadata, self._candidates):
+        members = () if self._metadata is None else self._metadata.in_sync
+        if entry is None or not members or not is_current(self._metadata, self._candidates):
             return end
         if not all(node in self._readable for node in members):
             return end
@@ -307,15 +325,9 @@ class _Partition:
             copy = self._readable[node]
             facts = copy.facts
             whole = not facts.holes and not facts.torn_bytes and facts.end == facts.disk_end
-            if whole and not missing_acknowledged(_candidate(copy), self._candidates):
+            if whole and not missing_acknowledged(facts.candidate(node), self._candidates):
                 end = min(end, common_end(self._on_disk[node].lineage, self._on_disk[holder.node].lineage))
         return end
-
-
-def _candidate(copy: Copy) -> Candidate:
-    facts = copy.facts
-    holes = tuple((hole.first, min(hole.end, facts.end)) for hole in facts.holes if hole.first < facts.end)
-    return Candidate(copy.node, facts.started, facts.high_watermark, holes)
 
 
 def _beside(chosen: Copy, copy: Copy) -> tuple[int | None, list[Range]]:
@@ -328,12 +340,26 @@ def _beside(chosen: Copy, copy: Copy) -> tuple[int | None, list[Range]]:
     contradicted = contradiction(mine.on_disk, theirs.on_disk)
     if contradicted is not None:
         differs.append((contradicted, common))
-    compared = max(first, mine.cleaned, theirs.cleaned)  # below that, compaction ran apart
+    compared = max(first, mine.cleaned, theirs.cleaned, mine.active, theirs.active)  # below, compaction ran apart
     for stretch in different(mine.marks, theirs.marks, compared, common):
         holes = [*mine.holes, *theirs.holes]
         if contradicted is None and not any(hole.first < stretch[1] and stretch[0] < hole.end for hole in holes):
             differs.append(stretch)
     return parts_at, differs
+
+
+def loses_keys(leader: Copy, copy: Copy) -> bool:
+    """True if a follower is cut to its leader below an offset that its cleaner had reached: it has dropped old records
+    of keys for newer ones that are cut, and the leader, which has the old ones, never sends them again."""
+    return common_end(leader.facts.started, copy.facts.on_disk) < copy.facts.cleaned
+
+
+def _keys_beside(chosen: Copy, copy: Copy) -> KeysBeside | None:
+    """Compares the keys of compacted copies as far as both are the same log."""
+    mine, theirs = chosen.facts, copy.facts
+    if mine.start != theirs.start:
+        return None  # one of them has keys whose records were deleted in the other
+    return compared_keys(mine.keys, theirs.keys, common_end(mine.on_disk, theirs.on_disk))
 
 
 def _lost(chosen: Copy, other: Copy) -> Iterator[tuple[Range, Cause]]:

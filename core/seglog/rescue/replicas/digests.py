@@ -1,14 +1,14 @@
 """Digests of a log by stretches, which two hosts can compare without the log.
 
-Each good batch gives a 64-bit number made of its offsets, epoch, size and checksum, and a mark holds the sum over all
-batches before it. So two marks of a log tell about the stretch between them, wherever the log begins and wherever
+Each good batch gives a number made of its offsets, epoch, size and checksum, and a mark holds the sum over all batches
+before it. So two marks of a log tell about the stretch between them, wherever the log begins and wherever
 compaction has left it alone. Marks lie where offsets cross a multiple of a power of two, and where an epoch begins:
 copies that hold the same batches have the same marks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -16,17 +16,20 @@ import numpy as np
 
 from seglog import layout
 
+DIGEST_BITS = 48  # so that every reader of JSON keeps a digest exactly
 _FINE_MARKS = 256
 _COARSE_MARKS = 5
+_FINER = 4  # towards the end of the log
 _LAST_EPOCHS = 2
 _LEAST_STEP = 16
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A batch boundary: `offset` is the first offset of the batch there, or the end of the log.
 
-    `batches`, `records` and `digest` (64 bits) are sums over all good batches before it; `first_timestamp` is the
+    `batches`, `records` and `digest` (DIGEST_BITS) are sums over all good batches before it; `first_timestamp` is the
     smallest base timestamp between it and the next mark, -1 without one.
     """
 
@@ -45,19 +48,48 @@ class LogDigest:
         self._marks: list[tuple[Mark, int, bool]] = []  # with the offset before it, and whether an epoch begins there
         self._batches = self._records = self._digest = 0
         self._before, self._epoch, self._end = -1, -1, 0
-        self.epochs: list[tuple[int, int]] = []
-        self.newest_timestamp = -1
+        self._epochs: list[tuple[int, int]] = []
+        self._newest_timestamp = -1
+        self._waiting = np.empty(_ROWS_AT_ONCE, dtype=layout.BATCH)  # a step costs the same for few and for many
+        self._count = 0
 
     @property
     def is_empty(self) -> bool:
         """True if it has no batch."""
-        return not self._marks
+        return not self._marks and not self._count
+
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """The leader epochs with their first offsets."""
+        self._take()
+        return self._epochs
+
+    @property
+    def newest_timestamp(self) -> int:
+        """The largest timestamp, -1 without one."""
+        self._take()
+        return self._newest_timestamp
 
     def add(self, rows: np.ndarray) -> None:
         """Adds good batches (rows of layout.BATCH), whose offsets ascend."""
         if not len(rows):
             return
+        if self._count + len(rows) > _ROWS_AT_ONCE:
+            self._take()
+        if len(rows) > _ROWS_AT_ONCE:
+            self._add(rows)
+            return
+        self._waiting[self._count : self._count + len(rows)] = rows
+        self._count += len(rows)
+
+    def _take(self) -> None:
+        if self._count:
+            rows, self._count = self._waiting[: self._count], 0
+            self._add(rows)
+
+    def _add(self, rows: np.ndarray) -> None:
         base, epochs = rows["base_offset"], rows["leader_epoch"]
+        self._coarsen(min(len(rows), (int(base[-1]) - int(base[0])) // self._step))
         before = np.concatenate(([self._before], base[:-1]))
         begins = epochs > np.concatenate(([self._epoch], epochs[:-1]))
         counts = _record_counts(rows)
@@ -69,21 +101,26 @@ class LogDigest:
             self._mind(times[: edges[0] if edges else len(times)])
         for at, until in pairwise([*edges, len(rows)]):
             total = int(records[at - 1]) if at else self._records
-            digest = int(sums[at - 1]) if at else self._digest
+            digest = (int(sums[at - 1]) if at else self._digest) % (1 << DIGEST_BITS)
             mark = Mark(int(base[at]), batches + at, total, digest, _smallest(times[at:until]))
             self._marks.append((mark, int(before[at]), bool(begins[at])))
             if begins[at]:
-                self.epochs.append((int(epochs[at]), int(base[at])))
+                self._epochs.append((int(epochs[at]), int(base[at])))
         self._batches, self._records, self._digest = batches + len(rows), int(records[-1]), int(sums[-1])
         self._before, self._epoch = int(base[-1]), max(self._epoch, int(epochs.max()))
         self._end = int(rows["last_offset"][-1]) + 1
-        self.newest_timestamp = max(self.newest_timestamp, int(rows["max_timestamp"].max()))
-        while len(self._marks) > 2 * _FINE_MARKS:
+        self._newest_timestamp = max(self._newest_timestamp, int(rows["max_timestamp"].max()))
+        self._coarsen()
+
+    def _coarsen(self, more: int = 0) -> None:
+        """Makes room for `more` marks at the present step, if there are too many."""
+        while len(self._marks) + more > 2 * _FINE_MARKS:
             self._step *= 2
+            more //= 2
             self._thin(self._is_fine)
 
     def _is_fine(self, mark: Mark, before: int, begins: bool) -> bool:
-        newest = self.epochs[-_LAST_EPOCHS:]
+        newest = self._epochs[-_LAST_EPOCHS:]
         return mark.offset // self._step != before // self._step or (begins and mark.offset >= newest[0][1])
 
     def _mind(self, times: np.ndarray) -> None:
@@ -108,6 +145,7 @@ class LogDigest:
     def marks(self) -> tuple[Mark, ...]:
         """Returns few marks: coarse ones over the whole log, finer ones towards its end, the newest epochs, and the
         end itself."""
+        self._take()
         if not self._marks:
             return ()
         start, end = self._marks[0][0].offset, self._end
@@ -117,7 +155,7 @@ class LogDigest:
         fine = coarse
         while fine >= self._step:
             last.add(end // fine * fine)
-            fine //= 2
+            fine //= _FINER
         newest = {first for _, first in self.epochs[-_LAST_EPOCHS:]}
 
         def keep(mark: Mark, before: int, _begins: bool) -> bool:
@@ -125,7 +163,7 @@ class LogDigest:
             return mark.offset // coarse != before // coarse or mark.offset in newest or crosses
 
         self._thin(keep)
-        final = Mark(end, self._batches, self._records, self._digest, -1)
+        final = Mark(end, self._batches, self._records, self._digest % (1 << DIGEST_BITS), -1)
         return (*(mark for mark, _, _ in self._marks), final)
 
 
@@ -160,15 +198,20 @@ def different(marks: tuple[Mark, ...], other: tuple[Mark, ...], first: int, end:
     shared = [(mark, theirs[mark.offset]) for mark in marks if mark.offset in theirs and first <= mark.offset <= end]
     for (mine, their), (my_next, their_next) in pairwise(shared):
         same = my_next.digest - mine.digest - (their_next.digest - their.digest)
-        if same % (1 << 64) or my_next.batches - mine.batches != their_next.batches - their.batches:
+        if same % (1 << DIGEST_BITS) or my_next.batches - mine.batches != their_next.batches - their.batches:
             yield mine.offset, my_next.offset
 
 
 def _hashes(rows: np.ndarray) -> np.ndarray:
-    """Returns a 64-bit number for each batch (splitmix64 over its fields)."""
-    value = np.full(len(rows), 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for name in ("base_offset", "last_offset", "leader_epoch", "size", "crc"):
-        value ^= rows[name].astype(np.int64).view(np.uint64)
+    columns = ("base_offset", "last_offset", "leader_epoch", "size", "crc")
+    return mixed((rows[name] for name in columns), len(rows))
+
+
+def mixed(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
+    """Returns a number of 64 bits for each row (splitmix64 over its columns)."""
+    value = np.full(count, 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for column in columns:
+        value ^= column.astype(np.int64).view(np.uint64)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         value ^= value >> np.uint64(31)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from seglog.rescue.replicas.digests import Mark
+from seglog.rescue.replicas.keys import KeyMark
 from seglog.rescue.replicas.lineage import Lineage
+from seglog.rescue.replicas.rule import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,9 @@ class ReplicaFacts:
     `state` is "" for a live partition, else that of `filenames.PartitionState`. `start` and `end` (exclusive) are its
     offsets after a start, `disk_end` the end of what lies on disk: a start cuts what lies between. `torn_bytes` are an
     unfinished write at the end. `high_watermark`, `recovery_point` and `cleaned` come from checkpoints, 0 if they have
-    none; below `cleaned` a cleaner has been. `problem` says why a broker cannot load it, or why it was read in part.
+    none; below `cleaned` a cleaner has been. `active` is where the last segment of a compacted log begins, which a
+    cleaner does not reach, 0 for another log; `keys` are marks of its keys from there on. `problem` says why a broker
+    cannot load it, or why it was read in part.
     """
 
     topic: str
@@ -49,8 +53,10 @@ class ReplicaFacts:
     high_watermark: int = 0
     recovery_point: int = 0
     cleaned: int = 0
+    active: int = 0
     newest_timestamp: int = -1
     marks: tuple[Mark, ...] = ()
+    keys: tuple[KeyMark, ...] = ()
     holes: tuple[Hole, ...] = ()
     torn_bytes: int = 0
     open_transactions: int = 0
@@ -72,6 +78,11 @@ class ReplicaFacts:
         """The log as a start of its broker leaves it."""
         return self.on_disk.cut(self.end)
 
+    def candidate(self, node: int) -> Candidate:
+        """Returns broker `node`'s copy as the rule compares it."""
+        holes = tuple((hole.first, min(hole.end, self.end)) for hole in self.holes if hole.first < self.end)
+        return Candidate(node, self.started, self.high_watermark, holes)
+
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFacts:
@@ -91,7 +102,7 @@ class DirectoryFacts:
 class AssignmentFacts:
     """A partition by the metadata. `directories` are ids, in the order of `replicas`; `eligible` are out of sync and
     have every acknowledged record (ELR, KIP-966). `clean_since` is the leader epoch since which no leader was elected
-    uncleanly, as far as the metadata tells."""
+    uncleanly, as far as the metadata tells. `last_known` led it last, and is elected if nobody in sync is left."""
 
     partition: int
     leader: int
@@ -101,6 +112,7 @@ class AssignmentFacts:
     eligible: tuple[int, ...] = ()
     directories: tuple[str, ...] = ()
     clean_since: int = 0
+    last_known: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,13 @@ from seglog.rescue.replicas.facts import (
     ReplicaFacts,
     TopicFacts,
 )
+from seglog.rescue.replicas.keys import KeyMark
 
 FORMAT = "seglog-replicas"
 VERSION = 1, 0
 MOST_BYTES = 1 << 30  # a million partitions
-_ROWS = (Mark,)  # written as lists, because there are many
+_ROWS = (Mark, KeyMark)  # written as lists, because there are many
+_SUMS = ("digest",)  # fields of rows that do not ascend: written as they are, the others as differences
 _Shape = TypeVar("_Shape")
 
 
@@ -76,8 +78,8 @@ def _line(values: Mapping[str, object]) -> bytes:
 
 
 def _encoded(value: Any) -> Any:
-    if isinstance(value, _ROWS):
-        return [getattr(value, each.name) for each in fields(value)]
+    if isinstance(value, tuple) and value and isinstance(value[0], _ROWS):
+        return list(_differences(value))
     if is_dataclass(value):
         return {
             each.name: _encoded(getattr(value, each.name))
@@ -85,6 +87,13 @@ def _encoded(value: Any) -> Any:
             if each.default is MISSING or getattr(value, each.name) != each.default
         }
     return [_encoded(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _differences(rows: tuple[Any, ...]) -> Iterator[list[int]]:
+    names, before = [each.name for each in fields(rows[0])], dict[str, int]()
+    for row in rows:
+        yield [getattr(row, name) - before.get(name, 0) for name in names]
+        before = {name: getattr(row, name) for name in names if name not in _SUMS}
 
 
 def parse_facts(data: bytes, path: Path | str) -> HostFacts:
@@ -195,13 +204,12 @@ def _fields_of(shape: Any) -> dict[str, tuple[Any, Any]]:
 def _value(kind: Any, value: Any, path: Path | str, number: int, name: str) -> Any:
     """Returns `value` as `kind`: int, str, bool, a dataclass, or a tuple of these."""
     if is_dataclass(kind) and isinstance(kind, type):
-        names = _fields_of(kind)
-        if kind in _ROWS and isinstance(value, list) and len(value) >= len(names):
-            return _shaped(kind, dict(zip(names, value, strict=False)), path, number)
-        if kind not in _ROWS and isinstance(value, dict):
+        if isinstance(value, dict):
             return _shaped(kind, value, path, number)
     elif isinstance(kind, types.GenericAlias) and isinstance(value, list):
         kinds = typing.get_args(kind)
+        if kinds[0] in _ROWS:
+            return _rows(kinds[0], value, path, number, name)
         if kinds[-1] is ...:
             return tuple(_value(kinds[0], each, path, number, name) for each in value)
         if len(value) == len(kinds):
@@ -209,6 +217,18 @@ def _value(kind: Any, value: Any, path: Path | str, number: int, name: str) -> A
     elif _IS.get(kind, lambda _value: False)(value):
         return value
     raise FactsError(path, f"the field {name}: {json.dumps(value)[:40]} is not what it must be", number)
+
+
+def _rows(kind: Any, value: list[Any], path: Path | str, number: int, name: str) -> tuple[Any, ...]:
+    """Returns rows whose fields were written as differences from the row before."""
+    names, rows, before = list(_fields_of(kind)), [], dict[str, int]()
+    for each in value:
+        if not isinstance(each, list) or len(each) < len(names) or not all(type(part) is int for part in each):
+            raise FactsError(path, f"the field {name}: {json.dumps(each)[:40]} is not what it must be", number)
+        whole = {key: before.get(key, 0) + part for key, part in zip(names, each, strict=False)}
+        rows.append(_shaped(kind, whole, path, number))
+        before = {key: part for key, part in whole.items() if key not in _SUMS}
+    return tuple(rows)
 
 
 _IS: Mapping[Any, Callable[[Any], bool]] = {

@@ -1,10 +1,12 @@
 """In which order to start the brokers, so that each partition gets the leader whose copy loses the least.
 
-When nobody leads a partition, the controller elects the first replica in sync (or eligible, KIP-966) that registers; a
-topic with unclean.leader.election.enable takes any. Without one in sync the partition waits for an unclean election by
-hand, which takes the first replica of the assignment that is alive.
+When nobody leads a partition, the controller elects the first replica in sync (or eligible, or the last leader:
+KIP-966) that registers; a topic with unclean.leader.election.enable takes any. But a broker that registers anew is
+taken out of the in-sync replicas first, unless it is the last one, and after a crash out of the eligible ones, too. So
+it is certain to lead by itself only as the last one in sync. For every other one there is an unclean election by hand
+as soon as it is there: it takes a replica in sync, else the first one of the assignment that is alive.
 
-Kafka: ReplicationControlManager.handleBrokerUnfenced, PartitionChangeBuilder.electLeader (4.3).
+Kafka: ReplicationControlManager.handleBrokerShutdown, .handleBrokerUnfenced, PartitionChangeBuilder.electLeader (4.3).
 """
 
 from __future__ import annotations
@@ -43,6 +45,12 @@ def cost_of(choice: Choice | None) -> Cost:
     return certain, perhaps, sum(span for _, span in spans)
 
 
+def _cost(choice: Choice, verdict: PartitionVerdict) -> Cost:
+    """Returns what a leader loses; nothing for the one to choose, as the rule goes before numbers: what an election had
+    given up may be more than what was written since."""
+    return (0, 0, 0) if choice.node == verdict.choice else cost_of(choice)
+
+
 def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], unclean: Iterable[str]) -> Start:
     """Returns the order that loses the least. `unclean` are the topics that elect any replica by themselves."""
     every, topics = sorted(set(nodes)), frozenset(unclean)
@@ -55,22 +63,25 @@ def best_start(verdicts: Sequence[PartitionVerdict], nodes: Iterable[int], uncle
         tried = [tuple(sorted(every, key=lambda node: (-choices.count(node), node))), tuple(every)]
     groups = _grouped(asked)
     best = min(tried, key=lambda order: (_total(groups, order), order))
-    leaders = {question.name: question.leader(best) for question in asked}
+    leaders: dict[str, int] = {}
     elected: dict[int, list[str]] = {}
     for question in asked:
-        leader = leaders[question.name]
-        if leader == question.choice and question.by_hand:
-            elected.setdefault(leader, []).append(question.name)
+        possible = question.leaders(best)
+        leaders[question.name] = max(possible, key=question.cost)
+        if len(possible) == 1 and not question.leads_by_itself(possible[0]):
+            elected.setdefault(possible[0], []).append(question.name)
     return Start(best, leaders, elected)
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A partition as the controller sees it: who is elected when it registers, and what each leader loses."""
+    """A partition as the controller sees it: who may be elected when it registers (`electable`), who surely is
+    (`certain`), and what each leader loses."""
 
     name: str
     choice: int
     electable: tuple[int, ...]
+    certain: tuple[int, ...]
     assignment: tuple[int, ...]
     costs: tuple[tuple[int, Cost], ...]
 
@@ -78,29 +89,27 @@ class _Question:
     def of(cls, verdict: PartitionVerdict, unclean: frozenset[str]) -> _Question:
         entry, nodes = verdict.entry, [choice.node for choice in verdict.choices]
         assert verdict.choice is not None
-        electable = _electable(entry, nodes)
+        electable, certain = _electable(entry, nodes)
         if verdict.partition.topic in unclean and entry is not None:
-            electable = tuple(entry.replicas)
-        costs = tuple((choice.node, cost_of(choice)) for choice in verdict.choices)
+            electable = certain = tuple(entry.replicas)
+        costs = tuple((choice.node, _cost(choice, verdict)) for choice in verdict.choices)
         assignment = tuple(nodes if entry is None else entry.replicas)
-        return cls(str(verdict.partition), verdict.choice, electable, assignment, costs)
+        return cls(str(verdict.partition), verdict.choice, electable, certain, assignment, costs)
 
-    @property
-    def by_hand(self) -> bool:
-        """True if an unclean election must make its choice the leader."""
-        return self.choice not in self.electable
+    def leads_by_itself(self, node: int) -> bool:
+        """True if no election by hand is needed."""
+        return node in self.certain
 
-    def leader(self, order: Sequence[int]) -> int:
-        """Returns the leader after the brokers were started in this order."""
-        if not self.by_hand:
-            return self._first(order)
-        alive = order[: order.index(self.choice) + 1] if self.choice in order else order
-        if any(node in self.electable for node in alive):
-            return self._first(order)  # nobody is elected by hand where one in sync leads
-        return next((node for node in self.assignment if node in alive), self.choice)
-
-    def _first(self, order: Sequence[int]) -> int:
-        return next((node for node in order if node in self.electable), self.choice)
+    def leaders(self, order: Sequence[int]) -> tuple[int, ...]:
+        """Returns who may lead after the brokers were started in this order; several if Kafka's state decides it."""
+        for number, node in enumerate(order):
+            if node in self.certain:
+                return (node,)
+            if node in self.electable or node == self.choice:
+                alive = order[: number + 1]
+                by_hand = next((each for each in self.assignment if each in alive), node)
+                return (by_hand,) if by_hand == node or node not in self.electable else (node, by_hand)
+        return (self.choice,)
 
     def cost(self, leader: int) -> Cost:
         """Returns what a leader loses; one without a copy loses all, which comes before everything."""
@@ -108,21 +117,25 @@ class _Question:
         return (1 << 62, 0, 0) if cost is None else cost
 
 
-def _electable(entry: KnownPartition | None, nodes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(nodes) if entry is None else (*entry.isr, *entry.eligible)
+def _electable(entry: KnownPartition | None, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns who may be elected without anybody's help when it registers, and who surely is."""
+    if entry is None:
+        return tuple(nodes), ()
+    electable = dict.fromkeys((*entry.isr, *entry.eligible, *entry.last_known))
+    return tuple(electable), tuple(electable) if len(electable) == 1 else ()
 
 
 def _grouped(questions: Iterable[_Question]) -> list[tuple[_Question, int]]:
     """Returns questions that have the same answers once, with their number: thousands of partitions are alike."""
     counted: dict[tuple[object, ...], tuple[_Question, int]] = {}
     for question in questions:
-        key = question.choice, question.electable, question.assignment, question.costs
+        key = question.choice, question.electable, question.certain, question.assignment, question.costs
         counted[key] = (question, counted.get(key, (question, 0))[1] + 1)
     return list(counted.values())
 
 
 def _total(groups: Iterable[tuple[_Question, int]], order: Sequence[int]) -> tuple[int, ...]:
-    costs = [(question.cost(question.leader(order)), number) for question, number in groups]
+    costs = [(max(map(question.cost, question.leaders(order))), number) for question, number in groups]
     return tuple(sum(cost[i] * number for cost, number in costs) for i in range(3))
 
 

@@ -12,7 +12,7 @@ Steps 2 and 4 are Kafka's (KIP-966, unclean recovery).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the controllers say of a partition; `in_sync` are the replicas that have every acknowledged record."""
+    """What the controllers say of a partition; `in_sync` are the replicas that have every acknowledged record, none
+    if the controllers do not know of any (KIP-966: after all of them had crashed)."""
 
     leader: int
     leader_epoch: int
@@ -47,7 +48,7 @@ class Metadata:
     @classmethod
     def of(cls, entry: KnownPartition | None) -> Metadata | None:
         """Returns what a partition's entry says, None without one."""
-        return None if entry is None else cls(entry.leader, entry.leader_epoch, entry.in_sync)
+        return None if entry is None else cls(entry.leader, entry.leader_epoch, [*entry.isr, *entry.eligible])
 
 
 def acknowledged_end(lineage: Lineage, candidates: Sequence[Candidate]) -> int:
@@ -87,6 +88,25 @@ def ranked(
         best = before[0] if before else equals[number % len(equals)]
         ordered = [best, *(candidate for candidate in ordered if candidate is not best)]
     return [(candidate, current and in_sync(candidate)) for candidate in ordered]
+
+
+def ranked_by_reading(
+    candidates: list[Candidate], read: Callable[[int], Candidate], metadata: Metadata | None = None, number: int = 0
+) -> list[tuple[int, bool]]:
+    """As `ranked`, for candidates of which only the ends are known; returns their places in the list.
+
+    Of several, the first one is read in whole (`read` gets its place) until the first one has been: reading finds
+    damage and what a start would cut, so it makes a copy worse, never better. `candidates` then holds what was read.
+    """
+    whole: set[int] = set()
+    while True:
+        places = {id(candidate): place for place, candidate in enumerate(candidates)}
+        order = [(places[id(candidate)], synced) for candidate, synced in ranked(candidates, metadata, number)]
+        best = order[0][0]
+        if best in whole or len(candidates) == 1:
+            return order
+        candidates[best] = read(best)
+        whole.add(best)
 
 
 def missing_acknowledged(candidate: Candidate, candidates: Sequence[Candidate]) -> int:

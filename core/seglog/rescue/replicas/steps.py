@@ -2,7 +2,8 @@
 
 1. Copy what only a copy that will be cut holds.
 2. Start the brokers in the order that loses the least; where nobody in sync is left, elect by hand.
-3. A damaged copy that a leader can replace is moved away before its broker starts, so that it is copied anew.
+3. A copy that is damaged, or would lack keys of a compacted topic, is moved away before its broker starts, so that it
+   is copied anew from its leader; if its broker must start before that one, it is stopped once more in the end.
 4. Bring the records that were saved into the running cluster.
 """
 
@@ -15,8 +16,9 @@ from pathlib import Path
 
 from seglog.escaping import command_line
 from seglog.model import TopicPartition
+from seglog.remote_path import is_url
 from seglog.rescue.replicas.cluster import Cluster, Copy
-from seglog.rescue.replicas.comparison import Acknowledged, Cause, Choice, PartitionVerdict
+from seglog.rescue.replicas.comparison import Acknowledged, Cause, Choice, PartitionVerdict, loses_keys
 from seglog.rescue.replicas.order import Start, in_doubt
 from seglog.units import count_text
 
@@ -46,6 +48,7 @@ def steps(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Start, 
         *_saved(asked, start),
         *_started(cluster, asked, start),
         *_in_doubt(asked, start),
+        *_moved_late(asked, start),
         *_brought_back(asked, start),
     ]
 
@@ -86,8 +89,10 @@ def _aside(copy: Copy) -> Path:
 def _saved(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
     by_node: dict[int, list[Copy]] = {}
     for verdict in verdicts:
+        moved = [copy.facts.directory for copy in _replaced(verdict, start) if _can_be_replaced(verdict, copy, start)]
         for copy, _, _ in _lost_copies(verdict, start):
-            by_node.setdefault(copy.node, []).append(copy)
+            if copy.facts.directory not in moved and not is_url(copy.facts.directory):
+                by_node.setdefault(copy.node, []).append(copy)
     for node, copies in sorted(by_node.items()):
         places = dict.fromkeys(_aside(copy) for copy in copies)
         made = [command_line("mkdir", "-p", place) for place in places]
@@ -104,25 +109,23 @@ def _names(copies: Sequence[Copy]) -> str:
 def _started(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
     yield Step("", "start the controllers, and set BOOTSTRAP to the address of the first broker below")
     empty = {missing.node for missing in cluster.missing if missing.is_whole}
-    for number, node in enumerate(start.order):
+    for node in start.order:
         if node in empty:
             continue
-        damaged = [
-            verdict_copy.copy
+        moved = [
+            copy
             for verdict in verdicts
-            for verdict_copy in verdict.copies
-            if verdict_copy.copy.node == node and _is_replaceable(verdict, verdict_copy.copy, start, number)
+            for copy in _replaced(verdict, start)
+            if copy.node == node and _can_be_replaced(verdict, copy, start)
         ]
-        if damaged:
-            places = dict.fromkeys(_aside(copy) for copy in damaged)
-            lines = [command_line("mkdir", "-p", place) for place in places]
-            lines += [command_line("mv", Path(copy.facts.directory), _aside(copy)) for copy in damaged]
-            yield Step(
-                f"broker {node}",
-                f"move damaged copies away, which it then copies from their leaders: {_names(damaged)}",
-                tuple(lines),
-            )
-        yield Step(f"broker {node}", f"start broker {node}, and wait until it is registered", _registered(node))
+        if moved:
+            why = f"move copies away, which it then copies anew from their leaders: {_names(moved)}"
+            yield Step(f"broker {node}", why, _moving(moved))
+        yield Step(
+            f"broker {node}",
+            f"start broker {node}, and wait until it is registered and no dead one counts as alive",
+            _registered(node),
+        )
         names = start.elected.get(node, [])
         if names:
             yield _election(node, names)
@@ -134,14 +137,51 @@ def _started(cluster: Cluster, verdicts: Sequence[PartitionVerdict], start: Star
 
 
 def _registered(node: int) -> tuple[str, ...]:
-    seen = f"kafka-broker-api-versions --bootstrap-server {_BOOTSTRAP} 2>&1 | grep -q {command_line(f'id: {node} ')}"
-    return (f"until {seen}; do sleep 1; done",)
+    """Returns the line that waits for a broker, and until its controllers take no dead broker for alive (for
+    broker.session.timeout.ms they do, and elect nobody in its place)."""
+    seen = f"seen=$(kafka-broker-api-versions --bootstrap-server {_BOOTSTRAP} 2>&1)"
+    here = f'echo "$seen" | grep -q {command_line(f"id: {node} ")}'
+    dead = 'echo "$seen" | grep -q -e "-> ERROR"'
+    return (f"until {seen}; {here} && ! {dead}; do sleep 1; done",)
 
 
-def _is_replaceable(verdict: PartitionVerdict, copy: Copy, start: Start, number: int) -> bool:
-    """True if a copy is damaged, and another broker leads its partition when its own one starts."""
-    leader = start.leaders.get(str(verdict.partition))
-    return bool(copy.facts.holes) and leader in start.order[:number] and leader != copy.node
+def _moving(copies: Sequence[Copy], suffix: str = "") -> tuple[str, ...]:
+    """Returns the lines that move copies beside their log directories."""
+    places = {copy.facts.directory: Path(f"{_aside(copy)}{suffix}") for copy in copies}
+    made = [command_line("mkdir", "-p", place) for place in dict.fromkeys(places.values())]
+    return (*made, *(command_line("mv", Path(directory), place) for directory, place in places.items()))
+
+
+def _replaced(verdict: PartitionVerdict, start: Start) -> list[Copy]:
+    """Returns the copies to be made anew: those that are damaged, or that would lack keys, and do not lead."""
+    copies = {each.copy.node: each.copy for each in verdict.copies if not each.copy.facts.problem}
+    leader = copies.get(start.leaders.get(str(verdict.partition), -1))
+    if leader is None:
+        return []
+    others = [copy for copy in copies.values() if copy is not leader and not is_url(copy.facts.directory)]
+    return [copy for copy in others if copy.facts.holes or loses_keys(leader, copy)]
+
+
+def _can_be_replaced(verdict: PartitionVerdict, copy: Copy, start: Start) -> bool:
+    """True if another broker leads the partition already when the copy's own one starts."""
+    leader = start.leaders[str(verdict.partition)]
+    return copy.node in start.order and leader in start.order[: start.order.index(copy.node)]
+
+
+def _moved_late(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
+    for node in start.order:
+        moved = [
+            copy
+            for verdict in verdicts
+            for copy in _replaced(verdict, start)
+            if copy.node == node and not _can_be_replaced(verdict, copy, start)
+        ]
+        if moved:
+            why = (
+                f"stop broker {node} when its partitions are in sync, move copies away, which it then copies anew, and"
+                f" start it again: {_names(moved)}"
+            )
+            yield Step(f"broker {node}", why, _moving(moved, "-followed"))
 
 
 def _election(node: int, names: Sequence[str]) -> Step:
@@ -178,7 +218,8 @@ def _in_doubt(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[St
 def _brought_back(verdicts: Sequence[PartitionVerdict], start: Start) -> Iterator[Step]:
     for verdict in verdicts:
         for copy, first, end in _lost_copies(verdict, start):
-            place = _aside(copy) / copy.facts.name
+            remote = is_url(copy.facts.directory)  # no broker runs there, so it stays as it is
+            place = copy.facts.directory if remote else str(_aside(copy) / copy.facts.name)
             name, key = f"{copy.facts.name}.broker-{copy.node}", verdict.partition
             read = command_line("seglog", "read", "--json", "--from-offset", str(first), "--to-offset", str(end), place)
             yield Step(

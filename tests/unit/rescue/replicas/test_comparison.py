@@ -282,3 +282,52 @@ def test_an_order_that_cannot_serve_every_partition_says_what_it_loses_and_copie
     assert {str(each.partition): each.choice for each in report.partitions} == {"clicks-0": 2, "orders-0": 1}
     assert report.start.leaders == {"clicks-0": report.start.order[0], "orders-0": report.start.order[0]}
     assert any("no order gives every partition its best copy" in step.why for step in report.steps)
+
+
+def test_a_controller_alone_is_not_among_the_brokers_to_start(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 4, [0] * 9)
+    controller = broker_directory(tmp_path / "controller", 3000, {})
+    assigned(controller, [1, 2])
+    assert report_of(one, two, controller).start.order == (2, 1)
+
+
+def test_the_order_gives_a_partition_the_copy_to_choose_though_an_election_had_given_up_more(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 4 + [2] * 3, [0] * 30)
+    watermark(two, 30)
+    config = {"resourceType": 2, "resourceName": "orders", "name": "unclean.leader.election.enable", "value": "true"}
+    assigned(one, [1, 2], metadata_record("CONFIG_RECORD", **config), isr=[1], epoch=2)
+    report = report_of(one, two)
+    assert report.start.order == (1, 2)
+    assert not any("no order gives" in step.why for step in report.steps)
+
+
+def test_a_broker_is_elected_by_hand_unless_it_is_the_last_one_in_sync(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 9, [0] * 4)
+    assigned(one, [1, 2], isr=[1])
+    assert report_of(one, two).start.elected == {}
+    shutil.rmtree(one / "__cluster_metadata-0")
+    assigned(one, [1, 2], isr=[1, 2])
+    start = report_of(one, two).start
+    assert (start.order, start.elected) == ((1, 2), {1: ["orders-0"]})
+
+
+def test_a_follower_that_would_lack_keys_is_copied_anew_before_its_start_or_after_it(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 4 + [2] * 3, [0] * 30)
+    watermark(two, 20, "cleaner-offset-checkpoint")
+    assigned(one, [1, 2], isr=[1], epoch=2)
+    report = report_of(one, two)
+    (verdict,) = report.partitions
+    assert any("it lacks keys that its leader has" in remark for remark in verdict.remarks)
+    lines = list(step_lines(report))
+    assert f"mv {two}/orders-0 {tmp_path}/replicas-aside-2" in lines
+    assert not any(line.startswith("cp ") and "orders-0" in line for line in lines)
+
+
+def test_replicas_of_which_none_is_known_to_be_in_sync_are_not_called_so(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 9, [0] * 4)
+    change = {"partitionId": 0, "topicId": format_uuid(TOPIC_IDS["orders"]), "leader": -1}
+    nobody = metadata_record("PARTITION_CHANGE_RECORD", 2, **change, isr=[], lastKnownElr=[2])
+    assigned(one, [1, 2], nobody)
+    verdict = verdict_of(one, two)
+    assert (verdict.choice, verdict.copies[0].in_sync) == (1, False)
+    assert losses(verdict, 2) == [(1, 4, 9, "beyond the end", "perhaps")]

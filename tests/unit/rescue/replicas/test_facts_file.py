@@ -48,7 +48,7 @@ def test_an_ordinary_partition_takes_less_than_a_kilobyte(tmp_path: Path) -> Non
     made = broker_directory(tmp_path / "9", 1, {"orders-0": [epoch for epoch in range(8) for _ in range(700)]})
     lines = write_facts(collect(FS, ManualClock(), ReplicasRequest([made]))).splitlines()
     (line,) = [line for line in lines if b'"replica"' in line]
-    assert len(line) <= 1400
+    assert len(line) <= 1000
 
 
 @pytest.mark.parametrize("at", [0.0, 0.1, 0.5, 0.9, 0.999])
