@@ -26,6 +26,7 @@ from seglog.rescue.rebuild.known import KnownMetadata, formatted_with, furthest,
 from seglog.rescue.rebuild.plan import RebuildPlan, RebuiltFile
 from seglog.rescue.rebuild.planner import Choices, RebuildPlanner
 from seglog.rescue.rebuild.shown_features import shown_features
+from seglog.rescue.replicas.collecting import WholeReplicas
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
 from seglog.storage.filesystem import PRIVATE, FileSystem
@@ -68,7 +69,9 @@ def plan_rebuild(
     formatted = formatted_with(fs, paths)
     shown = partial(shown_features, fs, [one.path for one in directories])
     quorum, now_ms = newest_voters(images), clock.now_ms()
-    return RebuildPlanner(directories, furthest(images), formatted, choices, new_id, now_ms, shown, quorum).plan()
+    whole = WholeReplicas(fs, clock, progress).candidate
+    planner = RebuildPlanner(directories, furthest(images), formatted, choices, new_id, now_ms, whole, shown, quorum)
+    return planner.plan()
 
 
 def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path) -> list[Path]:

@@ -195,7 +195,7 @@ def plan_transplant(
     """Reads sources and target; changes nothing. Raises RefusedError or LockedError if a transplant is impossible; if
     single partitions stand against it, the error of the one, or Obstacles. The plan is without the partitions that
     have their place `beside`."""
-    chosen, left_out = choose(fs, request.sources, request.topics, (request.into, *request.beside))
+    chosen, left_out = choose(fs, clock, request.sources, request.topics, (request.into, *request.beside))
     log_directories = list(dict.fromkeys(source.directory.parent for source in chosen))
     target = TargetDirectory(fs, request.into, request.beside, log_directories)
     for path in log_directories:

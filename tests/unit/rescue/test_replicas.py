@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seglog.operations.rebuild import RebuildRequest, plan_rebuild
 from seglog.rescue.log_ends import LogEnds
 from seglog.rescue.rebuild.completeness import missing_of
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.planner import choose
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.local import LocalFileSystem
+from tests.support.log_files import batch
 from tests.support.lost_clusters import broker_directory, registration, topic_records
+from tests.support.manual_clock import ManualClock
 from tests.support.metadata_records import write_metadata_log
 
 FS = LocalFileSystem()
 
 
 def chosen(*paths: Path, kind: TargetKind = TargetKind.LOG_DIRECTORY) -> tuple[list[Path], list[tuple[str, str]]]:
-    found, left_out = choose(FS, [Target(path, kind) for path in paths], {}, [paths[0].parent / "target"])
+    found, left_out = choose(
+        FS, ManualClock(), [Target(path, kind) for path in paths], {}, [paths[0].parent / "target"]
+    )
     return [one.directory for one in found], left_out
 
 
@@ -88,3 +93,59 @@ def test_the_newest_metadata_of_several_says_how_many_partitions_a_topic_had(tmp
     write_metadata_log(stale, topic_records("orders", [[1]]))
     write_metadata_log(newer, topic_records("orders", [[1], [2]]))
     assert SourceCounts(FS, [stale, newer]).stated("orders", stale) == 2
+
+
+def damaged(directory: Path, number: int, size: int = 75) -> None:
+    """Turns a bit in a batch of the first segment of orders-0."""
+    log = directory / "orders-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[number * size + 70] ^= 1
+    log.write_bytes(data)
+
+
+def second_segment(directory: Path, base: int, count: int) -> None:
+    """Appends a segment to orders-0, so that the damage is not in the last one. A broker recovers a segment without an
+    index apart, and goes on with a hole in the log: all have one."""
+    data = b"".join(batch(base + i) for i in range(count))
+    (directory / "orders-0" / f"{base:020}.log").write_bytes(data)
+    for log in (directory / "orders-0").glob("*.log"):
+        log.with_suffix(".index").touch()
+
+
+def test_a_longer_replica_that_is_damaged_before_its_last_segment_is_not_taken(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 6})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 6})
+    second_segment(one, 6, 4)
+    second_segment(two, 6, 2)
+    damaged(one, 2)  # a start cuts it there, with all later segments
+    found, left_out = chosen(one, two)
+    assert found == [two / "orders-0"]
+    assert dict(left_out).keys() == {str(one / "orders-0")}
+    rebuilt = plan_rebuild(FS, ManualClock(), RebuildRequest([one, two]))
+    (partition,) = rebuilt.topics[0].partitions
+    assert (partition.leader, partition.log_end) == (2, 8)
+
+
+def test_rebuild_says_what_the_start_of_a_damaged_leader_cuts(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 6})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0]})
+    second_segment(one, 6, 4)
+    damaged(one, 2)
+    rebuilt = plan_rebuild(FS, ManualClock(), RebuildRequest([one, two]))
+    (partition,) = rebuilt.topics[0].partitions
+    assert (partition.leader, partition.log_end) == (1, 2)
+    assert any("its start cuts offsets 2 to 9" in note for note in rebuilt.notes)
+
+
+def test_of_equal_replicas_the_undamaged_one_is_taken_though_damage_below_the_recovery_point_is_not_cut(
+    tmp_path: Path,
+) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 6})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 6})
+    for directory in (one, two):
+        second_segment(directory, 6, 2)
+        (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    damaged(one, 2)
+    found, left_out = chosen(one, two)
+    assert found == [two / "orders-0"]
+    assert "which is less damaged" in dict(left_out)[str(one / "orders-0")]

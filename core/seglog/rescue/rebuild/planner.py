@@ -31,11 +31,12 @@ from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.format.wire import FramedRecord
 from seglog.model import TopicPartition
 from seglog.rescue.rebuild.completeness import Missing, missing_directories
-from seglog.rescue.rebuild.directories import FoundDirectory, FoundReplica
+from seglog.rescue.rebuild.directories import FoundDirectory
 from seglog.rescue.rebuild.known import TOPIC_RESOURCE, KnownMetadata, KnownPartition, KnownTopic
+from seglog.rescue.rebuild.leading import Replica, cut_off, given_up
 from seglog.rescue.rebuild.plan import UNASSIGNED_DIRECTORY, PlannedPartition, PlannedTopic, RebuildPlan, RebuiltFile
 from seglog.rescue.rebuild.voters import moved_voters
-from seglog.rescue.replicas.rule import Metadata, is_current, ranked
+from seglog.rescue.replicas.rule import Candidate, Metadata, is_current, ranked_by_reading
 
 METADATA_VERSION = "metadata.version"
 
@@ -61,22 +62,10 @@ class Choices:
     without: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Replica:
-    """A replica with the ids of its broker and its directory."""
-
-    node: int
-    directory_id: str
-    found: FoundReplica
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        return self.found.last_epoch, self.found.log_end
-
-
 class RebuildPlanner:
     """Makes one plan. `new_id` generates ids that are lost; `now_ms` dates the files; `shown` are the feature levels
-    that the directories need, asked only if no metadata has them. `quorum` is the metadata whose voters count."""
+    that the directories need, asked only if no metadata has them; `read_whole` reads a broker's replica in whole, where
+    several must be compared. `quorum` is the metadata whose voters count."""
 
     def __init__(
         self,
@@ -86,10 +75,11 @@ class RebuildPlanner:
         choices: Choices,
         new_id: Callable[[], UUID],
         now_ms: int,
+        read_whole: Callable[[Path, TopicPartition, int], Candidate],
         shown: Callable[[], Mapping[str, int]] = dict,
         quorum: KnownMetadata | None = None,
     ) -> None:
-        self._shown, self._quorum = shown, quorum
+        self._shown, self._quorum, self._read_whole = shown, quorum, read_whole
         self._directories, self._choices, self._new_id, self._now_ms = list(directories), choices, new_id, now_ms
         self._known, self._formatted = known, formatted
         self._whole = known is not None and not known.problems and bool(known.topics)
@@ -201,7 +191,7 @@ class RebuildPlanner:
         """Returns the nodes with a given directory, even an empty one."""
         return {meta.node_id for meta in self._metas.values() if meta.node_id is not None}
 
-    def _note_age(self, by_topic: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
+    def _note_age(self, by_topic: Mapping[str, Mapping[int, Sequence[Replica]]]) -> None:
         """Metadata that is older than the logs was not read to the cluster's end."""
         if self._known is None:
             return
@@ -217,7 +207,7 @@ class RebuildPlanner:
                     )
                     return
 
-    def _require_complete(self, by_topic: Mapping[str, Mapping[int, Sequence[_Replica]]]) -> None:
+    def _require_complete(self, by_topic: Mapping[str, Mapping[int, Sequence[Replica]]]) -> None:
         """Refuses for each broker with missing directories that `without` does not name, and for each other one that
         it names."""
         missing: dict[int, Missing] = {}
@@ -254,9 +244,9 @@ class RebuildPlanner:
 
     # --- topics -----------------------------------------------------------------------------------------------
 
-    def _replicas(self) -> dict[str, dict[int, list[_Replica]]]:
+    def _replicas(self) -> dict[str, dict[int, list[Replica]]]:
         """Returns all replicas by topic and partition, at most one per broker."""
-        by_topic: dict[str, dict[int, list[_Replica]]] = {}
+        by_topic: dict[str, dict[int, list[Replica]]] = {}
         for directory in self._directories:
             for replica in directory.replicas:
                 meta, key = self._metas[directory.path], replica.partition
@@ -268,10 +258,10 @@ class RebuildPlanner:
                     both = f"{twin.found.directory} and {replica.directory}"
                     self._refuse(f"{both}: broker {meta.node_id} has {key} twice, so move one out of its log directory")
                 else:
-                    others.append(_Replica(meta.node_id, identity, replica))
+                    others.append(Replica(meta.node_id, identity, replica))
         return by_topic
 
-    def _topic(self, name: str, replicas: Mapping[int, Sequence[_Replica]]) -> PlannedTopic | None:
+    def _topic(self, name: str, replicas: Mapping[int, Sequence[Replica]]) -> PlannedTopic | None:
         entry = None if self._known is None else self._known.topics.get(name)
         if not replicas and entry is not None and not self._whole:
             given = self._given()
@@ -314,7 +304,7 @@ class RebuildPlanner:
         return PlannedTopic(name, format_uuid(topic_id), is_new, values, is_known, tuple(partitions))
 
     def _topic_id(
-        self, name: str, partitions: Mapping[int, Sequence[_Replica]], entry: KnownTopic | None
+        self, name: str, partitions: Mapping[int, Sequence[Replica]], entry: KnownTopic | None
     ) -> tuple[UUID, bool] | None:
         """Returns (id, whether it is new); None, after noting an obstacle, if the replicas contradict each other."""
         ids: dict[UUID, str] = {}
@@ -342,7 +332,7 @@ class RebuildPlanner:
     # --- partitions -------------------------------------------------------------------------------------------
 
     def _partition(
-        self, partition: TopicPartition, replicas: Sequence[_Replica], entry: KnownPartition | None
+        self, partition: TopicPartition, replicas: Sequence[Replica], entry: KnownPartition | None
     ) -> PlannedPartition | None:
         """Plans a partition with data in the given directories, or on brokers without a given directory; else None."""
         if entry is not None and self._is_elsewhere(entry, replicas):
@@ -356,30 +346,23 @@ class RebuildPlanner:
         if not replicas:
             return None
         metadata = Metadata.of(entry)
-        candidates = {replica.node: replica.found.end.candidate(replica.node) for replica in replicas}
-        (first, synced), *_ = ranked(list(candidates.values()), metadata, partition.partition)
-        best = next(replica for replica in replicas if replica.node == first.node)
-        if entry is not None and not synced and is_current(metadata, list(candidates.values())):
-            here = [node for node in entry.in_sync if node in candidates]
-            lost = f"acknowledged records that only the brokers {entry.in_sync} have are lost"
-            if here:
-                lost = f"the logs of the brokers {here}, which were, have lost acknowledged records that it has"
-            self._notes.append(f"{partition}: broker {best.node} leads, which was not in sync: {lost}")
-        for replica in replicas:
-            if replica.found.log_end > best.found.log_end:
-                why = "in an older leader epoch" if replica.rank < best.rank else "and was not in sync"
-                self._notes.append(
-                    f"{partition}: broker {replica.node} goes on to offset {replica.found.log_end - 1} {why}, and"
-                    f" loses the records that the leader, broker {best.node}, lacks when it follows it:"
-                    f" copy {replica.found.directory} first"
-                )
+        candidates = [replica.found.end.candidate(replica.node) for replica in replicas]
+
+        def read(place: int) -> Candidate:
+            return self._read_whole(replicas[place].found.directory, partition, replicas[place].node)
+
+        (first, synced), *_ = ranked_by_reading(candidates, read, metadata, partition.partition)
+        best, log_end = replicas[first], candidates[first].lineage.end
+        if metadata is not None and metadata.in_sync and not synced and is_current(metadata, candidates):
+            self._notes.append(given_up(partition, best, metadata, replicas))
+        self._notes += cut_off(partition, best, log_end, replicas)
         extra = [replica.node for replica in replicas if entry is not None and replica.node not in entry.replicas]
         if extra:
             brokers = f"broker{'s' if len(extra) > 1 else ''} {', '.join(map(str, extra))}"
             self._notes.append(f"{partition}: the metadata knows no replica on {brokers}; it is taken as one")
-        return self._planned(partition, replicas, entry, best.node, (best.node,))
+        return self._planned(partition, replicas, entry, best.node, (best.node,), log_end)
 
-    def _is_elsewhere(self, entry: KnownPartition, replicas: Sequence[_Replica]) -> bool:
+    def _is_elsewhere(self, entry: KnownPartition, replicas: Sequence[Replica]) -> bool:
         """True if no replica in sync was found, and one is on a broker without a given directory."""
         in_sync, given = entry.in_sync, self._given()
         return not any(replica.node in in_sync for replica in replicas) and any(node not in given for node in in_sync)
@@ -387,10 +370,11 @@ class RebuildPlanner:
     def _planned(
         self,
         partition: TopicPartition,
-        given: Sequence[_Replica],
+        given: Sequence[Replica],
         entry: KnownPartition | None,
         leader: int,
         isr: tuple[int, ...],
+        log_end: int | None = None,
     ) -> PlannedPartition:
         here = {replica.node: replica for replica in given}
         before = [] if entry is None else entry.replicas
@@ -407,12 +391,10 @@ class RebuildPlanner:
             max(epochs, default=-1) + 1,
             tuple(directories),
             "directories" if given else "metadata",
-            here[leader].found.log_end if leader in here else None,
+            here[leader].found.log_end if leader in here and log_end is None else log_end,
         )
 
-    def _missing(
-        self, partition: TopicPartition, siblings: Mapping[int, Sequence[_Replica]]
-    ) -> PlannedPartition | None:
+    def _missing(self, partition: TopicPartition, siblings: Mapping[int, Sequence[Replica]]) -> PlannedPartition | None:
         if not self._choices.allow_missing:
             self._refuse(
                 f"{partition} is in none of the directories: give those of the broker that has it, or say"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.settings import identity_of
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
@@ -25,7 +26,8 @@ from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.rescue.log_ends import LogEnds
 from seglog.rescue.rebuild.known import KnownMetadata, furthest, read_known
-from seglog.rescue.replicas.rule import Candidate, Metadata, ranked
+from seglog.rescue.replicas.collecting import WholeReplicas
+from seglog.rescue.replicas.rule import Candidate, Metadata, ranked_by_reading
 from seglog.rescue.transplant.counts import SourceCounts
 from seglog.rescue.transplant.internal_topics import NOT_TAKEN
 from seglog.rescue.transplant.plan import Ending, PartitionPlan
@@ -50,7 +52,7 @@ class PartitionToTake:
 
 
 def choose(
-    fs: FileSystem, sources: Sequence[Target], topics: Mapping[str, str], into: Sequence[Path]
+    fs: FileSystem, clock: Clock, sources: Sequence[Target], topics: Mapping[str, str], into: Sequence[Path]
 ) -> tuple[list[PartitionToTake], list[tuple[str, str]]]:
     """Returns the partitions by their new names, and (path, reason) for each directory left out.
 
@@ -78,7 +80,7 @@ def choose(
             new = TopicPartition(topics.get(old.topic, old.topic), old.partition)
             chosen.append(PartitionToTake(place.path, old, new))
             named |= set() if whole else {place.path}
-    chosen = _chosen_replicas(fs, chosen, named, left_out)
+    chosen = _chosen_replicas(fs, clock, chosen, named, left_out)
     _require_each_once(chosen)
     for topic in topics:
         if not any(source.partition.topic == topic for source in chosen):
@@ -110,44 +112,62 @@ def _reason_against(place: PartitionDirectory, topics: Mapping[str, str], whole:
 
 
 def _chosen_replicas(
-    fs: FileSystem, chosen: Sequence[PartitionToTake], named: Container[Path], left_out: list[tuple[str, str]]
+    fs: FileSystem,
+    clock: Clock,
+    chosen: Sequence[PartitionToTake],
+    named: Container[Path],
+    left_out: list[tuple[str, str]],
 ) -> list[PartitionToTake]:
     """Takes of several replicas in log directories of a cluster the one that the rule puts first (`replicas.rule`); the
     others are left out. What is `named` itself is always taken."""
     by_name: dict[tuple[TopicPartition, TopicPartition], list[PartitionToTake]] = {}
     for replica in chosen:
         by_name.setdefault((replica.partition, replica.target), []).append(replica)
-    surroundings, taken = _Surroundings(fs, [replica.directory.parent for replica in chosen]), []
+    surroundings, taken = _Surroundings(fs, clock, [replica.directory.parent for replica in chosen]), []
     for (partition, _), replicas in by_name.items():
         if len(replicas) == 1 or any(replica.directory in named for replica in replicas):
             taken += replicas
             continue
-        candidates = [surroundings.candidate(replica.directory) for replica in replicas]
-        (best, synced), *others = ranked(candidates, surroundings.metadata_of(partition, replicas[0].directory))
-        replica_of = {id(candidate): replica for candidate, replica in zip(candidates, replicas, strict=True)}
-        winner = replica_of[id(best)]
-        taken.append(winner)
-        for candidate, also in others:
-            why = "which was in sync" if synced and not also else "which is newer (by leader epoch, then by length)"
-            if candidate.lineage == best.lineage:
-                why = "which ends alike"
-            left_out.append((str(replica_of[id(candidate)].directory), f"{winner.directory} is taken, {why}"))
+        winner, reasons = surroundings.best_of(partition, [replica.directory for replica in replicas])
+        taken.append(replicas[winner])
+        left_out += [
+            (str(replicas[place].directory), f"{replicas[winner].directory} is taken, {why}") for place, why in reasons
+        ]
     return taken
 
 
 class _Surroundings:
     """What the log directories of the sources tell of their replicas; the metadata is read when it is asked for."""
 
-    def __init__(self, fs: FileSystem, log_directories: Sequence[Path]) -> None:
+    def __init__(self, fs: FileSystem, clock: Clock, log_directories: Sequence[Path]) -> None:
         self._fs, self._paths = fs, list(dict.fromkeys(log_directories))
         self._identities = {path: identity_of(fs, path) for path in self._paths}
-        self._ends = LogEnds(fs)
+        self._ends, self._whole = LogEnds(fs), WholeReplicas(fs, clock)
 
-    def candidate(self, directory: Path) -> Candidate:
-        """Returns a replica as the rule compares it."""
+    def best_of(self, partition: TopicPartition, directories: Sequence[Path]) -> tuple[int, list[tuple[int, str]]]:
+        """Returns the place of the replica that the rule puts first, and why it goes before each of the others."""
+        nodes = [self._node(directory) for directory in directories]
+        candidates = [
+            self._ends.of(list_partition(self._fs, directory)).candidate(node)
+            for directory, node in zip(directories, nodes, strict=True)
+        ]
+
+        def read(place: int) -> Candidate:
+            return self._whole.candidate(directories[place], partition, nodes[place])
+
+        (first, synced), *others = ranked_by_reading(candidates, read, self.metadata_of(partition, directories[0]))
+        best, reasons = candidates[first], []
+        for place, also in others:
+            other = candidates[place]
+            why = "which was in sync" if synced and not also else "which is newer (by leader epoch, then by length)"
+            if other.lineage == best.lineage:
+                why = "which is less damaged" if other.holes and other.holes != best.holes else "which ends alike"
+            reasons.append((place, why))
+        return first, reasons
+
+    def _node(self, directory: Path) -> int:
         node = self._identities[directory.parent].get("node.id", "")
-        end = self._ends.of(list_partition(self._fs, directory))
-        return end.candidate(int(node) if node.isascii() and node.isdigit() else -1)
+        return int(node) if node.isascii() and node.isdigit() else -1
 
     def metadata_of(self, partition: TopicPartition, directory: Path) -> Metadata | None:
         """Returns what the newest metadata of a replica's cluster says of its partition, None if there is none."""
