@@ -1,294 +1,193 @@
-"""Real clusters that die from seeds, and what is lost when one is started from each of its brokers.
+"""Tries `seglog replicas` on real clusters that died from seeds (`dying_clusters`).
 
     python -m tests.support.dead_replicas --first 1 --count 60
 
-A seed decides which brokers die, when, and whether one that was not in sync is elected, which broker has two log
-directories, what is damaged, and whether a disk is lost. `seglog replicas` predicts, from the dead directories, what
-starting from a broker loses; then the cluster is started that way, and each partition's log is compared record by
-record with what the copies had held.
+From the dead directories `replicas` predicts what each choice loses. Then the cluster is started
+
+1. from each of its brokers alone, which is elected for every partition,
+2. by the printed lines, pasted word for word into a shell, with the files that `--output` writes,
+
+and each partition's log is compared, record by record, with what the copies had held.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import json
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from seglog.clock import SystemClock
-from seglog.operations.replicas import ReplicasReport, ReplicasRequest, collect, compare, write_collected
+from seglog.errors import SeglogError
+from seglog.operations.replicas import (
+    ReplicasReport,
+    ReplicasRequest,
+    collect,
+    compare,
+    write_collected,
+    write_steps,
+)
 from seglog.rescue.replicas.comparison import Choice, PartitionVerdict
-from seglog.scan.listing import list_log_directory, list_partition
-from seglog.scan.log_walk import LogWalk, WalkedEntries
-from seglog.storage.local import LocalFileSystem
-from tests.support.kafka.cluster import Cluster
+from seglog.rescue.replicas.lineage import common_end
+from tests.support.dying_clusters import (
+    FS,
+    NODES,
+    SETTINGS,
+    TOPICS,
+    DyingCluster,
+    Kind,
+    Row,
+    Rows,
+    elect,
+    leaders_of,
+    rows_of,
+)
+from tests.support.kafka.broker import QUICK_COMPILER, free_ports, server_properties, with_dynamic_quorum
+from tests.support.kafka.cluster import CONTROLLER_ID
+from tests.support.kafka.jvm import find_java, kafka_classpath
+from tests.support.kafka.starts import Starts
 
-FS, CLOCK = LocalFileSystem(), SystemClock()
-NODES = (1, 2, 3)
-TOPICS = {"plain": 2, "safe": 2, "keyed": 1}
-LIMIT_SECONDS = 600
-SETTINGS = {
-    "default.replication.factor": "3",
-    "offsets.topic.replication.factor": "3",
-    "replica.lag.time.max.ms": "2000",
-    "broker.session.timeout.ms": "4000",
-    "broker.heartbeat.interval.ms": "500",
-    "log.cleaner.backoff.ms": "500",
-    "replica.high.watermark.checkpoint.interval.ms": "1000",
+CLOCK = SystemClock()
+STILL = {
+    **SETTINGS,
+    "log.cleaner.enable": "false",  # what compaction removes was not lost
+    "controlled.shutdown.enable": "false",  # its end is of no interest
 }
-
-Row = tuple[int, int, bytes]  # offset, leader epoch, value
-Rows = dict[str, dict[int, set[Row]]]  # by partition, then broker
+LINE_SECONDS = 240
+TOOLS = {
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
 
 
 @dataclass
 class Outcome:
-    """What a seed came to: the lost records by partition, predicted and real, and the sentences that say its story."""
+    """What a seed came to. `wrong` are sentences about promises that were not kept."""
 
     seed: int
-    predicted: dict[str, set[Row]] = field(default_factory=dict)
-    lost: dict[str, set[Row]] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
-    facts_agree: bool = True
-    order_kept: bool = True
-    acknowledged_wrong: set[tuple[str, Row]] = field(default_factory=set)
-
-    @property
-    def is_right(self) -> bool:
-        """True if what was predicted is what was lost."""
-        return self.predicted == self.lost and self.facts_agree and self.order_kept and not self.acknowledged_wrong
+    wrong: list[str] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)  # records, by how the cluster was started
 
 
-def rows_of(directories: Mapping[int, Iterable[Path]]) -> Rows:
-    """Every record with a right checksum in the brokers' log directories."""
-    rows: Rows = {}
-    for node, paths in directories.items():
-        for path in paths:
-            for place in list_log_directory(FS, path).live if path.exists() else ():
-                if place.topic_partition.topic in TOPICS:
-                    rows.setdefault(str(place.topic_partition), {})[node] = set(_records(place.path))
-    return rows
+class Nodes:
+    """Nodes of a cluster in warm processes: one for the controller, and one for each broker, by release."""
+
+    def __init__(self, place: Path) -> None:
+        self._place, self._starts = place, dict[tuple[str, int], Starts]()
+        self._stack = ExitStack()
+
+    def of(self, kind: Kind, node: int) -> Starts:
+        """The process in which a node runs."""
+        for (release, number), starts in list(self._starts.items()):
+            if release != kind.release:  # memory is for one release at a time
+                starts.__exit__(None, None, None)
+                del self._starts[release, number]
+        if (kind.release, node) not in self._starts:
+            self._starts[kind.release, node] = Starts(
+                self._place / f"{kind.release}-{node}", release=kind.release, echo=2
+            )
+        return self._starts[kind.release, node]
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for starts in self._starts.values():
+            starts.__exit__(None, None, None)
 
 
-def _records(directory: Path) -> Iterable[Row]:
-    for segment in list_partition(FS, directory).segments:
-        for step in LogWalk(FS, segment.log):
-            if isinstance(step, WalkedEntries):
-                good = step.batches[step.valid]
-                epochs = {int(row["base_offset"]): int(row["leader_epoch"]) for row in good}
-                for records in step.records(good):
-                    for record in records:
-                        base = max(offset for offset in epochs if offset <= record.offset)
-                        yield record.offset, epochs[base], record.value or b""
+class Revived:
+    """A dead cluster that is started again, node by node."""
+
+    def __init__(self, dying: DyingCluster, nodes: Nodes) -> None:
+        self._dying, self._nodes = dying, nodes
+        self.brokers: dict[int, str] = {}
+        self._ports = dict(zip((*NODES, CONTROLLER_ID), free_ports(len(NODES) + 1), strict=True))
+        self._voters = f"{CONTROLLER_ID}@127.0.0.1:{self._ports[CONTROLLER_ID]}"
+
+    def start_controller(self) -> None:
+        """Starts the controller."""
+        address = f"CONTROLLER://127.0.0.1:{self._ports[CONTROLLER_ID]}"
+        own = {"process.roles": "controller", "node.id": str(CONTROLLER_ID), "listeners": address}
+        properties = server_properties(self._dying.controller, {**STILL, **own}, alone=False)
+        self._start(CONTROLLER_ID, properties | {"controller.quorum.voters": self._voters})
+
+    def start(self, node: int) -> None:
+        """Starts a broker, and returns when it is not fenced any more."""
+        paths, address = self._dying.paths[node], f"127.0.0.1:{self._ports[node]}"
+        listener = {"listeners": f"PLAINTEXT://{address}", "advertised.listeners": f"PLAINTEXT://{address}"}
+        own = {"node.id": str(node), "log.dirs": ",".join(map(str, paths)), **listener}
+        self._start(node, server_properties(paths[0], {**STILL, **own}, beside=self._voters))
+        self.brokers[node] = address
+
+    def _start(self, node: int, properties: Mapping[str, str]) -> None:
+        if self._dying.kind.dynamic:
+            properties = with_dynamic_quorum(properties)
+        refusal = self._nodes.of(self._dying.kind, node).start_with(properties)
+        if refusal:
+            raise RuntimeError(f"node {node} did not start: {refusal}")
+
+    def stop(self, node: int) -> None:
+        """Ends a broker."""
+        self.brokers.pop(node)
+        self._nodes.of(self._dying.kind, node).end()
+
+    def address(self, node: int) -> str:
+        """Where a broker listens, started or not."""
+        return f"127.0.0.1:{self._ports[node]}"
+
+    def admin(self) -> object:
+        """An admin client for the brokers that run."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": ",".join(self.brokers.values())})
+
+    def leaders(self) -> dict[str, int]:
+        """The leader of each partition."""
+        return {f"{topic}-{number}": node for (topic, number), node in leaders_of(self.admin(), NODES).items()}
+
+    def settle(self) -> None:
+        """Waits until every follower has what its leader has."""
+        admin, deadline = self.admin(), time.monotonic() + LINE_SECONDS
+        while time.monotonic() < deadline:
+            topics = admin.list_topics(timeout=30).topics  # type: ignore[attr-defined]
+            seen = [each for topic in TOPICS for each in topics[topic].partitions.values()]
+            if all(len(each.isrs) == len(self.brokers) for each in seen):
+                return
+            time.sleep(0.5)
+        raise TimeoutError(f"followers are not in sync: {[(each.id, each.leader, each.isrs) for each in seen]}")
+
+    def end(self) -> None:
+        """Ends what runs."""
+        for node in [*self.brokers, CONTROLLER_ID]:
+            self._nodes.of(self._dying.kind, node).end()
 
 
-class DyingCluster:
-    """A cluster of three brokers that a seed kills."""
-
-    def __init__(self, seed: int, place: Path) -> None:
-        self.chance, self.place, self.story = random.Random(seed), place, list[str]()
-        self.two = self.chance.choice(NODES)
-        self.paths = {
-            node: [place / f"b{node}{part}" for part in ("a", "b")[: 2 if node == self.two else 1]] for node in NODES
-        }
-        self.controller = place / "controller"
-        self.written = 0
-        self.acknowledged: set[tuple[str, int, bytes]] = set()
-
-    def live(self) -> None:
-        """Lets it work and die; afterwards nothing runs."""
-        with Cluster(self.controller, self.paths, settings=SETTINGS) as cluster:
-            self._make_topics(cluster)
-            self._produce(cluster, 30, "all")
-            order = self.chance.sample(NODES, 3)
-            for node in order[:2]:
-                self._produce(cluster, 20, self.chance.choice(("1", "all")))
-                self._kill(cluster, node)
-                if self.chance.random() < 0.6:
-                    time.sleep(6)  # long enough for the others to be alone in sync
-                self._produce(cluster, 15, "1")
-            if self.chance.random() < 0.5:
-                self._elect(cluster, order[0], order[2])
-            self._produce(cluster, 5, "1")
-        self.story.append("all killed")
-
-    def _make_topics(self, cluster: Cluster) -> None:
-        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
-
-        admin = next(iter(cluster.brokers.values())).admin()
-        for topic, count in TOPICS.items():
-            more = {"min.insync.replicas": "2"} if topic == "safe" else {}
-            if topic == "keyed":
-                more |= {"cleanup.policy": "compact", "internal.segment.bytes": "4096"}
-                more |= {"min.cleanable.dirty.ratio": "0.01"}
-            new = NewTopic(topic, num_partitions=count, replication_factor=len(NODES), config=more)
-            admin.create_topics([new])[topic].result(60)
-
-    def _kill(self, cluster: Cluster, node: int) -> None:
-        self.story.append(f"broker {node} killed")
-        cluster.kill_broker(node)
-
-    def _elect(self, cluster: Cluster, stale: int, last: int) -> None:
-        """The last broker dies, the first to die comes back, and is elected although it is not in sync."""
-        self._kill(cluster, last)
-        cluster.start(stale)
-        elect(cluster, self.story)
-        self._produce(cluster, 15, "1")
-
-    def _produce(self, cluster: Cluster, count: int, acks: str) -> None:
-        """Produces to every partition; what is not acknowledged in time is given up."""
-        from confluent_kafka import Producer
-
-        settings: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "acks": acks, "linger.ms": 1}
-        client = Producer(settings | {"message.timeout.ms": 4000, "retries": 2})
-        for _ in range(count):
-            for topic, partitions in TOPICS.items():
-                for number in range(partitions):
-                    self.written += 1
-                    value = b"%d" % self.written
-                    key = b"key %d" % self.chance.randrange(8)
-                    told = (lambda error, message: self._told(error, message)) if acks == "all" else None
-                    client.produce(topic, value, key, partition=number, on_delivery=told)
-            client.poll(0)
-            if self.chance.random() < 0.3:
-                client.flush(1)
-        client.flush(8)
-
-    def _told(self, error: object, message: Any) -> None:
-        if error is None:
-            self.acknowledged.add((f"{message.topic()}-{message.partition()}", message.offset(), message.value()))
-
-    def wound(self) -> None:
-        """Damages a replica, or loses a disk, or leaves all as it is."""
-        what = self.chance.random()
-        if what < 0.3:
-            lost = self.paths[self.two].pop()
-            shutil.rmtree(lost)
-            self.story.append(f"disk {lost.name} of broker {self.two} lost")
-        elif what < 0.65:
-            node = self.chance.choice(NODES)
-            logs = [
-                log for path in self.paths[node] for topic in TOPICS for log in sorted(path.glob(f"{topic}-?/*.log"))
-            ]
-            log = self.chance.choice([each for each in logs if each.stat().st_size > 200])
-            data = bytearray(log.read_bytes())
-            at = self.chance.randrange(61, len(data))
-            data[at] ^= 1
-            log.write_bytes(data)
-            self.story.append(f"broker {node}: {log.parent.name}/{log.name} damaged at {at}")
-
-    @property
-    def directories(self) -> list[Path]:
-        """All log directories that are left, and the controller's."""
-        return [path for paths in self.paths.values() for path in paths] + [self.controller]
-
-
-def elect(cluster: Cluster, story: list[str]) -> None:
-    """Elects a leader for each partition without one, in sync or not."""
-    from confluent_kafka import TopicPartition
-
-    admin = next(iter(cluster.brokers.values())).admin()
-    wanted = [TopicPartition(topic, number) for topic, count in TOPICS.items() for number in range(count)]
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while -1 in (leaders := _leaders(cluster, admin)).values():
-        assert time.monotonic() < deadline, leaders
-        _ask_for_leaders(admin, wanted)
-        time.sleep(1)
-    story.append("leaders: " + ", ".join(f"{topic}-{number} {node}" for (topic, number), node in leaders.items()))
-
-
-def _ask_for_leaders(admin: Any, partitions: list[Any]) -> None:
-    """Asks for an unclean election; a controller that does not answer in time is asked again by the caller."""
-    from confluent_kafka import ElectionType, KafkaError, KafkaException
-
+@contextmanager
+def revived(dying: DyingCluster, nodes: Nodes) -> Iterator[Revived]:
+    """A dead cluster with its controller started."""
+    cluster = Revived(dying, nodes)
+    cluster.start_controller()
     try:
-        admin.elect_leaders(ElectionType.UNCLEAN, partitions).result(60)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError._TIMED_OUT:
-            raise
+        yield cluster
+    finally:
+        cluster.end()
 
 
-def _leaders(cluster: Cluster, admin: Any) -> dict[tuple[str, int], int]:
-    """Returns the leader of each partition; -1 for one that does not run, which the controller notices later."""
-    topics = admin.list_topics(timeout=30).topics
-    return {
-        (topic, number): found.leader if found.leader in cluster.brokers else -1
-        for topic in TOPICS
-        for number, found in topics[topic].partitions.items()
-    }
-
-
-def start_from(dying: DyingCluster, node: int, story: list[str]) -> None:
-    """Starts the cluster from one broker: it leads every partition that it has, then the others follow it."""
-    cluster = Cluster(dying.controller, {node: dying.paths[node]}, settings=SETTINGS)
-    with cluster:
-        elect(cluster, story)
-        for other in NODES:
-            if other != node:
-                cluster.directories[other] = dying.paths[other]
-                cluster.start(other)
-        _settle(cluster)
-
-
-def start_in_order(dying: DyingCluster, report: ReplicasReport) -> dict[str, int]:
-    """Starts the brokers as the report says, with its elections; returns the leaders by partition."""
-    from confluent_kafka import TopicPartition
-
-    first = report.start.order[0]
-    cluster = Cluster(dying.controller, {first: dying.paths[first]}, settings=SETTINGS)
-    with cluster:
-        for node in report.start.order:
-            if node != first:
-                cluster.directories[node] = dying.paths[node]
-                cluster.start(node)
-            admin = cluster.brokers[node].admin()
-            names = [name.rpartition("-") for name in report.start.elected.get(node, ())]
-            asked = [TopicPartition(topic, int(number)) for topic, _, number in names if topic in TOPICS]
-            deadline = time.monotonic() + LIMIT_SECONDS
-            while any(_leaders(cluster, admin)[each.topic, each.partition] != node for each in asked):
-                assert time.monotonic() < deadline, _leaders(cluster, admin)
-                _ask_for_leaders(admin, asked)
-                time.sleep(1)
-        _settle(cluster)
-        leaders = _leaders(cluster, cluster.brokers[first].admin())
-    dying.story.append(f"started in the order {report.start.order}, elected {sorted(report.start.elected)}")
-    return {f"{topic}-{number}": node for (topic, number), node in leaders.items()}
-
-
-def _settle(cluster: Cluster) -> None:
-    """Waits until every follower has what its leader has."""
-    admin = next(iter(cluster.brokers.values())).admin()
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while time.monotonic() < deadline:
-        topics = admin.list_topics(timeout=30).topics
-        if all(len(found.isrs) == 3 for topic in TOPICS for found in topics[topic].partitions.values()):
-            return
-        time.sleep(1)
-    raise TimeoutError("followers are not in sync")
-
-
-def predicted(report: ReplicasReport, node: int, rows: Rows) -> dict[str, set[Row]]:
-    """The records that starting from a broker loses, by the report's ranges and the holders' records."""
-    found: dict[str, set[Row]] = {}
-    for verdict in report.partitions:
-        name = str(verdict.partition)
-        choice = next((each for each in verdict.choices if each.node == node), None)
-        if name in rows and choice is not None:
-            found[name] = _lost_rows(choice, rows[name])
-    return found
-
-
-def _lost_rows(choice: Choice, rows: Mapping[int, set[Row]]) -> set[Row]:
+def lost_rows(choice: Choice, rows: Mapping[int, set[Row]]) -> set[Row]:
+    """The records that a choice loses, by the report's ranges and the holders' records."""
     return {row for loss in choice.losses for row in rows.get(loss.node, set()) if loss.first <= row[0] < loss.end}
 
 
-def judged_wrong(verdict: PartitionVerdict, rows: Rows, acknowledged: set[tuple[str, int, bytes]]) -> set[Row]:
+def judged_wrong(verdict: PartitionVerdict, rows: Rows, acknowledged: set[tuple[str, int, bytes | None]]) -> set[Row]:
     """Records that producers were told are safe, and that the report calls not acknowledged."""
     name = str(verdict.partition)
     return {
@@ -297,48 +196,246 @@ def judged_wrong(verdict: PartitionVerdict, rows: Rows, acknowledged: set[tuple[
         for loss in choice.losses
         if loss.acknowledged.value == "no"
         for row in rows.get(name, {}).get(loss.node, set())
-        if loss.first <= row[0] < loss.end and (name, row[0], row[2]) in acknowledged
+        if loss.first <= row[0] < loss.end and (name, row[0], row[3]) in acknowledged
     }
 
 
-def try_seed(seed: int, place: Path) -> Outcome:
-    """Makes the cluster of a seed, predicts, starts it from a broker, and compares."""
-    outcome = Outcome(seed)
+@dataclass
+class Trial:
+    """A dead cluster, what its copies hold, and what `replicas` says."""
+
+    dying: DyingCluster
+    rows: Rows
+    report: ReplicasReport
+    outcome: Outcome
+
+    def verdict(self, name: str) -> PartitionVerdict:
+        """The verdict of a partition."""
+        return next(each for each in self.report.partitions if str(each.partition) == name)
+
+    def judge(self, leaders: Mapping[str, int], after: Rows, how: str) -> set[tuple[str, Row]]:
+        """Compares the logs of the leaders with what the copies held; returns what was lost."""
+        every = set[tuple[str, Row]]()
+        for name, copies in self.rows.items():
+            verdict, leader = self.verdict(name), leaders[name]
+            choice = next((each for each in verdict.choices if each.node == leader), None)
+            held = set().union(*copies.values())
+            lost = held - after.get(name, {}).get(leader, set())
+            predicted = held if choice is None else lost_rows(choice, copies)
+            if verdict.partition.topic == "keyed":
+                shared = shared_rows(verdict, leader, copies)
+                lost = without_superseded(lost, predicted, after[name].get(leader, set()), shared)
+            every |= {(name, row) for row in lost}
+            if choice is not None and predicted != lost:
+                for word, more in (("predicted only", predicted - lost), ("lost only", lost - predicted)):
+                    rows = sorted(more, key=lambda row: row[:2])
+                    if rows:
+                        self.outcome.wrong.append(f"{how}: {name} by broker {leader}: {word}: {rows[:6]} ({len(rows)})")
+        self.outcome.lost[how] = len(every)
+        return every
+
+    def acknowledged(self, lost: set[tuple[str, Row]], partition: str) -> int:
+        """How many of these records of a partition producers had been told are safe."""
+        return sum(name == partition and (name, row[0], row[3]) in self.dying.acknowledged for name, row in lost)
+
+
+def shared_rows(verdict: PartitionVerdict, leader: int, copies: Mapping[int, set[Row]]) -> set[Row]:
+    """The records that other copies hold below the offset where they part from the leader's."""
+    facts = {each.copy.node: each.copy.facts for each in verdict.copies}
+    if leader not in facts:
+        return set()
+    ends = {node: common_end(facts[leader].started, each.on_disk) for node, each in facts.items()}
+    return {row for node, rows in copies.items() for row in rows if row[0] < ends.get(node, 0)}
+
+
+def without_superseded(lost: set[Row], predicted: set[Row], kept: set[Row], shared: set[Row]) -> set[Row]:
+    """Leaves out what compaction had removed: a newer record of that key is in the same log. That is the leader's log
+    for `shared` records, and else what is predicted to be lost."""
+    newest: dict[tuple[bytes | None, bool], int] = {}
+    for rows, is_kept in ((kept, True), (predicted, False)):
+        for offset, _, key, _ in rows:
+            newest[key, is_kept] = max(offset, newest.get((key, is_kept), -1))
+    return {row for row in lost if row in predicted or newest.get((row[2], row in shared), -1) <= row[0]}
+
+
+def start_from(trial: Trial, node: int, nodes: Nodes, place: Path) -> set[tuple[str, Row]]:
+    """Starts the cluster from one broker, which is elected for every partition; returns what was lost."""
+    dying = trial.dying.copied(place)
+    with revived(dying, nodes) as cluster:
+        cluster.start(node)
+        elect(cluster.admin(), cluster.brokers, [])
+    return trial.judge(dict.fromkeys(trial.rows, node), rows_of({node: dying.paths[node]}), f"from broker {node}")
+
+
+# --- the printed lines --------------------------------------------------------------------------------------
+
+
+def write_tools(kind: Kind, place: Path) -> Path:
+    """A directory with Kafka's commands by their names, and seglog."""
+    place.mkdir()
+    java = [str(find_java()), "-Xmx192m", "-XX:+UseSerialGC", *QUICK_COMPILER, "-Dseglogkafka.echo=2", "-cp"]
+    for name, main in TOOLS.items():
+        command = " ".join([*java, kafka_classpath(kind.release), main])
+        (place / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (place / "seglog").write_text(f'#!/bin/sh\nexec {sys.executable} -m seglog_cli "$@"\n')
+    for file in place.iterdir():
+        file.chmod(0o755)
+    return place
+
+
+def paste_steps(trial: Trial, nodes: Nodes, place: Path) -> set[tuple[str, Row]]:
+    """Starts the cluster by the printed steps; returns what was lost."""
+    report = compare(FS, CLOCK, ReplicasRequest((dying := trial.dying.copied(place / "ordered")).directories))
+    files = place / "steps"
+    write_steps(FS, report, files)
+    tools = write_tools(dying.kind, place / "tools")
+    expected = report.start.leaders
+    with revived(dying, nodes) as cluster:
+        environment = {
+            **os.environ,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "BOOTSTRAP": cluster.address(report.start.order[0]),
+        }
+        leaders: dict[str, int] = {}
+        for step in report.steps:
+            if step.why.startswith("start broker "):
+                cluster.start(int(step.where.removeprefix("broker ")))
+            again = int(step.where.removeprefix("broker ")) if step.why.startswith("stop broker ") else None
+            if again is not None:
+                cluster.settle()
+                leaders = leaders or cluster.leaders()  # others lead in its place, with the same log
+                cluster.stop(again)
+            for line in step.lines:
+                if line.startswith("seglog replay"):
+                    make_saved_topics(cluster)
+                paste(line, files, environment, trial.outcome)
+            if again is not None:
+                cluster.start(again)
+        cluster.settle()
+        leaders = leaders or cluster.leaders()
+    for name, leader in expected.items():
+        if name in trial.rows and leaders[name] != leader:
+            trial.outcome.wrong.append(f"by the steps broker {leaders[name]} leads {name}, and not {leader}")
+    trial.outcome.story.append(f"started in the order {report.start.order}, elected {report.start.elected}")
+    after = rows_of(dying.paths)
+    lost = trial.judge(leaders, after, "by the steps")
+    trial.outcome.wrong += not_followed(after, leaders)
+    trial.outcome.wrong += not_saved(trial, leaders, lost, files, dying)
+    return lost
+
+
+def paste(line: str, files: Path, environment: Mapping[str, str], outcome: Outcome) -> None:
+    """Runs a line in a shell."""
+    command = ["bash", "-c", line]
+    done = subprocess.run(
+        command, cwd=files, env=environment, capture_output=True, text=True, timeout=LINE_SECONDS, check=False
+    )
+    if done.returncode:
+        outcome.wrong.append(f"{line}\nended with {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
+    if line.startswith("kafka-topics") and done.stdout.strip():
+        outcome.wrong.append(f"{line}\nprinted: {done.stdout[-1500:]}")
+
+
+def make_saved_topics(cluster: Revived) -> None:
+    """Makes the topics into which records are brought back."""
+    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+    admin = cluster.admin()
+    present = admin.list_topics(timeout=30).topics  # type: ignore[attr-defined]
+    for topic, count in TOPICS.items():
+        name = f"{topic}-saved"
+        if name not in present:
+            new = NewTopic(name, num_partitions=count, replication_factor=1)
+            admin.create_topics([new])[name].result(60)  # type: ignore[attr-defined]
+
+
+def not_followed(after: Rows, leaders: Mapping[str, int]) -> Iterator[str]:
+    """Sentences about followers that do not hold what their leader holds; of a compacted topic, its newest records."""
+    for name, copies in after.items():
+        if name.startswith("keyed"):
+            copies = {node: newest_of(rows) for node, rows in copies.items()}
+        for node, rows in copies.items():
+            if name in leaders and rows != copies.get(leaders[name]):
+                yield f"by the steps: broker {node} differs from the leader {leaders[name]} of {name}"
+
+
+def newest_of(rows: set[Row]) -> set[Row]:
+    """The newest record of each key."""
+    return set({row[2]: row for row in sorted(rows, key=lambda row: row[0])}.values())
+
+
+def not_saved(
+    trial: Trial, leaders: Mapping[str, int], lost: set[tuple[str, Row]], files: Path, dying: DyingCluster
+) -> Iterator[str]:
+    """Sentences about lost records that the steps were to save and did not, as lines or as records of a new topic."""
+    lines: dict[str, set[tuple[int, str | None]]] = {}
+    for file in files.glob("*.jsonl"):
+        name = file.name.partition(".broker-")[0]
+        for line in file.read_text().splitlines():
+            values = json.loads(line)
+            lines.setdefault(name, set()).add((values["offset"], values["value"]))
+    produced = rows_of(dying.paths, [f"{topic}-saved" for topic in TOPICS])
+    for name, row in lost:
+        choice = next((each for each in trial.verdict(name).choices if each.node == leaders[name]), None)
+        if choice is None or row not in lost_rows(choice, trial.rows[name]):
+            continue  # only a newer record of its key was to be saved
+        losses = [each for each in choice.lost if each.first <= row[0] < each.end]
+        if not losses or all(each.acknowledged.value == "no" and each.cause.value != "damaged" for each in losses):
+            continue
+        value = None if row[3] is None else row[3].decode()
+        if (row[0], value) not in lines.get(name, set()):
+            yield f"{name} offset {row[0]} was lost, and is not in the saved lines"
+        topic, _, number = name.rpartition("-")
+        again = {each[2:] for each in set().union(*produced.get(f"{topic}-saved-{number}", {}).values(), set())}
+        if row[2:] not in again:
+            yield f"{name} offset {row[0]} was lost, and is not in the topic {topic}-saved"
+
+
+def kept_elsewhere(
+    trial: Trial, lost: set[tuple[str, Row]], alone: Mapping[int, set[tuple[str, Row]]]
+) -> Iterator[str]:
+    """Sentences about acknowledged records that the order loses and another start keeps, unless an election had given
+    them up: the leader's epoch is newer."""
+    for name in trial.rows:
+        epochs = {each.copy.node: each.copy.facts.started.newest_epoch for each in trial.verdict(name).copies}
+        leader = trial.report.start.leaders.get(name)
+        for node, others in alone.items():
+            if leader in epochs and epochs.get(node, -2) >= epochs[leader]:
+                mine, theirs = trial.acknowledged(lost, name), trial.acknowledged(others, name)
+                if mine > theirs:
+                    yield f"{name}: the order loses {mine} acknowledged records, broker {node} alone {theirs}"
+
+
+# --- a seed -------------------------------------------------------------------------------------------------
+
+
+def try_seed(seed: int, place: Path, nodes: Nodes, choices: Sequence[int] = NODES) -> Outcome:
+    """Makes the cluster of a seed, predicts, starts it from each of `choices` and by the steps, and compares."""
     dying = DyingCluster(seed, place / "cluster")
+    outcome = Outcome(seed, dying.story)
     dying.place.mkdir(parents=True)
-    outcome.story = dying.story
     dying.live()
     dying.wound()
     rows = rows_of(dying.paths)
     report = compare(FS, CLOCK, ReplicasRequest(dying.directories))
+    trial = Trial(dying, rows, report, outcome)
     facts = []
-    for owner, paths in {**dying.paths, 3000: [dying.controller]}.items():
-        facts.append(place / f"{owner}.facts")
-        write_collected(FS, collect(FS, CLOCK, ReplicasRequest(paths)), facts[-1])
-    outcome.facts_agree = compare(FS, CLOCK, ReplicasRequest(facts)).partitions == report.partitions
+    for owner, paths in {**dying.paths, CONTROLLER_ID: [dying.controller]}.items():
+        if paths:
+            facts.append(place / f"{owner}.facts")
+            write_collected(FS, collect(FS, CLOCK, ReplicasRequest(paths)), facts[-1])
+    of_facts = compare(FS, CLOCK, ReplicasRequest(facts))
+    if (of_facts.partitions, of_facts.start, of_facts.steps) != (report.partitions, report.start, report.steps):
+        outcome.wrong.append("facts and directories give other verdicts")
     for verdict in report.partitions:
-        name = str(verdict.partition)
-        outcome.acknowledged_wrong |= {(name, row) for row in judged_wrong(verdict, rows, dying.acknowledged)}
-    whole = [node for node in NODES if all(node in copies for copies in rows.values())]
-    node = dying.chance.choice(whole)
-    leaders = dict.fromkeys(rows, node)
-    if set(report.start.order) == set(NODES) and dying.chance.random() < 0.4:
-        leaders |= start_in_order(dying, report)
-        expected = {name: leader for name, leader in report.start.leaders.items() if name in rows}
-        outcome.order_kept = all(leaders[name] == leader for name, leader in expected.items())
-    else:
-        dying.story.append(f"started from broker {node}")
-        start_from(dying, node, dying.story)
-    after = rows_of(dying.paths)
-    for name, copies in rows.items():
-        held, leader = set().union(*copies.values()), leaders[name]
-        outcome.predicted[name] = predicted(report, leader, rows)[name]
-        outcome.lost[name] = held - after[name][leader]
-        if name.startswith("keyed"):  # compaction goes on meanwhile: what it removes was not lost
-            newest = max((row[0] for row in after[name][leader]), default=-1)
-            outcome.lost[name] = {
-                row for row in outcome.lost[name] if row in outcome.predicted[name] or row[0] > newest
-            }
+        for row in judged_wrong(verdict, rows, dying.acknowledged):
+            outcome.wrong.append(f"{verdict.partition}: acknowledged although said not to be: {row}")
+    alone = {}
+    for node in choices:
+        if dying.paths[node]:
+            alone[node] = start_from(trial, node, nodes, place / f"from{node}")
+    if report.steps:
+        outcome.wrong += kept_elsewhere(trial, paste_steps(trial, nodes, place), alone)
     return outcome
 
 
@@ -353,23 +450,49 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--keep", type=Path, help="a directory for the clusters of seeds that went wrong")
+    parser.add_argument(
+        "--every-choice", type=int, default=1, help="start from all brokers in every Nth seed, else one"
+    )
     asked = parser.parse_args()
     wrong = 0
-    for seed in range(asked.first, asked.first + asked.count):
-        with tempfile.TemporaryDirectory() as place:
-            outcome = try_seed(seed, Path(place))
-        counts = {name: len(rows) for name, rows in outcome.lost.items() if rows}
-        verdict = "right" if outcome.is_right else "WRONG"
-        say(f"seed {seed}: {verdict}; lost {counts}; {'; '.join(outcome.story)}")
-        if not outcome.is_right:
-            wrong += 1
-            for name in outcome.lost:
-                more = sorted(outcome.predicted[name] ^ outcome.lost[name])[:10]
-                if more:
-                    say(f"  {name}: predicted or lost, not both: {more}")
-            say(f"  facts agree: {outcome.facts_agree}; order kept: {outcome.order_kept}")
-            say(f"  acknowledged although said not to be: {outcome.acknowledged_wrong}")
+    with tempfile.TemporaryDirectory(prefix="clusters-nodes-") as work:
+        nodes = Nodes(Path(work))
+        try:
+            for seed in range(asked.first, asked.first + asked.count):
+                choices = NODES if seed % asked.every_choice == 0 else NODES[seed % 3 :][:1]
+                wrong += _tried(seed, nodes, asked.keep, choices)
+        finally:
+            nodes.close()
     return 1 if wrong else 0
+
+
+def _tried(seed: int, nodes: Nodes, keep: Path | None, choices: Sequence[int]) -> bool:
+    from confluent_kafka import KafkaException
+
+    began = time.monotonic()
+    place = Path(tempfile.mkdtemp(prefix=f"clusters-seed{seed}-"))
+    try:
+        outcome = try_seed(seed, place, nodes, choices)
+    except (AssertionError, KafkaException, OSError, RuntimeError, SeglogError, subprocess.SubprocessError) as error:
+        say(f"seed {seed}: NOT MADE: {type(error).__name__}: {error}")
+        _put_away(place, keep, seed)
+        return True
+    word = "WRONG" if outcome.wrong else "right"
+    took = f"{time.monotonic() - began:.0f} s"
+    say(f"seed {seed}: {word} ({took}); lost {outcome.lost}; {'; '.join(outcome.story)}")
+    for sentence in outcome.wrong:
+        say(f"  {sentence}")
+    _put_away(place, keep if outcome.wrong else None, seed)
+    return bool(outcome.wrong)
+
+
+def _put_away(place: Path, keep: Path | None, seed: int) -> None:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(keep / str(seed), ignore_errors=True)
+        shutil.move(place, keep / str(seed))
+    shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":

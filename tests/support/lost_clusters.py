@@ -31,9 +31,7 @@ def broker_directory(
     path: Path, node: int, partitions: Mapping[str, Sequence[int]], *, cluster: str = CLUSTER, number: int = 0
 ) -> Path:
     """A log directory of broker `node`; `partitions` maps a name to the leader epoch of each record."""
-    path.mkdir(parents=True)
-    meta = MetaProperties(1, cluster, node, directory_id(node, number))
-    (path / "meta.properties").write_bytes(format_meta_properties(meta, 0))
+    broker_meta(path, node, cluster=cluster, number=number)
     for name, epochs in partitions.items():
         made = path / name
         made.mkdir()
@@ -45,11 +43,18 @@ def broker_directory(
     return path
 
 
+def broker_meta(path: Path, node: int, *, cluster: str = CLUSTER, number: int = 0) -> None:
+    """Makes a log directory that belongs to broker `node`, or gives it to that broker."""
+    path.mkdir(parents=True, exist_ok=True)
+    meta = MetaProperties(1, cluster, node, directory_id(node, number))
+    (path / "meta.properties").write_bytes(format_meta_properties(meta, 0))
+
+
 def topic_records(
     name: str, replicas: Sequence[Sequence[int]], *, epoch: int = 0, isr: Sequence[int] | None = None
 ) -> list[bytes]:
     """A topic as a controller wrote it: the brokers of each partition, the first of them (or of `isr`) its leader."""
-    identity = format_uuid(TOPIC_IDS[name])
+    identity = format_uuid(TOPIC_IDS.get(name, UUID(int=(7 << 64) + 99)))
     found = [encode_metadata_record("TOPIC_RECORD", {"name": name, "topicId": identity})]
     for number, nodes in enumerate(replicas):
         fields = {

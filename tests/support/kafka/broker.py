@@ -90,7 +90,8 @@ class Broker:
     user, who must be able to get at the log directory; it gets copies of the jars there, too. With `beside` it is a
     node of that broker's cluster, without a controller (the second one unless `settings` say otherwise). A node that is
     not `alone` is a controller that has brokers beside it, and no listener for clients. One whose speed is `measured`
-    has the JVM's whole compiler.
+    has the JVM's whole compiler. `release` is a 4.3 or 4.4. With `dynamic` the voters of its quorum stand in its
+    metadata; a controller is then formatted to stand alone.
     """
 
     def __init__(
@@ -105,13 +106,15 @@ class Broker:
         beside: Broker | None = None,
         alone: bool = True,
         measured: bool = False,
+        release: str = KAFKA_VERSION,
+        dynamic: bool = False,
     ) -> None:
         self.log_directory = log_directory
         self._compiler = [] if measured else QUICK_COMPILER
         self._heap, self._echo, self._user = heap, echo, user
         work = work_directory or log_directory.with_name(log_directory.name + ".broker")
         work.mkdir(parents=True, exist_ok=True)
-        self._class_path = kafka_classpath() if user is None else copied_jars(work, user)
+        self._class_path = kafka_classpath(release) if user is None else copied_jars(work, user, release)
         self.log_file = work / "broker.log"
         self._properties = work / "server.properties"
         voters = None if beside is None else beside.voters
@@ -119,8 +122,10 @@ class Broker:
         listener = properties.get("advertised.listeners", properties["listeners"])
         self.bootstrap = listener.rpartition("//")[2]
         self.voters = properties["controller.quorum.voters"]
+        if dynamic:
+            properties = with_dynamic_quorum(properties)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        self._format()
+        self._format(*(["--standalone"] if dynamic and beside is None else []))
         self.process = self._start()
 
     def __enter__(self) -> Broker:

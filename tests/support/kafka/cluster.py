@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.kafka.broker import Broker
+from tests.support.kafka.jvm import KAFKA_VERSION
 
 CONTROLLER_ID = 3000
 HEAP = "256m"
@@ -21,9 +22,16 @@ HEAP = "256m"
 class Controller(Broker):
     """The only voter of a cluster; brokers are made `beside` it."""
 
-    def __init__(self, log_directory: Path) -> None:
-        super().__init__(log_directory, settings={"process.roles": "controller", "node.id": str(CONTROLLER_ID)},
-                         heap=HEAP, alone=False)  # fmt: skip
+    def __init__(
+        self,
+        log_directory: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        release: str = KAFKA_VERSION,
+        dynamic: bool = False,
+    ) -> None:
+        own = {**(settings or {}), "process.roles": "controller", "node.id": str(CONTROLLER_ID)}
+        super().__init__(log_directory, settings=own, heap=HEAP, alone=False, release=release, dynamic=dynamic)
 
     def _answers(self) -> bool:
         host, port = self.voters.partition("@")[2].split(":")
@@ -38,16 +46,26 @@ class Cluster:
     """A running cluster; a context manager kills what still runs.
 
     `directories` maps each broker's id to its log directories, the first of them with the metadata; `settings` are the
-    brokers'. `brokers` are those that run.
+    brokers' and the controller's, `own` those of single brokers. `brokers` are those that run. `release` and `dynamic`
+    are as for `Broker`.
     """
 
     def __init__(
-        self, controller: Path, directories: Mapping[int, list[Path]], *, settings: Mapping[str, str] | None = None
+        self,
+        controller: Path,
+        directories: Mapping[int, list[Path]],
+        *,
+        settings: Mapping[str, str] | None = None,
+        own: Mapping[int, Mapping[str, str]] | None = None,
+        release: str = KAFKA_VERSION,
+        dynamic: bool = False,
     ) -> None:
+        self._own = own or {}
         self.directories, self.brokers = dict(directories), dict[int, Broker]()
-        self._settings = dict(settings or {})
+        self._settings, self._release, self._dynamic = dict(settings or {}), release, dynamic
         self._stack = ExitStack()
-        self.controller = self._stack.enter_context(Controller(controller))
+        started = Controller(controller, settings=settings, release=release, dynamic=dynamic)
+        self.controller = self._stack.enter_context(started)
         try:
             for node in directories:
                 self.start(node)
@@ -59,7 +77,14 @@ class Cluster:
         """Starts a broker on its directories."""
         paths = self.directories[node]
         more = {"node.id": str(node), "log.dirs": ",".join(map(str, paths))}
-        self.brokers[node] = Broker(paths[0], beside=self.controller, settings=more | self._settings, heap=HEAP)
+        self.brokers[node] = Broker(
+            paths[0],
+            beside=self.controller,
+            settings={**more, **self._settings, **self._own.get(node, {})},
+            heap=HEAP,
+            release=self._release,
+            dynamic=self._dynamic,
+        )
         return self.brokers[node]
 
     @property

@@ -20,11 +20,12 @@ _REFUSALS_A_JVM = 6  # the threads of each go on asking for a controller
 class Starts:
     """A context manager. `work` gets the brokers' properties and what they say (`log`). `release` is a 4.3 or 4.4.
 
-    With `user` (only root may) the brokers run as that user, who must be able to get at the log directories.
+    With `user` (only root may) the brokers run as that user, who must be able to get at the log directories. `echo` is
+    as for `Broker`.
     """
 
-    def __init__(self, work: Path, *, user: int | None = None, release: str = KAFKA_VERSION) -> None:
-        self._work, self._user, self._release = work, user, release
+    def __init__(self, work: Path, *, user: int | None = None, release: str = KAFKA_VERSION, echo: int = 3) -> None:
+        self._work, self._user, self._release, self._echo = work, user, release, echo
         self._process: subprocess.Popen[str] | None = None
         self._refusals = 0
         self.log = work / "brokers.log"
@@ -40,11 +41,15 @@ class Starts:
 
     def start(self, log_directories: list[Path], settings: Mapping[str, str]) -> str:
         """Starts a broker; returns "" if it has started, else why it has not."""
+        properties = {**server_properties(log_directories[0]), "log.dirs": ",".join(map(str, log_directories))}
+        return self.start_with({**properties, **settings})
+
+    def start_with(self, properties: Mapping[str, str]) -> str:
+        """Starts a node on these properties; returns "" if it has started, else why it has not."""
         if self._process is None:
             self._process = self._begin()
-        properties = {**server_properties(log_directories[0]), "log.dirs": ",".join(map(str, log_directories))}
         path = self._work / "server.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in {**properties, **settings}.items()))
+        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         answer = self._asked(str(path))
         refusal = answer.removeprefix("refused: ") if answer != "started" else ""
         self._refusals += bool(refusal)
@@ -72,7 +77,8 @@ class Starts:
         release, user = self._release, self._user
         class_path = kafka_classpath(release) if user is None else copied_jars(self._work, user, release)
         command: list[str | Path] = [find_java(), "-Xmx1g", "-XX:+UseSerialGC", *QUICK_COMPILER]
-        command += ["-Djava.awt.headless=true", "-Dseglogkafka.echo=3", "-cp", class_path, "seglogkafka.Starts"]
+        command += ["-Djava.awt.headless=true", f"-Dseglogkafka.echo={self._echo}", "-cp", class_path]
+        command.append("seglogkafka.Starts")
         as_user = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": ()}
         with self.log.open("ab") as log:
             return subprocess.Popen(

@@ -1,0 +1,125 @@
+"""What `seglog replicas` costs, beside `doctor` and `verify` on the same logs.
+
+`python -m tests.benchmarks.replicas [COUNT [MEBIBYTES]]`
+
+1. `--collect` and `doctor` over COUNT (4,000) partitions of three small segments: CPU time, and bytes of facts.
+2. `--collect` and `verify --level crc` over one log of MEBIBYTES (512), closed in order: bytes a CPU second.
+3. Comparing the facts of three such brokers, all of whose copies agree, and of which one is behind in every partition.
+
+Commands run in turns, each as a process of its own; the least user and system time counts, after that of an empty
+directory is taken off.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from seglog.format.producer_snapshot import encode_snapshot
+from tests.benchmarks.many_partitions import BATCHES, RECORDS, SEGMENTS, cost, directory_of, require_compiled
+from tests.support.log_files import batch, write_segment
+from tests.support.lost_clusters import broker_meta, registration, topic_records
+from tests.support.metadata_records import write_metadata_log
+
+ROUNDS = 3
+NODES = (1, 2, 3)
+LARGE_BATCH, VALUE = 100, bytes(range(256)) * 4
+
+
+def say(line: str) -> None:
+    """Writes a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def brokers(root: Path, count: int, *, behind: bool = False) -> list[Path]:
+    """The log directories of three brokers with the same partitions; the third may lack every last segment."""
+    made = []
+    for node in NODES:
+        logs = directory_of(root, count, f"{node}{'-behind' if behind else ''}{'' if count else '-empty'}")
+        last = (SEGMENTS - 1) * BATCHES * RECORDS
+        for number in range(count if behind and node == NODES[-1] else 0):
+            for file in (logs / f"t-{number}").glob(f"{last:020}.*"):
+                file.unlink()
+        broker_meta(logs, node)
+        write_metadata_log(logs, [*map(registration, NODES), *topic_records("t", [NODES] * count)])
+        made.append(logs)
+    return made
+
+
+def in_turns(commands: dict[str, tuple[str | Path, ...]], state: Path) -> dict[str, tuple[float, int]]:
+    """The least CPU time of each command, and its largest resident size."""
+    seen: dict[str, list[tuple[float, int]]] = {name: [] for name in commands}
+    for _ in range(ROUNDS):
+        for name, arguments in commands.items():
+            seen[name].append(cost([sys.executable, "-m", "seglog_cli", *arguments], state))
+    return {name: (min(time for time, _ in costs), max(size for _, size in costs)) for name, costs in seen.items()}
+
+
+def rest(costs: dict[str, tuple[float, int]], name: str) -> float:
+    """The time of a command without that of an empty directory."""
+    return costs[name][0] - costs[f"{name}, empty"][0]
+
+
+def small_partitions(root: Path, count: int) -> None:
+    """Measures one broker's directory of small partitions."""
+    many, empty, facts = brokers(root, count)[0], brokers(root, 0)[0], root / "small.facts"
+    collect = ("replicas", "--replace", "--collect", facts)
+    commands = {"doctor, empty": ("doctor", empty), "collect, empty": (*collect, empty)}
+    costs = in_turns(commands | {"doctor": ("doctor", many), "collect": (*collect, many)}, root)
+    lines = [line for line in facts.read_bytes().splitlines() if b'"type":"replica"' in line]
+    mine, other = rest(costs, "collect"), rest(costs, "doctor")
+    say(f"{count} partitions: collect {mine:.2f}, doctor {other:.2f} CPU s: {mine / other:.2f} (goal 1.3)")
+    say(f"facts: at most {max(map(len, lines))} bytes a partition (goal 1,024)")
+
+
+def large_log(root: Path, mebibytes: int) -> None:
+    """Measures one large log."""
+    logs, empty, size, offset = root / "large", root / "empty", 0, 0
+    one = batch(0, LARGE_BATCH, value=VALUE)
+    while size < mebibytes << 20:
+        count = min((64 << 20) // len(one), ((mebibytes << 20) - size) // len(one) + 1)
+        batches = (batch(offset + i * LARGE_BATCH, LARGE_BATCH, value=VALUE) for i in range(count))
+        write_segment(logs / "t-0", offset, *batches)
+        size, offset = size + count * len(one), offset + count * LARGE_BATCH
+    (logs / "t-0" / f"{offset:020}.snapshot").write_bytes(encode_snapshot([]))
+    for directory in (logs, empty):
+        broker_meta(directory, 1)
+        (directory / ".kafka_cleanshutdown").touch()
+    (logs / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
+    collect, verify = ("replicas", "--replace", "--collect", root / "large.facts"), ("verify", "--level", "crc")
+    commands = {"verify": (*verify, logs), "collect": (*collect, logs)}
+    costs = in_turns(commands | {"verify, empty": (*verify, empty), "collect, empty": (*collect, empty)}, root)
+    mine, other = rest(costs, "collect"), rest(costs, "verify")
+    rates = f"collect {size / mine / 1e6:.0f} MB, verify crc {size / other / 1e6:.0f} MB a CPU s"
+    say(f"{size >> 20} MiB: {rates}: {other / mine:.2f} (goal 0.8)")
+
+
+def comparing(root: Path, count: int) -> None:
+    """Measures the comparison of three files of facts."""
+    for behind in (False, True):
+        files = [root / f"{behind}-{node}.facts" for node in NODES]
+        place = root / f"behind-{behind}"
+        place.mkdir()
+        for file, logs in zip(files, brokers(place, count, behind=behind), strict=True):
+            cost([sys.executable, "-m", "seglog_cli", "replicas", "--collect", file, logs], root)
+        ((time, size),) = in_turns({"compare": ("replicas", *files)}, root).values()
+        what = "one behind in each" if behind else "all alike"
+        say(f"comparing 3 x {count}, {what}: {time:.2f} CPU s (goal 5), {size} MiB (goal 150)")
+
+
+def main() -> None:
+    """Prints the ratios."""
+    require_compiled(sys.executable)
+    numbers = [int(text) for text in sys.argv[1:]]
+    count, mebibytes = [*numbers, *(4000, 512)[len(numbers) :]][:2]
+    with tempfile.TemporaryDirectory(prefix="seglog-") as place:
+        root = Path(place)
+        small_partitions(root, count)
+        large_log(root, mebibytes)
+        comparing(root, count)
+
+
+if __name__ == "__main__":
+    main()
