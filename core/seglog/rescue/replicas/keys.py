@@ -124,7 +124,8 @@ class NewestRecords:
     def _of_sample(self, rows: np.ndarray) -> np.ndarray:
         if not self._sampled:
             return rows
-        return rows[rows["key"].view(np.uint64) >> np.uint64(64 - self._sampled) == 0]
+        sample: np.ndarray = rows[rows["key"].view(np.uint64) >> np.uint64(64 - self._sampled) == 0]
+        return sample
 
     def _merge(self) -> None:
         rows = np.concatenate([self._kept, *self._parts])
