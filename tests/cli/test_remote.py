@@ -27,9 +27,7 @@ from tests.support.command_line import Ended, ended, keep_partitions
 from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import CLEAN, fixture_copy
 from tests.support.log_files import FS, files_of
-from tests.support.lost_clusters import broker_directory, registration, topic_records
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.metadata_records import write_metadata_log
 from tests.support.object_server import Fault, object_server
 from tests.support.published import published
 from tests.support.s3_server import make_bucket, put_directory, s3_server
@@ -498,31 +496,3 @@ def test_without_the_extra_a_url_says_what_to_install(monkeypatch: pytest.Monkey
     assert "pip install '.[remote]'" in json.loads(end.stderr.splitlines()[-1])["message"]
     with pytest.raises(UnsupportedError, match=r"\.\[remote\]"), seglog.open_log("s3://bucket/kafka/t-0"):
         pytest.fail("nothing is there")
-
-
-def test_replicas_in_a_bucket_and_facts_there_say_what_those_on_a_disk_say(
-    places: tuple[Path, str], tmp_path: Path
-) -> None:
-    base = tmp_path / "brokers"
-    one = broker_directory(base / "one", 1, {"orders-0": [0] * 6, "orders-1": [0] * 3})
-    two = broker_directory(base / "two", 2, {"orders-0": [0] * 9, "orders-1": [0] * 3})
-    write_metadata_log(two, [registration(1), registration(2), *topic_records("orders", [[1, 2], [1, 2]], isr=[1])])
-    (base / "facts").mkdir()
-    assert ended("replicas", "--collect", str(base / "facts" / "two.facts"), str(two)).code == 0
-    urls = [put_directory(dict(os.environ), path) for path in (one, two, base / "facts")]
-    local = ended("replicas", "--json", str(one), str(two))
-    assert local.code == 1
-    rows = [json.loads(line) for line in local.stdout.decode().splitlines()]
-    for sources in ((urls[0], urls[1]), (urls[0], f"{urls[2]}/two.facts"), (str(one), urls[1])):
-        done = ended("replicas", "--json", *sources)
-        assert done.code == 1, done.stderr
-        steps = [json.loads(line) for line in done.stdout.decode().splitlines()]
-        moved = [line for row in steps if row["type"] == "step" for line in row["lines"] if line.startswith("cp ")]
-        assert not any("s3:" in line for line in moved)
-        text = done.stdout.decode().replace(urls[0], str(one)).replace(urls[1], str(two))
-        assert next(json.loads(line) for line in text.splitlines()) == rows[0]
-    collected = tmp_path / "of-url.facts"
-    assert ended("replicas", "--collect", str(collected), urls[0]).code == 0
-    assert (
-        json.loads(ended("replicas", "--json", str(collected), str(two)).stdout.decode().splitlines()[0])["broker"] == 1
-    )
