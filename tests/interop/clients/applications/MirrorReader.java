@@ -17,7 +17,7 @@ import org.apache.kafka.connect.mirror.MirrorMaker;
  * with the offsets there: BOOTSTRAP TOPICS ISOLATION GROUP COUNT TARGET.
  */
 public final class MirrorReader {
-    private static final Duration LIMIT = Duration.ofSeconds(200);
+    private static final Duration LIMIT = Duration.ofSeconds(500);
 
     private MirrorReader() { }
 

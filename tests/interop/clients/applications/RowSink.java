@@ -22,7 +22,7 @@ import org.apache.kafka.connect.sink.SinkTask;
  */
 public final class RowSink extends SinkConnector {
     private static final List<String> LINES = Collections.synchronizedList(new ArrayList<>());
-    private static final long LIMIT_MS = 90_000;
+    private static final long LIMIT_MS = 500_000;
     private static final String CONVERTER = "org.apache.kafka.connect.converters.ByteArrayConverter";
 
     private Map<String, String> settings;

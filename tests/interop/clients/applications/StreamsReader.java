@@ -20,7 +20,7 @@ import org.apache.kafka.streams.processor.api.RecordMetadata;
  */
 public final class StreamsReader {
     private static final List<String> LINES = Collections.synchronizedList(new ArrayList<>());
-    private static final Duration LIMIT = Duration.ofSeconds(90);
+    private static final Duration LIMIT = Duration.ofSeconds(500);
 
     private StreamsReader() { }
 

@@ -31,7 +31,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 public final class FlinkReader {
     private static final Queue<String> LINES = new ConcurrentLinkedQueue<>();
     private static final Map<TopicPartition, Long> ENDS = new HashMap<>();  // of what came, by partition
-    private static final Duration LIMIT = Duration.ofSeconds(90);
+    private static final Duration LIMIT = Duration.ofSeconds(500);
 
     private FlinkReader() { }
 

@@ -18,7 +18,7 @@ public final class Reader {
         int left = Integer.parseInt(arguments[5]);
         Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
         StringBuilder lines = new StringBuilder();
-        long deadline = System.nanoTime() + Duration.ofSeconds(90).toNanos();
+        long deadline = System.nanoTime() + Duration.ofSeconds(500).toNanos();
         try (KafkaConsumer<byte[], byte[]> consumer =
                  new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(arguments[2].split(",")));

@@ -22,7 +22,7 @@ import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
  * their value, and prints the counts when their sum is SUM or more; it stays until it is killed.
  */
 public final class Counting {
-    private static final int LIMIT_SECONDS = 240;
+    private static final int LIMIT_SECONDS = 900;
 
     private Counting() {}
 
