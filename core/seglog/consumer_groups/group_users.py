@@ -13,7 +13,8 @@ CONNECT_SINK, CONNECT_WORKERS, STREAMS_APPLICATION = "connect-sink", "connect-wo
 SCHEMA_REGISTRY = "schema-registry"
 
 _SINK_GROUP, _SINK_CLIENT = "connect-", "connector-consumer-"
-_STREAMS_TOPICS = ("-changelog", "-repartition")
+CHANGELOG = "-changelog"
+STREAMS_TOPICS = (CHANGELOG, "-repartition")
 _OF_PROTOCOL_TYPE = {"connect": CONNECT_WORKERS, "sr": SCHEMA_REGISTRY}
 
 
@@ -32,12 +33,16 @@ def user_of(name: str, state: GroupState, streams_applications: Container[str]) 
 
 
 def streams_applications(groups: Container[str], topics: Iterable[str]) -> frozenset[str]:
-    """Returns the groups that have changelogs or repartition topics among `topics`. The name of such a topic begins
-    with its group's: with the longest one, where several fit.
-    """
-    own = (topic for topic in topics if topic.endswith(_STREAMS_TOPICS))
-    owners = (next((name for name in _beginnings(topic) if name in groups), None) for topic in own)
+    """Returns the groups that have changelogs or repartition topics among `topics`."""
+    owners = (application_of(topic, groups) for topic in topics if topic.endswith(STREAMS_TOPICS))
     return frozenset(name for name in owners if name is not None)
+
+
+def application_of(topic: str, groups: Container[str]) -> str | None:
+    """Returns the group whose own a changelog or repartition topic is. Its name begins with the group's: with the
+    longest one, where several fit.
+    """
+    return next((name for name in _beginnings(topic) if name in groups), None)
 
 
 def _beginnings(topic: str) -> Iterator[str]:

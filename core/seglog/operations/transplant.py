@@ -20,9 +20,8 @@ from seglog.configuration.precedence import Settings
 from seglog.configuration.settings import DirectorySettings
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import NotALogError, Obstacles, SeglogError, raise_errors
-from seglog.operations.group_settings import group_settings_left
 from seglog.operations.groups import read_groups
-from seglog.operations.share_groups import share_groups_left
+from seglog.operations.groups_left import groups_left, streams_states_left
 from seglog.operations.undo import Settled, settle, unsettled
 from seglog.operations.workspace import (
     CommonArguments,
@@ -253,8 +252,8 @@ def _missing(fs: FileSystem, sources: Sequence[Target]) -> Iterator[str]:
 def _groups_left(
     fs: FileSystem, sources: Sequence[Target], chosen: Sequence[PartitionToTake], target: TargetDirectory
 ) -> Iterator[str]:
-    """Yields a note for each share group whose progress in the chosen partitions stays behind, and for each group that
-    had read them and has settings of its own, which stay behind, too."""
+    """Yields a note for each group that had read chosen partitions and of which something stays behind: a share group's
+    progress, settings, the state of a Streams application."""
     directories = [Target(path, TargetKind.LOG_DIRECTORY) for path in _whole_directories(sources)]
     topics = {
         partition.topic_partition.topic
@@ -264,10 +263,10 @@ def _groups_left(
     if topics & {OFFSETS_TOPIC, SHARE_TOPIC}:
         targets = {source.partition: source.target.topic for source in chosen}
         groups = read_groups(fs, directories).groups
-        yield from share_groups_left(groups, targets.get)
         known = {} if target.metadata is None else target.metadata.groups
         present = {name: {key: stored.value for key, stored in values.items()} for name, values in known.items()}
-        yield from group_settings_left(groups, targets.get, lambda name: present.get(name, {}))
+        yield from groups_left(groups, targets.get, lambda name: present.get(name, {}))
+        yield from streams_states_left(groups, targets.get, topics)
 
 
 def _whole_directories(sources: Sequence[Target]) -> list[Path]:

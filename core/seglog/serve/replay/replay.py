@@ -26,9 +26,8 @@ from seglog.consumer_groups.group_states import SHARE
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition
-from seglog.operations.group_settings import group_settings_left
 from seglog.operations.groups import Group
-from seglog.operations.share_groups import share_groups_left
+from seglog.operations.groups_left import groups_left
 from seglog.serve.catalog import Catalog, ServedPartition
 from seglog.serve.replay.offset_map import ReplayOffsetMap
 from seglog.serve.replay.state import GroupOffset, PartitionProgress, ReplayState
@@ -192,9 +191,7 @@ class Replay:
         and for each group with settings of its own, which the new cluster may have or not."""
         progress = self.state.partitions
         present = {key: reached.target.topic for key, reached in progress.items()}
-        groups = list(groups)
-        yield from share_groups_left(groups, present.get)
-        yield from group_settings_left(groups, present.get)
+        yield from groups_left(list(groups), present.get)
 
     def commit(self, translated: Iterable[Translated]) -> Iterator[str]:
         """Sets these offsets in the cluster, group by group; the groups must have no members there.

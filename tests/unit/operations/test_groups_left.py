@@ -1,15 +1,14 @@
-"""What a transplant and a replay say of share groups, whose state they leave, and of groups' own settings."""
+"""What a transplant and a replay say of groups: share groups' states, settings and changelogs that stay behind."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from seglog.consumer_groups.committed_offsets import ShareBatch
-from seglog.consumer_groups.group_states import CONSUMER, SHARE
+from seglog.consumer_groups.group_states import CLASSIC, CONSUMER, SHARE, STREAMS, Topology
 from seglog.model import TopicPartition
-from seglog.operations.group_settings import group_settings_left
 from seglog.operations.groups import Group, GroupPartition
-from seglog.operations.share_groups import share_groups_left
+from seglog.operations.groups_left import groups_left, streams_states_left
 
 
 def group(name: str, kind: str, *rows: GroupPartition) -> Group:
@@ -29,7 +28,7 @@ def test_each_share_group_that_had_read_what_is_taken_is_named_with_its_progress
         group("wide", SHARE, *(row("a", number, number) for number in range(9))),
     ]
     targets = {"a": "a-new", "b": "b"}
-    (first, second) = share_groups_left(groups, lambda key: targets.get(key.topic))
+    (first, second) = groups_left(groups, lambda key: targets.get(key.topic))
     assert first.startswith("share group it's begins anew")
     assert "done with a-0 below offset 10 and 4 records beyond it; b-0 below offset 3. Before" in first
     assert """--group 'it'"'"'s' --topic a-new --topic b --to-earliest --execute""" in first
@@ -39,17 +38,38 @@ def test_each_share_group_that_had_read_what_is_taken_is_named_with_its_progress
 def test_each_group_whose_own_settings_stay_behind_is_named_with_the_command_that_sets_them() -> None:
     begin, late = {"share.auto.offset.reset": "earliest"}, {"consumer.session.timeout.ms": "50000"}
     groups = [
-        replace(group("it's", SHARE, row("a", 0, 10)), settings=begin | late),
-        replace(group("there already", SHARE, row("a", 0, 10)), settings=begin),
+        replace(group("it's", CONSUMER, row("a", 0, 10)), settings=begin | late),
+        replace(group("there already", STREAMS, row("a", 0, 10)), settings=begin),
         replace(group("of nothing taken", CONSUMER, row("gone", 0, 7), row("a", 1, None)), settings=begin),
         group("without", CONSUMER, row("a", 0, 10)),
     ]
     present = {"it's": late, "there already": begin}
     targets = {"a": "a-new"}
-    (sentence,) = group_settings_left(groups, lambda key: targets.get(key.topic), lambda name: present.get(name, {}))
+    (sentence,) = groups_left(groups, lambda key: targets.get(key.topic), lambda name: present.get(name, {}))
     assert sentence.startswith("group it's had settings of its own")
     assert sentence.endswith(
         """--entity-type groups --entity-name 'it'"'"'s' --alter --add-config share.auto.offset.reset=earliest"""
     )
-    (first, _) = group_settings_left(groups, lambda key: targets.get(key.topic))
+    (first, _) = groups_left(groups, lambda key: targets.get(key.topic))
     assert "--add-config share.auto.offset.reset=earliest,consumer.session.timeout.ms=50000" in first
+
+
+def test_each_streams_application_whose_changelogs_stay_behind_is_named_with_what_lets_it_begin_again() -> None:
+    topology = Topology(7, {"0": ("words",)}, ("new-kept-changelog", "new-gone-changelog"))
+    classic = group("app", CLASSIC, row("words", 0, 5), row("app-by-repartition", 0, 5), row("more", 1, 2))
+    groups = [
+        replace(classic, used_by="streams"),
+        replace(group("app-2", CLASSIC, row("words", 0, 5)), used_by="streams"),
+        replace(group("new", STREAMS, row("words", 0, 5)), used_by="streams", topology=topology),
+        replace(group("elsewhere", CLASSIC, row("others", 0, 5)), used_by="streams"),
+        group("plain", CONSUMER, row("words", 0, 5)),
+    ]
+    topics = ["words", "app-n-changelog", "app-2-n-changelog", "new-kept-changelog", "elsewhere-n-changelog"]
+    taken = {"words", "app-2-n-changelog", "new-kept-changelog"}
+    first, second = streams_states_left(groups, lambda key: key.topic if key.topic in taken else None, topics)
+    assert first.startswith("Streams application app goes on at its committed offsets")
+    assert "taken along: app-n-changelog. Where" in first
+    assert first.endswith("HOST:PORT --application-id app --input-topics more,words")
+    assert "taken along: new-gone-changelog. Where" in second
+    assert second.endswith("--reset-offsets --group new --all-input-topics --to-earliest --execute")
+    assert not list(streams_states_left(groups, lambda key: key.topic, [*topics, "new-gone-changelog"]))
