@@ -300,8 +300,8 @@ def _ascends_around(times: TimeIndex, i: int) -> bool:
 
 
 def _readable(index: IndexFile | None) -> bool:
-    """True if there is an index that can be read. One that cannot is no reason not to read the log: `verify` reports
-    it.
+    """True if there is an index that can be read. One that cannot does not keep the log from being read: `verify`
+    reports it.
     """
     if index is None:
         return False
