@@ -100,7 +100,7 @@ class NewestRecords:
             self._take(_hashed(records.arena, rows))
 
     def _counts(self, batches: np.ndarray) -> np.ndarray:
-        """Returns a bool per batch: True if it is no control batch, and belongs to no aborted or open transaction."""
+        """Returns a bool per batch: True unless it is a control batch or belongs to an aborted or open transaction."""
         flags = np.where(batches["magic"] >= 2, batches["attributes"], 0)
         counting = (flags & layout.CONTROL_MASK) == 0
         if (flags & layout.TRANSACTIONAL_MASK).any():
