@@ -49,20 +49,17 @@ from seglog.consumer_groups.group_states import (
 from seglog.consumer_groups.group_users import streams_applications, user_of
 from seglog.errors import NotALogError, SeglogError
 from seglog.format import filenames
-from seglog.format.checkpoint import parse_partition_metadata
-from seglog.format.uuids import format_uuid
 from seglog.format.wire import WireError
 from seglog.look.inspect.overview import PartitionOverview, overview
 from seglog.model import TopicPartition
 from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory, log_directory_of
+from seglog.scan.topic_ids import topic_id_in
 from seglog.scan.view import PartitionView
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.units import count_text
 
 DEFAULT_PARTITIONS = 50  # offsets.topic.num.partitions
-
-_METADATA_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,10 +374,7 @@ class _GroupsReading:
         for partition in self._partitions:
             path = partition.path / filenames.PARTITION_METADATA
             try:
-                data = self._fs.read_bytes(path, _METADATA_BYTES)
-                names.setdefault(
-                    format_uuid(parse_partition_metadata(data, path).topic_id), partition.topic_partition.topic
-                )
+                names.setdefault(topic_id_in(self._fs, path), partition.topic_partition.topic)
             except FileNotFoundError:
                 continue
             except (OSError, SeglogError) as error:

@@ -17,14 +17,12 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError, SeglogError, raise_errors
-from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.filenames import (
     META_PROPERTIES,
     PARTITION_METADATA,
     PartitionState,
     parse_partition_directory,
 )
-from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.repairs.undo.beside import new_directory, remove_unfinished, require_free
@@ -32,6 +30,7 @@ from seglog.repairs.undo.journal import JOURNAL_FILE, OLD, read_journal
 from seglog.rescue.salvage.parts import Joined, PartFile, files_of, is_written, join, keep_times, write_segments
 from seglog.rescue.salvage.salvage import complete_log
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, require_batches, resolve_path
+from seglog.scan.topic_ids import topic_id_of
 from seglog.storage import links
 from seglog.storage.adapters import InheritingFileSystem
 from seglog.storage.filesystem import FileSystem
@@ -216,7 +215,7 @@ def _metadata_of(
             continue
         data = fs.read_bytes(path, _METADATA_LIMIT)
         try:
-            by_id.setdefault(format_uuid(parse_partition_metadata(data, path).topic_id), (data, part.directory))
+            by_id.setdefault(topic_id_of(data, path), (data, part.directory))
         except CorruptCheckpointError:
             continue  # not needed: a transplant uses the new cluster's file
     if len(by_id) > 1:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from seglog.clock import Clock
 from seglog.errors import CorruptTierError, RefusedError, UnsupportedError
-from seglog.format.checkpoint import EpochEntry, parse_leader_epochs, parse_partition_metadata
+from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.checksum import crc32c
 from seglog.format.filenames import PARTITION_METADATA, FileKind, parse_topic_partition
 from seglog.format.log_manifest import (
@@ -37,7 +37,6 @@ from seglog.format.log_manifest import (
     place_name,
 )
 from seglog.format.tier_names import COMMITTED, is_place_name
-from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import list_partition
@@ -138,7 +137,7 @@ def topic_id_in(fs: FileSystem, directory: Path) -> str | None:
     path = directory / PARTITION_METADATA
     if fs.status(path) is None:
         return None
-    return format_uuid(parse_partition_metadata(fs.read_bytes(path), path).topic_id)
+    return topic_id_in(fs, path)
 
 
 # --- the manifest -----------------------------------------------------------------------------------------

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.errors import CorruptCheckpointError, RefusedError
 from seglog.escaping import command_line
-from seglog.format.checkpoint import UnforeseenByKafkaError, parse_partition_metadata
-from seglog.format.uuids import format_uuid
+from seglog.format.checkpoint import UnforeseenByKafkaError
 from seglog.model import TopicPartition
 from seglog.rescue.doctor.cases import ASIDE, UNFORESEEN, Diagnosis, Gravity
 from seglog.rescue.doctor.directory import DirectoryFacts
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.rescue.transplant.internal_topics import NOT_TAKEN
+from seglog.scan.topic_ids import topic_id_in
 from seglog.units import count_text
 
 
@@ -32,7 +32,7 @@ def placement(facts: PartitionFacts) -> Iterator[Diagnosis]:
     path = facts.listing.partition_metadata
     if path is not None:
         try:
-            facts.topic_id = format_uuid(parse_partition_metadata(facts.fs.read_bytes(path), path).topic_id)
+            facts.topic_id = topic_id_in(facts.fs, path)
         except (CorruptCheckpointError, RefusedError) as error:
             fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
             yield facts.diagnosis("PARTITION_METADATA_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)

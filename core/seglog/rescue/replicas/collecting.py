@@ -17,9 +17,8 @@ import numpy as np
 from seglog.clock import Clock
 from seglog.errors import CorruptionError, SeglogError, sentence_of
 from seglog.format import filenames
-from seglog.format.checkpoint import EpochEntry, parse_partition_metadata
+from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import PartitionState
-from seglog.format.uuids import format_uuid
 from seglog.log.checkpoints import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.log.swap import settle_leftovers
@@ -43,6 +42,7 @@ from seglog.scan.listing import PartitionDirectory, PartitionListing, SegmentFil
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
+from seglog.scan.topic_ids import topic_id_in
 from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import require_unlocked
@@ -52,7 +52,6 @@ from seglog.verification.unsettled import unsettled
 
 _MOST_HOLES = 12
 _MOST_SPAN = 1 << 31  # offsets of a batch whose header is believed
-_SMALL_FILE = 1 << 16
 _UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -202,10 +201,9 @@ def _topic_id(fs: FileSystem, listing: PartitionListing) -> str:
     if listing.partition_metadata is None:
         return ""
     try:
-        read = parse_partition_metadata(fs.read_bytes(listing.partition_metadata, _SMALL_FILE), listing.directory)
+        return topic_id_in(fs, listing.partition_metadata)
     except CorruptionError:
         return ""  # doctor reports it; the metadata has the id, too
-    return format_uuid(read.topic_id)
 
 
 @dataclass(slots=True)

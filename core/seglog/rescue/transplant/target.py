@@ -21,14 +21,11 @@ from seglog.configuration.settings import differing_owner, identity_of, metadata
 from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC
 from seglog.errors import RefusedError, SeglogError
 from seglog.format import filenames
-from seglog.format.checkpoint import parse_partition_metadata
-from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.repairs.undo.quarantine import PENDING_FILE
 from seglog.scan.listing import LogDirectoryListing, PartitionListing, list_log_directory, list_partition
+from seglog.scan.topic_ids import topic_id_in
 from seglog.storage.filesystem import FileSystem
-
-_METADATA_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +179,7 @@ class TargetDirectory:
     def _topic_id(self, directory: Path) -> str:
         path = directory / filenames.PARTITION_METADATA
         try:
-            return format_uuid(parse_partition_metadata(self.fs.read_bytes(path, _METADATA_BYTES), path).topic_id)
+            return topic_id_in(self.fs, path)
         except FileNotFoundError as error:
             if self._identity.get("version") == "0":
                 raise RefusedError(
