@@ -11,7 +11,18 @@ from seglog.units import count_text
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.help_option import HelpOption
-from seglog_cli.options import CONTEXT, DryRun, argument, command, flag, option, parsed, takes_urls, time_option
+from seglog_cli.options import (
+    CONTEXT,
+    DryRun,
+    argument,
+    command,
+    duration_option,
+    flag,
+    option,
+    parsed,
+    takes_urls,
+    time_option,
+)
 from seglog_cli.parameters import PlainCommand, with_default
 from seglog_cli.progress import bytes_text
 from seglog_cli.session import Session
@@ -307,4 +318,57 @@ def restore(
     for path in done.directories:
         session.console.line(str(path))
     session.console.message(f"snapshot {identity}: {what}")
+    return ExitCode.DONE
+
+
+@app.command("prune", cls=PlainCommand, context_settings=CONTEXT)
+@command
+@takes_urls("repository")
+def prune(
+    session: Session,
+    repository: RepositoryPlace,
+    keep_last: Annotated[int, option("--keep-last", "N", "Keep the last N snapshots.", least=0)] = 0,
+    keep_daily: Annotated[int, option("--keep-daily", "N", "Keep the last one of N days.", least=0)] = 0,
+    keep_weekly: Annotated[int, option("--keep-weekly", "N", "Keep the last one of N weeks.", least=0)] = 0,
+    keep_monthly: Annotated[int, option("--keep-monthly", "N", "Keep the last one of N months.", least=0)] = 0,
+    grace: Annotated[
+        int, duration_option("--grace", "How long objects stay that no snapshot names (default: 24h).", 0)
+    ] = 24 * 60 * 60 * 1000,
+    dry_run: DryRun = False,
+) -> int:
+    """Removes old snapshots, and later what only they named.
+
+    A snapshot stays if a rule keeps it: the last ones, and the last one of each of the last days, weeks (from Monday)
+    and months that have any, in UTC. The rules apply to each set of log directories by itself, and its newest snapshot
+    always stays.
+
+    Space comes free later: a run that is going on may build on a removed snapshot, so what only that one named stays
+    for the grace period, and the first prune after it removes it. The remains of runs that were cut short go in the
+    same way. No run may take longer than --grace; 0 is for repositories into which nobody writes now.
+
+    A pack of small pieces goes when no snapshot names any of them. A prune that is cut short leaves every listed
+    snapshot whole. It removes nothing if a manifest is damaged, because what that names is not known.
+
+    Examples:
+      seglog backup prune /mnt/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
+      seglog backup prune /mnt/backup --keep-last 3
+    """
+    from seglog.backup.pruning import KeepRules
+    from seglog.backup.pruning import prune as prune_repository
+
+    rules = KeepRules(keep_last, keep_daily, keep_weekly, keep_monthly)
+    if rules == KeepRules():
+        raise UsageError("backup prune: say what to keep, such as --keep-daily 7")
+    done = prune_repository(_opened(repository), rules, session.clock.now_ms(), grace, dry_run=dry_run)
+    if session.as_json:
+        for identity in done.removed:
+            session.console.json({"type": "removed", "snapshot": identity})
+        counts = {"removed": len(done.removed), "kept": len(done.staying), "objects": done.objects, "bytes": done.bytes}
+        session.console.json({"type": "summary", "exit_code": 0, **counts})
+        return ExitCode.DONE
+    for identity in done.removed:
+        session.console.line(identity)
+    verb = "would be removed" if dry_run else "removed"
+    what = f"{count_text(len(done.removed), 'snapshot')} {verb}, {len(done.staying)} kept"
+    session.console.message(f"{what}; {bytes_text(done.bytes)} in {count_text(done.objects, 'object')} {verb}")
     return ExitCode.DONE

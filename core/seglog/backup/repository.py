@@ -53,6 +53,8 @@ class ObjectFiles(FileSystem, Protocol):
 
     def discard(self, path: Path) -> None: ...
 
+    def forget_listings(self) -> None: ...
+
 
 class ContentDigest:
     """The digest of bytes that come in pieces, each but the last a multiple of 64 KiB (FORMAT.md)."""
@@ -122,7 +124,8 @@ class Repository:
     # --- manifests ----------------------------------------------------------------------------------------
 
     def ids(self, folder: str = SNAPSHOTS) -> list[str]:
-        """Returns the ids of the snapshots, the oldest first."""
+        """Returns the ids of the snapshots, the oldest first, as they are now."""
+        self.fs.forget_listings()
         try:
             names = self.fs.list(self.place / folder)
         except FileNotFoundError:

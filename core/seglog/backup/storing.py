@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.backup.sending import Sender, kept_bytes
@@ -159,7 +159,7 @@ class PartitionStore:
                 return self._whole(path.name, file, status, folder)
             data = written_bytes(file, _INDEXES[kind])
         prefix = _entries_before(data, kind, self._end, segment.base_offset, log_size)
-        with MadeFile(prefix, replace(status, size=len(prefix))).open(path) as made:
+        with MadeFile(prefix, status._replace(size=len(prefix))).open(path) as made:
             return self._sender.extended(path.name, made, len(prefix), status, self._old.get(path.name), folder)
 
     def _whole(self, name: str, file: File, status: FileStatus, folder: str) -> StoredFile:

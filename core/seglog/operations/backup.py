@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from seglog.backup.pruning import GRACE_MS
 from seglog.backup.repository import ObjectFiles, Repository, ended_ms, snapshot_id, source_of
 from seglog.backup.sending import Sender, Sent
 from seglog.backup.storing import Cut, PartitionStore, is_metadata, seen_digest
@@ -294,16 +295,24 @@ class _Run:
         if self._request.dry_run:
             outcome.manifest_bytes = len(format_snapshot(snapshot))
             return outcome
-        if base is not None and self._fs_has_gone(base):
+        if base is not None and base.id not in self._repository.ids():
             raise RefusedError(
                 f"{self._request.repository}: snapshot {base.id}, which this run builds on, was pruned meanwhile, so"
                 " nothing was committed; run this again"
             )
+        if ended - self._started > GRACE_MS // 2:
+            self._require_objects(snapshot)
         outcome.manifest_bytes = self._repository.write(snapshot)
         return outcome
 
-    def _fs_has_gone(self, base: Snapshot) -> bool:
-        return base.id not in self._repository.ids()
+    def _require_objects(self, snapshot: Snapshot) -> None:
+        """Raises RefusedError if a prune has removed what this run stored: it took longer than prunes wait."""
+        gone = snapshot.objects() - {name for name, _ in self._repository.objects()}
+        if gone:
+            raise RefusedError(
+                f"{self._request.repository}: a prune has removed {min(gone)} while this run was going on, so nothing"
+                " was committed; run this again"
+            )
 
 
 def _of_groups(directory: PartitionDirectory) -> bool:
