@@ -28,6 +28,8 @@ DOORS = {
     "internal kind": ("seglog.values.internal_topics", "kind_of_partition"),
     # the decoder of one of Kafka's own topics: (topic) -> values.internal_topics.Decoder
     "internal decoder": ("seglog.values.internal_topics", "decoder_of"),
+    # the first record that a broker's cleaner fails on: (fs, segments, Kafka, config) -> rescue.doctor.hazards.Hazard
+    "too large to clean": ("seglog.rescue.doctor.hazards", "first_too_large"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader
     "arrow reader": ("seglog.table.columns", "reader_of"),
 }

@@ -7,12 +7,11 @@ found (`segment_scan.indexed_batch`), or the one that is always right: the file'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from seglog.errors import GONE, RefusedError
 from seglog.log.indexes import IndexFile, OffsetIndex, TimeIndex
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row, indexed_batch
-from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.filesystem import FileSystem
 from seglog.storage.padding import FRONT_BYTES
 
 if TYPE_CHECKING:
@@ -87,8 +86,6 @@ class SegmentPlaces:
     ) -> None:
         self.fs, self.log, self.size, self.base_offset = fs, log, size, base_offset
         self._offset_index, self._time_index = offsets, times
-        self._stack: ExitStack | None = None
-        self._file: File | None = None
 
     @classmethod
     def of(cls, fs: FileSystem, files: SegmentFiles) -> SegmentPlaces:
@@ -104,10 +101,10 @@ class SegmentPlaces:
         )
 
     @classmethod
-    def of_open(cls, segment: LogSegment, size: int | None = None) -> SegmentPlaces:
-        """The places in the first `size` bytes (default: all) of a segment of an open log."""
-        stop, indexes = segment.size if size is None else size, (segment.offset_index, segment.time_index)
-        return cls(segment.fs, segment.path, stop, segment.base_offset, *indexes)
+    def of_open(cls, segment: LogSegment) -> SegmentPlaces:
+        """The places in a segment of an open log."""
+        indexes = segment.offset_index, segment.time_index
+        return cls(segment.fs, segment.path, segment.size, segment.base_offset, *indexes)
 
     @cached_property
     def _offsets(self) -> OffsetIndex | None:
@@ -116,27 +113,6 @@ class SegmentPlaces:
     @cached_property
     def _times(self) -> TimeIndex | None:
         return self._time_index if _readable(self._time_index) else None
-
-    def __enter__(self) -> Self:
-        """Several questions share one open file from here on."""
-        self._stack = ExitStack()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file, stack, self._stack = None, self._stack, None
-        if stack is not None:
-            stack.close()
-
-    @contextmanager
-    def opened(self) -> Iterator[File]:
-        """The open `.log`."""
-        if self._stack is None:
-            with self.fs.open(self.log, "r") as file:
-                yield file
-            return
-        if self._file is None:
-            self._file = self._stack.enter_context(self.fs.open(self.log, "r"))
-        yield self._file
 
     # --- where a range begins ---------------------------------------------------------------------------
 
@@ -148,7 +124,7 @@ class SegmentPlaces:
         nearest = next(entries, None)
         if nearest is None:
             return Place()
-        with self.opened() as file:
+        with self.fs.open(self.log, "r") as file:
             row = indexed_batch(file, self.size, self.base_offset, chain((nearest,), entries))
         return Place() if row is None else Place(int(row["position"][0]), int(row["base_offset"][0]))
 
@@ -158,7 +134,7 @@ class SegmentPlaces:
         if entry is None:
             return Place()
         start = self.start(entry.offset).position
-        with self.opened() as file:
+        with self.fs.open(self.log, "r") as file:
             for chunk in SegmentScan(None, self.log, start, self.size, chunk_bytes=_LOOK_BYTES, file=file):
                 row = entry.row_in(chunk.batches)
                 if row < 0:
@@ -241,7 +217,7 @@ class SegmentPlaces:
             return None
         if row["magic"] >= 2 or not row["attributes"] & layout.CODEC_MASK:
             return int(row["base_offset"])
-        with self.opened() as file:
+        with self.fs.open(self.log, "r") as file:
             for chunk in SegmentScan.of_file(file, position, position + int(row["size"])):
                 for records in chunk.records():
                     if len(records) and not records.status.any():
@@ -250,7 +226,7 @@ class SegmentPlaces:
 
     def _batch_at(self, position: int) -> np.void | None:
         """Returns the batch (a row of layout.BATCH) at `position` if its checksum is valid."""
-        with self.opened() as file:
+        with self.fs.open(self.log, "r") as file:
             row = entry_row(file, position, self.size)
             return row[0] if row is not None and checksum_valid(file, row[0]) else None
 

@@ -38,6 +38,7 @@ from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import POLICY, Contradiction, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.configuration.writers import release_for
+from seglog.doors import door
 from seglog.errors import IncompleteError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, topic_partition_of
 from seglog.kafka_version import SPOKEN_FOR, KafkaVersion
@@ -60,8 +61,7 @@ from seglog.operations.workspace import (
     optional_path,
     settings_of,
 )
-from seglog.rescue.doctor.hazards import first_too_large, may_be_too_large
-from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
+from seglog.scan.listing import SegmentFiles, list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.overlay import OverlayFileSystem
@@ -242,10 +242,12 @@ def _broker_fails(fs: FileSystem, part: DirectoryCleaning, result: CleaningResul
     """Returns where a broker's cleaner would fail on a record that is too large for it, "" if it would not."""
     kafka, rewritten = max(part.options.kafka, release_for(part.topics.writer)), {b for b, _ in result.segments_before}
     config, partition = part.topics(result.topic_partition.topic), part.log_directory / str(result.topic_partition)
-    if not may_be_too_large(kafka, config):
-        return ""
-    listed = () if fs.status(partition) is None else list_partition(fs, partition).segments
-    hazard = first_too_large(fs, [one for one in listed if one.base_offset in rewritten], kafka, config)
+
+    def segments() -> Iterator[SegmentFiles]:
+        if fs.status(partition) is not None:
+            yield from (listed for listed in list_partition(fs, partition).segments if listed.base_offset in rewritten)
+
+    hazard = door("too large to clean")(fs, segments(), kafka, config)
     fails = f"the cleaner of a Kafka {kafka} broker fails on it, and then leaves it alone"
     return f"{fails}: {hazard.place}" if hazard else ""
 

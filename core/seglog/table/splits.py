@@ -172,8 +172,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int, *, skip_damage: bool
         if log.is_older(i, timestamp):
             continue
         segment, likely = log.segment(i).files, PlausibleOffsets(least=log.names[i].base_offset)
-        with log.places(i) as places:
-            start = places.start_of_time(timestamp).position
+        start = log.places(i).start_of_time(timestamp).position
         for step in LogWalk(log.fs, segment.log, start, segment.size, offsets=likely, chunk_bytes=_LOOK_BYTES):
             is_torn_end = isinstance(step, Gap) and step.at_end and i == len(log.names) - 1
             if not skip_damage and not is_torn_end:
@@ -383,9 +382,8 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> SegmentPiece:
 
 def _narrowed(piece: SegmentPiece, places: SegmentPlaces) -> SegmentPiece:
     """Returns the piece without the bytes that the offset index shows to be outside its offsets."""
-    with places:
-        start = places.start(piece.first_offset).position
-        end = places.end(piece.stop_offset, start) if piece.stop_offset < INT64_MAX else piece.end
+    start = places.start(piece.first_offset).position
+    end = places.end(piece.stop_offset, start) if piece.stop_offset < INT64_MAX else piece.end
     return replace(piece, start=start, end=max(end, start))
 
 
@@ -404,8 +402,8 @@ def cut(log: PartitionLog, piece: SegmentPiece, target: int) -> list[SegmentPiec
     if piece.bytes <= target:
         return [piece]
     parts = -(-piece.bytes // target)
-    with log.places(log.place_of(piece.base_offset)) as places:
-        cuts = [(piece.start, piece.share[0]), *places.cuts((piece.start, piece.end), parts, piece.share)]
+    places = log.places(log.place_of(piece.base_offset))
+    cuts = [(piece.start, piece.share[0]), *places.cuts((piece.start, piece.end), parts, piece.share)]
     ends = [*cuts[1:], (piece.end, piece.next_offset)]
     return [
         replace(piece, start=start, end=end, least_offset=first, next_offset=following)

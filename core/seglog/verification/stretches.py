@@ -92,8 +92,7 @@ def stretch_of(fs: FileSystem, segment: SegmentFiles, following: int | None, rea
     if not selection.begins and not selection.ends:
         return Stretch(reading)
     try:
-        with SegmentPlaces.of(fs, segment) as places:
-            return _stretch(places, following, reading)
+        return _stretch(SegmentPlaces.of(fs, segment), following, reading)
     except OSError:
         return Stretch(reading)  # reading the log raises that
 

@@ -10,7 +10,7 @@ Kafka: Cleaner.cleanInto, MemoryRecords.filterTo, MemoryRecordsBuilder.appendWit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -78,17 +78,16 @@ def largest_decompressed(kafka: KafkaVersion, config: LogConfig) -> int | None:
     return config.max_decompressed_message_bytes if kafka >= _BOUNDS_RECORDS else None
 
 
-def may_be_too_large(kafka: KafkaVersion, config: LogConfig) -> bool:
-    """True if a release's cleaner has a bound that a record can reach: Kafka's default is above every record."""
-    largest = largest_decompressed(kafka, config)
-    return largest is not None and largest < LogConfig().max_decompressed_message_bytes
-
-
 def first_too_large(
-    fs: FileSystem, segments: Sequence[SegmentFiles], kafka: KafkaVersion, config: LogConfig
+    fs: FileSystem, segments: Iterable[SegmentFiles], kafka: KafkaVersion, config: LogConfig
 ) -> Hazard | None:
-    """Returns the first record that is too large for a release's cleaner, None if there is none. Raises OSError."""
-    hazards = cleaner_hazards(fs, segments, largest=largest_decompressed(kafka, config))
+    """Returns the first record that is too large for a release's cleaner, None if there is none. The segments are asked
+    for only if the cleaner has a bound that a record can reach: Kafka's default is above every record. Raises OSError.
+    """
+    largest = largest_decompressed(kafka, config)
+    if largest is None or largest >= LogConfig().max_decompressed_message_bytes:
+        return None
+    hazards = cleaner_hazards(fs, list(segments), largest=largest)
     return next((hazard for hazard in hazards if hazard.reason is HazardReason.TOO_LARGE), None)
 
 
