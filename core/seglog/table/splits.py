@@ -123,7 +123,8 @@ def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts:
     if rule.kind in ("timestamp", "timestamps"):
         # before the log's end is determined: a growing log must not end before the offset found here
         timestamp = rule.timestamp if given is None else given
-        offset = offset_for_timestamp(log, timestamp, skip_damage=options.on_corrupt == "skip")
+        skips = options.on_corrupt == "skip"
+        offset = offset_for_timestamp(log, timestamp, skip_damage=skips, check=options.verify_crc)
         if offset is not None:
             return offset
         if starts and options.missing_timestamp == "error":
@@ -161,19 +162,23 @@ def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: 
         raise ConfigError(f"{name} names partitions that do not exist: {', '.join(map(str, sorted(unknown)))}")
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp: int, *, skip_damage: bool = False) -> int | None:
+def offset_for_timestamp(
+    log: PartitionLog, timestamp: int, *, skip_damage: bool = False, check: bool = True
+) -> int | None:
     """Returns the offset of the first record from the log start on with at least this timestamp, or None.
 
     Works like `log.lookup.find_offset`, but searches a segment whose time index may be unfinished (the last segment of
     a live log, or one without an index) instead of trusting the index, and past damage if that is skipped. Otherwise
-    damage that may hold the record raises CorruptRecordError.
+    damage that may hold the record raises CorruptRecordError; a wrong checksum only with `check`.
     """
     for i in log.chosen:
         if log.is_older(i, timestamp):
             continue
         segment, likely = log.segment(i).files, PlausibleOffsets(least=log.names[i].base_offset)
         start = log.places(i).start_of_time(timestamp).position
-        for step in LogWalk(log.fs, segment.log, start, segment.size, offsets=likely, chunk_bytes=_LOOK_BYTES):
+        for step in LogWalk(
+            log.fs, segment.log, start, segment.size, offsets=likely, chunk_bytes=_LOOK_BYTES, check=check
+        ):
             is_torn_end = isinstance(step, Gap) and step.at_end and i == len(log.names) - 1
             if not skip_damage and not is_torn_end:
                 _require_good(segment.log, step)

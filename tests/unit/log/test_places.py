@@ -177,7 +177,8 @@ def time_by_verify(path: Path, timestamp: int) -> int:
 def time_by_table(path: Path, timestamp: int, **given: str) -> int | None:
     options = parse_read_options({"path": str(path), **given})
     (log,) = find_partitions(FS, options)
-    return offset_for_timestamp(log, timestamp, skip_damage=options.on_corrupt == "skip")
+    skips = options.on_corrupt == "skip"
+    return offset_for_timestamp(log, timestamp, skip_damage=skips, check=options.verify_crc)
 
 
 @pytest.mark.parametrize("find", [time_by_reader, time_by_verify, time_by_table])
@@ -222,6 +223,7 @@ def test_damage_before_the_record_of_a_time_is_an_error_or_passed_over(tmp_path:
     with pytest.raises(CorruptRecordError):
         time_by_table(log.parent, 2000)
     assert time_by_table(log.parent, 2000, onCorrupt="skip") == 2 * EACH
+    assert time_by_table(log.parent, 2000, verifyCrc="false") == EACH
     log.write_bytes(first + second + third[:-1])
     assert time_by_table(log.parent, 2000) == EACH
     assert time_by_table(log.parent, 3000) is None, "a torn end is no damage"
