@@ -252,7 +252,7 @@ def closing_timestamp(fs: FileSystem, time_index: Path, base_offset: int) -> int
     not tell. Where zeros follow the last entry, nobody has closed the index, and the newest entry may be missing.
     """
     times = TimeIndex(fs, time_index, base_offset)
-    return _closing_timestamp(times) if _readable(times) else None
+    return _closing_timestamp(times) if _readable(times, whole=False) else None
 
 
 def _closing_timestamp(times: TimeIndex) -> int | None:
@@ -275,14 +275,14 @@ def _ascends_around(times: TimeIndex, i: int) -> bool:
     return all(a < b for a, b in pairwise(timestamps)) and all(a <= b for a, b in pairwise(offsets))
 
 
-def _readable(index: IndexFile | None) -> bool:
+def _readable(index: IndexFile | None, *, whole: bool = True) -> bool:
     """True if there is an index that can be read. One that cannot does not keep the log from being read: `verify`
     reports it.
     """
     if index is None:
         return False
     try:
-        _ = index.entries
+        _ = index.columns() if whole else index.ending
     except GONE:
         raise
     except (OSError, RefusedError):
