@@ -67,7 +67,9 @@ class OffsetCheckpoint:
     def __init__(self, fs: FileSystem, path: Path, *, tolerant: bool = False) -> None:
         self.path, self.damage = path, ""
         self._fs, self._tolerant = fs, tolerant
-        self.offsets: dict[TopicPartition, int] = self._read()
+        self._data: bytes | None = None  # of the file that `offsets` were read from or written to
+        self.offsets: dict[TopicPartition, int] = {}
+        self.offsets = self._read()
 
     def update(self, changes: Mapping[TopicPartition, int | None]) -> None:
         """Sets entries, removes those given as None, keeps all others; durable on return. Writes only real changes."""
@@ -79,20 +81,28 @@ class OffsetCheckpoint:
             else:
                 wanted[topic_partition] = offset
         if wanted != current or self._fs.status(self.path) is None:
-            write_atomically(self._fs, self.path, format_offset_checkpoint(wanted))
+            data = format_offset_checkpoint(wanted)
+            write_atomically(self._fs, self.path, data)
+            self._data = data
         self.offsets = wanted
 
     def _read(self) -> dict[TopicPartition, int]:
+        """Reads the file; parses it only if it is not as it was left: each round over ten thousand logs comes here."""
         if self._fs.status(self.path) is None:
             return {}
+        data = self._fs.read_bytes(self.path)
+        if data == self._data:
+            return self.offsets
         try:
-            return parse_offset_checkpoint(self._fs.read_bytes(self.path), self.path)
+            offsets = parse_offset_checkpoint(data, self.path)
         except CorruptCheckpointError as error:
             if not self._tolerant and not isinstance(error, CheckpointNumberError):
                 raise
             self.damage = str(error)
             _logger.warning("%s: taken as empty", error)
             return {}
+        self._data = data
+        return offsets
 
 
 class CleanShutdownMarker:

@@ -213,6 +213,7 @@ class OverlayFileSystem:
         self._changed: dict[Path, Contents] = {}
         self._directories: dict[Path, FileStatus] = {}
         self._gone: set[Path] = set()
+        self._touched: dict[Path, set[Path]] = {}  # by directory, for listings: a dry run touches ten thousand of them
 
     @property
     def changed(self) -> tuple[Path, ...]:
@@ -273,7 +274,7 @@ class OverlayFileSystem:
             raise ValueError(f"{path}: what was written to it was let go")
         if mode in ("create", "create_new"):
             made = _new_status(None, 0o644) if status is None else status._replace(size=0)
-            self._changed[path] = Contents(made, given_back=made.allocated)
+            self._change(path, Contents(made, given_back=made.allocated))
         else:
             self._adopt(path)
         return OverlayFile(path, self._changed[path])
@@ -287,32 +288,33 @@ class OverlayFileSystem:
         return None if path in self._gone else self._below.status(path, follow)
 
     def list(self, directory: Path) -> list[str]:
-        found = set()
-        if directory not in self._directories:
-            found = set(self._below.list(directory)) - {path.name for path in self._gone if path.parent == directory}
-        found |= {path.name for path in (*self._changed, *self._directories) if path.parent == directory}
+        found = set() if directory in self._directories else set(self._below.list(directory))
+        for path in self._touched.get(directory, ()):
+            if path in self._changed or path in self._directories:
+                found.add(path.name)
+            elif path in self._gone:
+                found.discard(path.name)
         return sorted(found)
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
-        found: dict[str, FileStatus] = {}
-        if directory not in self._directories:
-            gone = {path.name for path in self._gone if path.parent == directory}
-            found = {name: status for name, status in self._below.entries(directory) if name not in gone}
-        for path in (*self._changed, *self._directories):
-            status = self.status(path)
-            if path.parent == directory and status is not None:
+        found = {} if directory in self._directories else dict(self._below.entries(directory))
+        for path in self._touched.get(directory, ()):
+            status = self.status(path) if path in self._changed or path in self._directories else None
+            if status is not None:
                 found[path.name] = status
+            elif path in self._gone:
+                found.pop(path.name, None)
         return sorted(found.items())
 
     def rename(self, source: Path, target: Path) -> None:
         self._adopt(source)
-        self._changed[target] = self._changed.pop(source)
-        self._gone.add(source)
+        self._change(target, self._changed.pop(source))
+        self._drop(source)
 
     def remove(self, path: Path) -> None:
         self._require(path, self.status(path))
         self._changed.pop(path, None)
-        self._gone.add(path)
+        self._drop(path)
 
     def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
         if self.status(path) is not None:
@@ -322,12 +324,13 @@ class OverlayFileSystem:
         if parents and path.parent != path:
             self.make_directory(path.parent, parents=True, access=access)
         self._directories[path] = _new_status(access, 0o755)._replace(is_directory=True)
+        self._touch(path)
 
     def remove_directory(self, path: Path) -> None:
         if self.list(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
         self._directories.pop(path, None)
-        self._gone.add(path)
+        self._drop(path)
 
     def sync_directory(self, path: Path) -> None:
         self._require(path, self.status(path))
@@ -355,7 +358,7 @@ class OverlayFileSystem:
     def link(self, source: Path, target: Path) -> None:
         if self.status(target) is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-        self._changed[target] = self._adopt(source)
+        self._change(target, self._adopt(source))
 
     def substitute(self, path: Path, source: Path) -> None:
         """Gives `path` the contents of `source`, a file below. An existing `path` keeps its attributes; a new one gets
@@ -365,7 +368,8 @@ class OverlayFileSystem:
         self._require(source, given)
         assert given is not None
         size = given.size
-        self._changed[path] = Contents((status or given)._replace(size=size), self._files_below.add(source), size)
+        contents = Contents((status or given)._replace(size=size), self._files_below.add(source), size)
+        self._change(path, contents)
 
     def write(self, path: Path) -> None:
         """Writes a changed file below, durably: in place if it was opened there, which takes no more room than `room`
@@ -386,8 +390,19 @@ class OverlayFileSystem:
             status = self.status(path)
             self._require(path, status)
             assert status is not None
-            self._changed[path] = Contents(status, self._files_below.add(path), status.size)
+            self._change(path, Contents(status, self._files_below.add(path), status.size))
         return self._changed[path]
+
+    def _change(self, path: Path, contents: Contents) -> None:
+        self._changed[path] = contents
+        self._touch(path)
+
+    def _drop(self, path: Path) -> None:
+        self._gone.add(path)
+        self._touch(path)
+
+    def _touch(self, path: Path) -> None:
+        self._touched.setdefault(path.parent, set()).add(path)
 
     def _require(self, path: Path, status: FileStatus | None) -> None:
         if status is None:

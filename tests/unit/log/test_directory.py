@@ -10,6 +10,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptCheckpointError, LockedError, NotALogError, RefusedError
+from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.log.directory import LogDirectory
 from seglog.log.opening import open_partition
@@ -47,6 +48,29 @@ def test_working_on_one_partition_leaves_the_entries_of_the_others(root: Path) -
     assert (root / "replication-offset-checkpoint").read_text() == "0\n2\nt 0 21\nt 1 20\n"
     assert (root / MARKER).read_text() == '{"version":0,"brokerEpoch":17}'
     assert (root / "t-0" / f"{21:020d}.snapshot").exists()
+
+
+def test_a_checkpoint_is_parsed_again_only_if_another_process_changed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[bytes] = []
+
+    def counted(data: bytes, path: Path) -> dict[TopicPartition, int]:
+        parsed.append(data)
+        return parse_offset_checkpoint(data, path)
+
+    monkeypatch.setattr("seglog.log.checkpoints.parse_offset_checkpoint", counted)
+    path = tmp_path / RECOVERY
+    path.write_text("0\n1\nother 0 7\n")
+    checkpoint = OffsetCheckpoint(FS, path)
+    for offset in range(5):  # each round of a cleaning writes its end
+        checkpoint.update({FIRST: offset})
+    assert len(parsed) == 1
+    path.write_text("0\n1\nother 0 8\n")
+    checkpoint.update({FIRST: 9})
+    assert len(parsed) == 2
+    assert parse_offset_checkpoint(path.read_bytes(), path) == {TopicPartition("other", 0): 8, FIRST: 9}
+    assert checkpoint.offsets == {TopicPartition("other", 0): 8, FIRST: 9}
 
 
 @pytest.mark.parametrize("partitions", [1, 12])

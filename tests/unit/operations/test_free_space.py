@@ -47,7 +47,7 @@ class Disks(PassingFileSystem):
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
         found = super().status(path, follow)
-        return None if found is None else replace(found, device=self._number(path))
+        return None if found is None else found._replace(device=self._number(path))
 
     def _number(self, path: Path) -> int:
         return next(number for number, disk in enumerate(self._disks) if path.is_relative_to(disk.root))

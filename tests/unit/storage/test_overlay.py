@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.frozen import VanishedError
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.overlay import FILES_HELD, OverlayFileSystem
@@ -155,3 +155,27 @@ def test_what_was_written_can_be_let_go_and_is_never_read_as_something_else(tmp_
         with pytest.raises(ValueError, match="was let go"):
             overlay.read_bytes(tmp_path / name)
     assert overlay.read_bytes(tmp_path / "cut") == b"be" and overlay.read_bytes(tmp_path / "empty") == b""
+
+
+def test_listing_a_directory_looks_at_no_change_in_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay = OverlayFileSystem(BELOW)
+    for number in range(50):
+        directory = tmp_path / f"t-{number}"
+        directory.mkdir()
+        for name in NAMES:
+            (directory / name).touch()
+        overlay.open(directory / "new", "create").close()
+        overlay.rename(directory / "a", directory / "z")
+        overlay.remove(directory / "b")
+    looks: list[Path] = []
+
+    def counted(self: OverlayFileSystem, path: Path, follow: bool = True) -> FileStatus | None:
+        looks.append(path)
+        return status(self, path, follow)
+
+    status = OverlayFileSystem.status
+    monkeypatch.setattr(OverlayFileSystem, "status", counted)
+    monkeypatch.setattr(Path, "parent", property(lambda path: looks.append(path)))
+    assert overlay.list(tmp_path / "t-7") == ["c", "new", "z"]
+    assert [name for name, _ in overlay.entries(tmp_path / "t-7")] == ["c", "new", "z"]
+    assert len(looks) <= 2 * len(NAMES)  # a dry run over ten thousand partitions lists each several times

@@ -422,7 +422,7 @@ class Mounted(PassingFileSystem):
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
         found = super().status(path, follow)
-        return replace(found, device=-1) if found and self._tells and self._is_inside(path) else found
+        return found._replace(device=-1) if found and self._tells and self._is_inside(path) else found
 
     def open(self, path: Path, mode: OpenMode) -> File:
         file = super().open(path, mode)
