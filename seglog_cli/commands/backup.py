@@ -70,6 +70,9 @@ def create(
     write every five seconds: the snapshot has all that was acknowledged before the run began. Groups' offsets are
     stored before the other partitions, so no restored group is above its log.
 
+    Records that were deleted from a log's beginning come back if its broker has not written that down yet, which it
+    does once a minute, and with their segments.
+
     After a crash, the last checkpoint is up to five seconds older than the log. --uncommitted stores such a log to its
     end, also what a new leader would perhaps cut off.
 

@@ -1,0 +1,126 @@
+"""What `seglog backup` costs: against cp and a pass over all checksums, with nothing new, and after growth by 1 %.
+
+    python -m tests.benchmarks.backing_up [--mib 1024] [--partitions 10000] [--turns 3]
+
+CPU seconds are the user and system time of a process, the least of all turns, in which the commands take turns. The
+first run stores one partition of closed segments of 64 MiB; `cp -r` and `seglog verify --level crc` do the same work
+apart. With nothing new, `seglog ls` lists the same partitions. MiB is the largest resident size. Every repository is
+below TMPDIR, beside what it stores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from seglog.model import Record
+from tests.benchmarks.many_partitions import cost, directory_of, require_compiled
+from tests.support.open_logs import START_MS, opened_log
+
+SEGMENT_BYTES = 64 << 20
+VALUE_BYTES, BATCH_RECORDS = 10_000, 100
+SEGLOG = [sys.executable, "-m", "seglog_cli"]
+MEMORY_GOAL = 250
+
+
+def append(logs: Path, size: int, first: int = 0) -> int:
+    """Appends batches of random values to a partition, at least `size` bytes of them; returns the next number."""
+    chance, written, in_segment = np.random.default_rng(first), 0, 0
+    with opened_log(logs / "big-0") as log:
+        while written < size:
+            values = [chance.bytes(VALUE_BYTES) for _ in range(BATCH_RECORDS)]
+            log.append([Record(value, b"key", START_MS + first + i) for i, value in enumerate(values)])
+            first, written = first + len(values), written + VALUE_BYTES * BATCH_RECORDS
+            in_segment += VALUE_BYTES * BATCH_RECORDS
+            if in_segment >= SEGMENT_BYTES:
+                log.roll()
+                in_segment = 0
+        log.close()
+    return first
+
+
+def bytes_in(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def row(name: str, figure: float, goal: float, more: str) -> None:
+    verdict = "met" if figure <= goal else "NOT MET"
+    sys.stdout.write(f"{name:<28}{figure:>7.2f}{goal:>7.2f}  {verdict:<9}{more}\n")
+    sys.stdout.flush()
+
+
+def least(
+    turns: int, state: Path, lines: Sequence[Sequence[str | Path]], clean: Sequence[Path]
+) -> tuple[list[float], int]:
+    """The least CPU seconds of each line, and the largest resident size of the first; `clean` goes before each turn."""
+    seconds, size = [float("inf")] * len(lines), 0
+    for _ in range(turns):
+        for path in clean:
+            shutil.rmtree(path, ignore_errors=True)
+        for number, line in enumerate(lines):
+            used, resident = cost(line, state)
+            seconds[number] = min(seconds[number], used)
+            size = resident if number == 0 else size
+    return seconds, size
+
+
+def first_run(root: Path, mib: int, turns: int) -> None:
+    """The first run, and one after the log grew by 1 %."""
+    logs, place = root / "logs", root / "backup"
+    logs.mkdir()
+    reached = append(logs, mib << 20)
+    (logs / ".kafka_cleanshutdown").touch()
+    lines = [
+        [*SEGLOG, "backup", logs, "--to", place],
+        ["cp", "-r", logs, root / "copy"],
+        [*SEGLOG, "verify", "--level", "crc", "--jobs", "1", logs],
+    ]
+    (own, copy, check), size = least(turns, root / "state", lines, [place, root / "copy"])
+    more = f"{own:.2f} s; cp {copy:.2f} s, verify --level crc {check:.2f} s; {size} MiB"
+    row("first run / (cp + crc)", own / (copy + check), 1.3, more + ("" if size <= MEMORY_GOAL else "  too much"))
+    shutil.rmtree(root / "copy")
+    before = bytes_in(logs)
+    append(logs, (mib << 20) // 100, reached)
+    grown = bytes_in(logs) - before
+    done = subprocess.run(
+        [*SEGLOG, "backup", logs, "--to", place, "--json"], capture_output=True, check=True, text=True
+    )
+    sent = json.loads(done.stdout.splitlines()[-1])["sent_bytes"]
+    row("bytes sent / new bytes", sent / grown, 1.05, f"{sent} of {grown} new bytes")
+    shutil.rmtree(logs)
+    shutil.rmtree(place)
+
+
+def nothing_new(root: Path, count: int, turns: int) -> None:
+    """A run with nothing new over many partitions."""
+    logs = directory_of(root, count, "many")
+    subprocess.run([*SEGLOG, "backup", logs, "--to", root / "backup"], check=True, capture_output=True)
+    lines = [[*SEGLOG, "backup", logs, "--to", root / "backup"], [*SEGLOG, "ls", logs]]
+    (own, listing), size = least(turns, root / "state", lines, [])
+    row("nothing new / ls", own / listing, 1.5, f"{own:.2f} s; ls {listing:.2f} s; {size} MiB; {count} partitions")
+
+
+def main() -> None:
+    """Prints a row for each measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--turns", type=int, default=3)
+    given = parser.parse_args()
+    require_compiled(sys.executable)
+    sys.stdout.write(f"{'':<28}{'ratio':>7}{'goal':>7}\n")
+    with tempfile.TemporaryDirectory(prefix="backing-up-") as root:
+        first_run(Path(root), given.mib, given.turns)
+        nothing_new(Path(root), given.partitions, given.turns)
+
+
+if __name__ == "__main__":
+    main()
