@@ -263,9 +263,8 @@ def _closing_timestamp(times: TimeIndex) -> int | None:
 
 
 def _ascends(times: TimeIndex) -> bool:
-    """True if all entries are in order."""
-    timestamps, offsets = times.columns()
-    return bool((timestamps[1:] > timestamps[:-1]).all() and (offsets[1:] > offsets[:-1]).all())
+    """True if all entries are in order, and none is negative."""
+    return all(bool((column[:1] >= 0).all() and (column[1:] > column[:-1]).all()) for column in times.columns())
 
 
 def _ascends_around(times: TimeIndex, i: int) -> bool:
