@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seglog.format.metadata_snapshot import encode_metadata_record
+from seglog.layout import RECORDS_COUNT_OFFSET
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from tests.support.wounded_starts import (
@@ -109,3 +110,23 @@ def _copied_here(path: Path) -> None:
     shutil.copytree(path.parent.parent / LOGS / path.name, path)
     for each in (path, *path.iterdir()):
         owned_as(each, path.parent)
+
+
+# --- batches without records
+
+
+def of_empty_batches() -> Iterator[State]:
+    """Snapshots whose checksums a start does not compare, and whose batches have none of their records."""
+    for base, name in (("unclean", "bootstrap.checkpoint"), ("dynamic", f"{METADATA}/{0:020d}-{0:010d}.checkpoint")):
+        for number, what in ((0, "the header"), (1, "the first records"), (-1, "the footer")):
+            yield wounded(base, LOGS, name, f"{what} without a record", _without_records(number))
+
+
+def _without_records(number: int) -> Change:
+    def change(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        begin = _batch_positions(path)[number] + RECORDS_COUNT_OFFSET
+        data[begin : begin + 4] = bytes(4)
+        path.write_bytes(data)
+
+    return change

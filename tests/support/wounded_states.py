@@ -13,7 +13,7 @@ from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.local import LocalFileSystem
 from tests.support.wounded_data import of_data
-from tests.support.wounded_ends import of_power_cuts, of_read_only, of_replayed_indexes, of_twins
+from tests.support.wounded_ends import of_empty_batches, of_power_cuts, of_read_only, of_replayed_indexes, of_twins
 from tests.support.wounded_numbers import of_numbers
 from tests.support.wounded_starts import (
     ACCESS,
@@ -478,4 +478,5 @@ def states() -> list[State]:
         *of_power_cuts(),
         *of_replayed_indexes(),
         *of_twins(),
+        *of_empty_batches(),
     ]

@@ -68,7 +68,8 @@ class MetadataReplay:
     `of_newer` those of them that a newer Kafka can read.
 
     With `trusting` a snapshot is read as a starting broker reads it: a torn end ends it quietly. Of a snapshot that
-    `read_snapshot` reads, as of `bootstrap.checkpoint`, checksums are not compared. `unnoticed` says where.
+    `read_snapshot` reads, as of `bootstrap.checkpoint`, checksums are not compared. `unnoticed` says where, and
+    `corrupt` which of all these batches have a wrong checksum.
 
     `torn` has a sentence if the log ends with a part of a batch. `voters` are those of a dynamic quorum by the last
     record that names them (KIP-853), empty for a static one.
@@ -91,6 +92,7 @@ class MetadataReplay:
         self.open_transaction: int | None = None
         self.problems: list[str] = []
         self.of_newer: list[str] = []
+        self.corrupt: list[str] = []
         self.torn: list[str] = []
         self.voters: tuple[Voter, ...] = ()
 
@@ -151,6 +153,10 @@ class MetadataReplay:
                 position = int(chunk.batches["position"][np.argmin(valid)])
                 message = f"{path}: position {position}: {WRONG_CHECKSUM}"
                 (self.problems if checked else self.unnoticed).append(message)
+                self.corrupt.append(message)
+            without = chunk.batches["count"] < 1
+            if without.any():  # Kafka: Batch.data
+                self._problem(path, int(chunk.batches["position"][np.argmax(without)]), "the batch has no record")
             for record in self._records(chunk, np.ones(len(chunk.batches), bool), 0):
                 self._take(record)
         end = scan.end

@@ -37,7 +37,6 @@ from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.escaping import command_line
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_leader_epochs
-from seglog.format.control import Voter
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.format.quorum_state import parse_quorum_state
 from seglog.format.wire import FramedRecord
@@ -117,10 +116,11 @@ class _Start:
         if not self._snapshots_fit(found, files, report):
             return found
         replay, checks = self._replayed(files)
-        voters = replay.voters or self._first_voters()
+        first = self._first_snapshot()
+        voters = replay.voters or first.voters
         found.rows += examine_voters(self._facts, voters, self._broker)
         found.owner = only_voter_here(self._facts, voters)
-        problems = [*checks.problems, *replay.problems]
+        problems = [*(first.corrupt if replay.snapshot is None else ()), *checks.problems, *replay.problems]
         mends = {**dict.fromkeys(replay.of_newer, _BY_NEWER), **checks.mends}
         for problem in problems[:1]:
             found.rows.append(self._refused(problem, mends.get(problem, self._rebuild)))
@@ -243,14 +243,14 @@ class _Start:
         replay.read(files, self._directory)
         return replay, checks
 
-    def _first_voters(self) -> Sequence[Voter]:
-        """The voters that `kafka-storage format` wrote, before the log names any."""
+    def _first_snapshot(self) -> MetadataReplay:
+        """Reads the voters that `kafka-storage format` wrote, before the log names any. A start reads that file, and
+        compares checksums there, as long as there is no newer snapshot (Kafka: KRaftControlRecordStateMachine)."""
         path = self._directory / filenames.FIRST_SNAPSHOT
-        if self._facts.fs.status(path) is None:
-            return ()
         replay = MetadataReplay(lambda *_: None, (), trusting=True)
-        replay.read_snapshot(self._facts.fs, path)
-        return replay.voters
+        if self._facts.fs.status(path) is not None:
+            replay.read_snapshot(self._facts.fs, path)
+        return replay
 
     def _refused(self, problem: str, mend: str) -> Diagnosis:
         path, message = self._place(problem)
