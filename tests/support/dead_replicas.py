@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ class Outcome:
     seed: int
     story: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    lost: dict[str, int] = field(default_factory=dict)  # records, by how the cluster was started
+    lost: dict[str, dict[str, int]] = field(default_factory=dict)  # by how it was started, and by partition
 
 
 class Nodes:
@@ -231,7 +232,7 @@ class Trial:
                     rows = sorted(more, key=lambda row: row[:2])
                     if rows:
                         self.outcome.wrong.append(f"{how}: {name} by broker {leader}: {word}: {rows[:6]} ({len(rows)})")
-        self.outcome.lost[how] = len(every)
+        self.outcome.lost[how] = dict(Counter(name for name, _ in sorted(every, key=str)))
         return every
 
     def acknowledged(self, lost: set[tuple[str, Row]], partition: str) -> int:

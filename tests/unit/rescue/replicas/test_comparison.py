@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.operations.replicas import ReplicasReport, ReplicasRequest, collect, compare, step_lines, write_collected
 from seglog.rescue.replicas.comparison import Choice, PartitionVerdict
+from seglog.rescue.replicas.facts_file import write_facts
 from seglog.storage.local import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.group_records import commit
@@ -331,3 +333,32 @@ def test_replicas_of_which_none_is_known_to_be_in_sync_are_not_called_so(tmp_pat
     verdict = verdict_of(one, two)
     assert (verdict.choice, verdict.copies[0].in_sync) == (1, False)
     assert losses(verdict, 2) == [(1, 4, 9, "beyond the end", "perhaps")]
+
+
+def test_a_copy_whose_broker_must_start_before_the_leader_is_moved_away_after_it_has_followed(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0] * 4 + [2] * 3, "clicks-0": [0] * 3})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0] * 30, "clicks-0": [0] * 8})
+    watermark(two, 20, "cleaner-offset-checkpoint")
+    records = [*topic_records("orders", [[1, 2]], epoch=2, isr=[1]), *topic_records("clicks", [[1, 2]])]
+    write_metadata_log(one, [registration(1), registration(2), *records])
+    report = report_of(one, two)
+    assert report.start.order == (2, 1)
+    late = [step for step in report.steps if step.why.startswith("stop broker 2 ")]
+    assert [step.lines for step in late] == [
+        (f"mkdir -p {tmp_path}/replicas-aside-2-followed", f"mv {two}/orders-0 {tmp_path}/replicas-aside-2-followed")
+    ]
+    assert f"cp -a {two}/orders-0 {tmp_path}/replicas-aside-2" in step_lines(report)
+
+
+def test_a_log_in_a_bucket_is_read_where_it_is_and_nothing_is_moved_there(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, [0] * 4 + [2] * 3, [0] * 30)
+    assigned(one, [1, 2], isr=[1], epoch=2)
+    facts = collect(FS, ManualClock(10**15), ReplicasRequest([one, two]))
+    url = "s3://bucket/two"
+    (directory,) = [each for each in facts.directories if each.node == 2]
+    (replica,) = directory.replicas
+    moved = replace(directory, path=url, replicas=(replace(replica, directory=f"{url}/orders-0"),))
+    (tmp_path / "f").write_bytes(write_facts(replace(facts, directories=(facts.directories[0], moved))))
+    lines = list(step_lines(report_of(tmp_path / "f")))
+    assert not any(line.startswith(("cp ", "mv ")) for line in lines)
+    assert any(f"{url}/orders-0 > orders-0.broker-2.jsonl" in line for line in lines)
