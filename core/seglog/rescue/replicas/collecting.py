@@ -148,9 +148,12 @@ class WholeReplicas:
         self._around: dict[Path, Surroundings] = {}
 
     def candidate(self, directory: Path, key: TopicPartition, node: int) -> Candidate:
-        """Returns broker `node`'s replica in `directory`; one that its broker cannot load has no records."""
+        """Returns broker `node`'s replica in `directory`; one that its broker cannot load has no records. Raises
+        LockedError while a broker runs there, RefusedError if a run that changes the log directory is unfinished."""
         parent = directory.parent
         if parent not in self._around:
+            require_unlocked(parent)
+            require_no_run(self._fs, parent)
             self._around[parent] = read_surroundings(self._fs, parent)
         place = PartitionDirectory(directory, key, PartitionState.LIVE)
         facts, _ = _readable(self._fs, place, self._around[parent], self._clock, self._progress)

@@ -18,7 +18,7 @@ from seglog import layout
 
 DIGEST_BITS = 48  # so that every reader of JSON keeps a digest exactly
 _FINE_MARKS = 256
-_COARSE_MARKS = 5
+_COARSE_MARKS = 4
 _FINER = 4  # towards the end of the log
 _LAST_EPOCHS = 2
 _LEAST_STEP = 16

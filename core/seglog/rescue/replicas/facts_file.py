@@ -34,6 +34,7 @@ VERSION = 1, 0
 MOST_BYTES = 1 << 30  # a million partitions
 _ROWS = (Mark, KeyMark)  # written as lists, because there are many
 _SUMS = ("digest",)  # fields of rows that do not ascend: written as they are, the others as differences
+_BESIDE = "records"  # a field that is written as what it lacks of the offset: 0 where every offset has its record
 _Shape = TypeVar("_Shape")
 
 
@@ -64,13 +65,20 @@ def _lines(facts: HostFacts) -> Iterator[bytes]:
     for directory in facts.directories:
         yield _line({"type": "directory", **_encoded(replace(directory, replicas=()))})
         for replica in directory.replicas:
-            yield _line({"type": "replica", **_encoded(replica)})
+            values = _encoded(replica)
+            if replica.directory == _usual_place(directory, values):
+                del values["directory"]
+            yield _line({"type": "replica", **values})
     for metadata in facts.metadata:
         yield _line({"type": "metadata", **_encoded(replace(metadata, topics=()))})
         for topic in metadata.topics:
             yield _line({"type": "topic", **_encoded(topic)})
     for group in facts.groups:
         yield _line({"type": "group", **_encoded(group)})
+
+
+def _usual_place(owner: DirectoryFacts, values: Mapping[str, Any]) -> str:
+    return f"{owner.path}/{values.get('topic')}-{values.get('partition')}"
 
 
 def _line(values: Mapping[str, object]) -> bytes:
@@ -92,8 +100,11 @@ def _encoded(value: Any) -> Any:
 def _differences(rows: tuple[Any, ...]) -> Iterator[list[int]]:
     names, before = [each.name for each in fields(rows[0])], dict[str, int]()
     for row in rows:
-        yield [getattr(row, name) - before.get(name, 0) for name in names]
-        before = {name: getattr(row, name) for name in names if name not in _SUMS}
+        whole = {name: getattr(row, name) for name in names}
+        if _BESIDE in whole:
+            whole[_BESIDE] = whole["offset"] - whole[_BESIDE]
+        yield [whole[name] - before.get(name, 0) for name in names]
+        before = {name: value for name, value in whole.items() if name not in _SUMS}
 
 
 def parse_facts(data: bytes, path: Path | str) -> HostFacts:
@@ -159,7 +170,9 @@ class _Reading:
         if kind == "directory":
             self._directories.append((_shaped(DirectoryFacts, values, self._path, number), []))
         elif kind == "replica":
-            self._under(self._directories, number)[1].append(_shaped(ReplicaFacts, values, self._path, number))
+            owner, replicas = self._under(self._directories, number)
+            values = {"directory": _usual_place(owner, values), **values}
+            replicas.append(_shaped(ReplicaFacts, values, self._path, number))
         elif kind == "metadata":
             self._metadata.append((_shaped(MetadataFacts, values, self._path, number), []))
         elif kind == "topic":
@@ -226,8 +239,10 @@ def _rows(kind: Any, value: list[Any], path: Path | str, number: int, name: str)
         if not isinstance(each, list) or len(each) < len(names) or not all(type(part) is int for part in each):
             raise FactsError(path, f"the field {name}: {json.dumps(each)[:40]} is not what it must be", number)
         whole = {key: before.get(key, 0) + part for key, part in zip(names, each, strict=False)}
-        rows.append(_shaped(kind, whole, path, number))
         before = {key: part for key, part in whole.items() if key not in _SUMS}
+        if _BESIDE in whole:
+            whole[_BESIDE] = whole["offset"] - whole[_BESIDE]
+        rows.append(_shaped(kind, whole, path, number))
     return tuple(rows)
 
 

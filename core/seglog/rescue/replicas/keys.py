@@ -24,7 +24,7 @@ from seglog.rescue.replicas.digests import DIGEST_BITS, mixed
 from seglog.scan.log_walk import WalkedEntries
 from seglog.verification.unsettled import Unsettled
 
-_COARSE_MARKS = 8
+_COARSE_MARKS = 4
 _MOST_KEYS = 1 << 20
 _LEAST_MERGED = 1 << 16
 _SHIFT = 2  # bits: powers of four

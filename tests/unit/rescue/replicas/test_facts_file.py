@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seglog.errors import CorruptionError, UnsupportedError
+from seglog.layout import BATCH
 from seglog.operations.replicas import ReplicasRequest, collect
+from seglog.rescue.replicas.digests import LogDigest
+from seglog.rescue.replicas.facts import DirectoryFacts, HostFacts, ReplicaFacts
 from seglog.rescue.replicas.facts_file import FactsError, parse_facts, write_facts
+from seglog.rescue.replicas.keys import KeyMark, edges
 from seglog.storage.local import LocalFileSystem
 from tests.support.lost_clusters import broker_directory, registration, topic_records
 from tests.support.manual_clock import ManualClock
@@ -49,6 +55,48 @@ def test_an_ordinary_partition_takes_less_than_a_kilobyte(tmp_path: Path) -> Non
     lines = write_facts(collect(FS, ManualClock(), ReplicasRequest([made]))).splitlines()
     (line,) = [line for line in lines if b'"replica"' in line]
     assert len(line) <= 1000
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("first", [0, 4_000_000_000])
+def test_a_partition_of_a_hundred_million_records_and_eight_epochs_takes_less_than_a_kilobyte(
+    first: int, compacted: bool
+) -> None:
+    count, each = 20_000, 5_000
+    table, numbers = np.zeros(count, dtype=BATCH), np.arange(count)
+    table["base_offset"], table["last_offset"] = first + numbers * each, first + numbers * each + each - 1
+    table["count"], table["magic"], table["crc"] = each, 2, numbers * 7919
+    table["base_timestamp"] = table["max_timestamp"] = 1_795_870_000_000 + numbers * 977
+    table["leader_epoch"] = numbers * 8 // count + 40
+    digest = LogDigest()
+    digest.add(table)
+    end, path = first + count * each, "/var/lib/kafka/data"
+    active, chance = end - count * each // 4, random.Random(1)
+    keys = [KeyMark(edge, chance.randrange(1 << 20), chance.getrandbits(48)) for edge in edges(active, end)]
+    replica = ReplicaFacts(
+        topic="customer.orders.v1",
+        partition=117,
+        directory=f"{path}/customer.orders.v1-117",
+        topic_id="pdX4nQ3kTkSxVdBZ0c1LsA",
+        segments=12,
+        bytes=9_876_543_210,
+        start=first,
+        end=end,
+        disk_end=end,
+        epochs=tuple(digest.epochs),
+        high_watermark=end - 3,
+        recovery_point=end - 5,
+        cleaned=active - 9 if compacted else 0,
+        active=active if compacted else 0,
+        newest_timestamp=digest.newest_timestamp,
+        marks=digest.marks(),
+        keys=tuple(keys) if compacted else (),
+        producers=17,
+    )
+    host = HostFacts("f", 1, (DirectoryFacts(path, 1, replicas=(replica,)),))
+    written = write_facts(host)
+    assert parse_facts(written, "f") == host
+    assert len(written.splitlines()[2]) <= 1024
 
 
 @pytest.mark.parametrize("at", [0.0, 0.1, 0.5, 0.9, 0.999])
