@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from seglog.format.producer_snapshot import encode_snapshot
+from seglog.rescue.replicas.facts import HostFacts
+from seglog.rescue.replicas.facts_file import parse_facts, write_facts
 from tests.benchmarks.many_partitions import BATCHES, RECORDS, SEGMENTS, cost, directory_of, require_compiled
 from tests.support.log_files import batch, write_segment
 from tests.support.lost_clusters import broker_meta, registration, topic_records
@@ -33,8 +36,9 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def brokers(root: Path, count: int, *, behind: bool = False) -> list[Path]:
-    """The log directories of three brokers with the same partitions; the third may lack every last segment."""
+def brokers(root: Path, count: int, *, behind: bool = False, known: int = 0) -> list[Path]:
+    """The log directories of three brokers with the same partitions; the third may lack every last segment. The
+    metadata knows of `known` partitions, or of as many as there are."""
     made = []
     for node in NODES:
         logs = directory_of(root, count, f"{node}{'-behind' if behind else ''}{'' if count else '-empty'}")
@@ -43,7 +47,7 @@ def brokers(root: Path, count: int, *, behind: bool = False) -> list[Path]:
             for file in (logs / f"t-{number}").glob(f"{last:020}.*"):
                 file.unlink()
         broker_meta(logs, node)
-        write_metadata_log(logs, [*map(registration, NODES), *topic_records("t", [NODES] * count)])
+        write_metadata_log(logs, [*map(registration, NODES), *topic_records("t", [NODES] * (known or count))])
         made.append(logs)
     return made
 
@@ -96,14 +100,24 @@ def large_log(root: Path, mebibytes: int) -> None:
     say(f"{size >> 20} MiB: {rates}: {other / mine:.2f} (goal 0.8)")
 
 
+def multiplied(facts: HostFacts, count: int) -> HostFacts:
+    """The facts of a broker with one partition, as those of one with `count` such partitions."""
+    (directory,) = facts.directories
+    (one,) = directory.replicas
+    every = [replace(one, partition=n, directory=f"{directory.path}/{one.topic}-{n}") for n in range(count)]
+    return replace(facts, directories=(replace(directory, replicas=tuple(every)),))
+
+
 def comparing(root: Path, count: int) -> None:
     """Measures the comparison of three files of facts."""
     for behind in (False, True):
-        files = [root / f"{behind}-{node}.facts" for node in NODES]
         place = root / f"behind-{behind}"
         place.mkdir()
-        for file, logs in zip(files, brokers(place, count, behind=behind), strict=True):
-            cost([sys.executable, "-m", "seglog_cli", "replicas", "--collect", file, logs], root)
+        files = []
+        for logs in brokers(place, 1, behind=behind, known=count):
+            files.append(root / f"{behind}-{logs.name}.facts")
+            cost([sys.executable, "-m", "seglog_cli", "replicas", "--collect", files[-1], logs], root)
+            files[-1].write_bytes(write_facts(multiplied(parse_facts(files[-1].read_bytes(), files[-1]), count)))
         ((time, size),) = in_turns({"compare": ("replicas", *files)}, root).values()
         what = "one behind in each" if behind else "all alike"
         say(f"comparing 3 x {count}, {what}: {time:.2f} CPU s (goal 5), {size} MiB (goal 150)")
