@@ -216,7 +216,11 @@ def _fields_of(shape: Any) -> dict[str, tuple[Any, Any]]:
 
 def _value(kind: Any, value: Any, path: Path | str, number: int, name: str) -> Any:
     """Returns `value` as `kind`: int, str, bool, a dataclass, or a tuple of these."""
-    if is_dataclass(kind) and isinstance(kind, type):
+    check = _IS.get(kind)
+    if check is not None:
+        if check(value):
+            return value
+    elif is_dataclass(kind) and isinstance(kind, type):
         if isinstance(value, dict):
             return _shaped(kind, value, path, number)
     elif isinstance(kind, types.GenericAlias) and isinstance(value, list):
@@ -227,8 +231,6 @@ def _value(kind: Any, value: Any, path: Path | str, number: int, name: str) -> A
             return tuple(_value(kinds[0], each, path, number, name) for each in value)
         if len(value) == len(kinds):
             return tuple(_value(one, each, path, number, name) for one, each in zip(kinds, value, strict=True))
-    elif _IS.get(kind, lambda _value: False)(value):
-        return value
     raise FactsError(path, f"the field {name}: {json.dumps(value)[:40]} is not what it must be", number)
 
 
