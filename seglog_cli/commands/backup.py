@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,14 +99,13 @@ def _log_bytes(session: Session, directories: list[Path]) -> int | None:
         return None
     from seglog.scan.listing import list_log_directory
 
-    listings = (list_log_directory(session.fs, directory) for directory in directories)
-    return sum(
-        status.size
-        for listing in listings
-        for partition in listing.live
-        for name, status in session.fs.entries(partition.path)
-        if name.endswith(".log")
-    )
+    size = 0
+    for directory in directories:
+        for partition in list_log_directory(session.fs, directory).live:
+            with contextlib.suppress(FileNotFoundError):  # a broker deletes topics
+                entries = session.fs.entries(partition.path)
+                size += sum(status.size for name, status in entries if name.endswith(".log"))
+    return size
 
 
 def _show_outcome(session: Session, outcome: BackupOutcome, *, dry_run: bool) -> int:

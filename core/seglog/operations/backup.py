@@ -114,6 +114,7 @@ class _Run:
         self._left_out: list[str] = []
         self._remarks: list[str] = []
         self._unchanged = 0
+        self._seen: set[tuple[object, str]] = set()  # brokers' partitions that were stored or left out
 
     def run(self) -> BackupOutcome:
         directories = [links.resolve(path) for path in self._request.log_directories]
@@ -194,6 +195,12 @@ class _Run:
             self._read_watermarks(source, wait=True)
             source.listing = list_log_directory(self._fs, source.listing.path)
             self._store(source, [each for each in source.listing.live if not _of_groups(each)])
+        for source in sources:  # what was moved into a directory after that had been listed
+            source.listing = list_log_directory(self._fs, source.listing.path)
+            moved = [each for each in source.listing.live if _replica(source, each) not in self._seen]
+            if moved:
+                self._read_watermarks(source, wait=True)
+                self._store(source, moved)
         for source in sources:
             logs = [each for each in source.listing.partitions if is_metadata(each.path.name)]
             self._store(source, [each for each in logs if each.state is PartitionState.LIVE])
@@ -239,13 +246,17 @@ class _Run:
 
     def _store(self, source: _Source, directories: Sequence[PartitionDirectory]) -> None:
         for directory in directories:
+            if _replica(source, directory) in self._seen:
+                continue  # moved here from a directory where it was stored: no broker starts on two
             try:
                 stored = self._stored(source, directory)
             except (NotALogError, FileNotFoundError, RefusedError, PermissionError) as error:
                 if self._fs.status(directory.path) is None:
                     continue  # deleted or moved to another disk meanwhile
                 self._left_out.append(f"{directory.path} is not in the snapshot: {error}")
+                self._seen.add(_replica(source, directory))
                 continue
+            self._seen.add(_replica(source, directory))
             source.partitions.append(stored)
 
     def _stored(self, source: _Source, directory: PartitionDirectory) -> StoredPartition:
@@ -313,6 +324,13 @@ class _Run:
                 f"{self._request.repository}: a prune has removed {min(gone)} while this run was going on, so nothing"
                 " was committed; run this again"
             )
+
+
+def _replica(source: _Source, directory: PartitionDirectory) -> tuple[object, str]:
+    """Returns a partition's name with its broker; with its log directory, if that does not say whose it is."""
+    stored = source.stored
+    broker = stored.path if stored.node_id is None else (stored.cluster_id, stored.node_id)
+    return broker, directory.path.name
 
 
 def _of_groups(directory: PartitionDirectory) -> bool:
