@@ -233,7 +233,7 @@ def verify(
     repository: RepositoryPlace,
     snapshot: Annotated[str | None, option("--snapshot", "ID", "Only this one; the start of its id will do.")] = None,
     sample: Annotated[
-        str | None, option("--sample", "SHARE", "Read only this share, such as 5%, chosen anew each time.")
+        str | None, option("--sample", "SHARE", "Verify only this share of the data, such as 5%.")
     ] = None,
 ) -> int:
     """Reads a repository, and compares it with what was stored.

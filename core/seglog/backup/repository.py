@@ -109,7 +109,11 @@ class Repository:
             self.require()
             return
         if not self.is_new():
-            raise RefusedError(f"{self.place} holds something else: name a new place, or a repository")
+            try:
+                self.require()  # another run may have made it since
+            except NotALogError as error:
+                raise RefusedError(f"{self.place} holds something else: name a new place, or a repository") from error
+            return
         self._ensure(self.place)
         self.fs.create(self.place / MARKER, (json.dumps({"format": FORMAT, "version": VERSION}) + "\n").encode())
         self.require()

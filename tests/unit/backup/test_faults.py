@@ -153,6 +153,24 @@ def test_a_committed_snapshot_outlives_a_power_cut(tmp_path: Path) -> None:
 # --- writers at once, and a failing bucket ----------------------------------------------------------------
 
 
+def test_a_repository_that_another_run_makes_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs, others, place = (tmp_path / name for name in ("logs", "others", "backup"))
+    logs_in(logs, "small-0")
+    logs_in(others, "large-0")
+    is_new = Repository.is_new
+
+    def after_another_run(repository: Repository) -> bool:
+        monkeypatch.setattr(Repository, "is_new", is_new)
+        run(others, place, at=1)
+        return repository.is_new()
+
+    monkeypatch.setattr(Repository, "is_new", after_another_run)
+    run(logs, place, at=2)
+    repository = Repository(machine_files(), place)
+    assert len(repository.ids()) == 2
+    require_whole(repository)
+
+
 def test_brokers_write_into_one_repository_at_once(tmp_path: Path) -> None:
     broken: list[Exception] = []
 
