@@ -16,10 +16,12 @@ from seglog.errors import RefusedError
 from seglog.look.inspect.sizing import SizingRequest, size_partition
 from seglog.look.inspect.statistics import log_statistics
 from seglog.scan.listing import list_partition, resolve_paths
+from seglog.scan.topic_ids import topic_id_of_partition
 from seglog.spark import jobs, tasks
 from seglog.spark.exporting import export
 from seglog.spark.latest import latest
 from seglog.storage.local import LocalFileSystem
+from seglog.tiers.manifests import read_committed
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_cli.app import run
 from tests.support import fixtures
@@ -159,6 +161,10 @@ def test_clean_with_an_output_commits_logs_that_the_commands_read(
     assert run(["spark", "clean", "--policy", "compact", "--output", str(prefix), str(source)]) == 0
     assert "customers-0" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+    committed = read_committed(LocalFileSystem(), prefix)
+    assert committed is not None
+    (partition,) = committed.manifest.partitions
+    assert partition.topic_id == topic_id_of_partition(LocalFileSystem(), source) is not None
     for command in ("verify --json", "stats --json"):
         said = []
         for first in ([], ["spark"]):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from seglog.format.filenames import parse_topic_partition
 from seglog.format.log_manifest import ManifestPartition
+from seglog.scan.topic_ids import topic_id_of_partition
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.publishing import ObjectFiles, epochs_in, new_place, put_segment, segments_to_put, topic_id_in
+from seglog.tiers.publishing import ObjectFiles, epochs_in, new_place, put_segment, segments_to_put
 
 
 def published(fs: FileSystem, store: ObjectFiles, prefix: Path, directory: Path) -> ManifestPartition:
@@ -17,5 +18,5 @@ def published(fs: FileSystem, store: ObjectFiles, prefix: Path, directory: Path)
     place = new_place(prefix, key)
     segments = tuple(put_segment(fs, store, place, one) for one in segments_to_put(fs, directory))
     return ManifestPartition(
-        key, topic_id_in(fs, directory), segments[0].base_offset, None, epochs_in(fs, directory), segments
+        key, topic_id_of_partition(fs, directory), segments[0].base_offset, None, epochs_in(fs, directory), segments
     )

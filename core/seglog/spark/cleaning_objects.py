@@ -41,6 +41,7 @@ from seglog.operations.clean import (
 from seglog.operations.workspace import Workspace
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition
+from seglog.scan.topic_ids import topic_id_of_partition
 from seglog.spark.cleaning_round import (
     Delivery,
     Identity,
@@ -67,7 +68,6 @@ from seglog.tiers.publishing import (
     put_segment,
     require_new,
     segments_to_put,
-    topic_id_in,
 )
 
 _NO_STAGING = Path()  # each task has its own
@@ -308,5 +308,6 @@ def _described(store: ObjectFiles, round_: _Round) -> ManifestPartition:
                 stored = put_object(store, target, file)
             segments[i] = replace(one, objects={**one.objects, FileKind.PRODUCER_SNAPSHOT: stored})
     cleaned = round_.plan.end_offset if round_.plan.groups else round_.checkpoint
-    epochs, topic_id = epochs_in(round_.overlay, round_.directory), topic_id_in(round_.overlay, round_.directory)
+    epochs = epochs_in(round_.overlay, round_.directory)
+    topic_id = topic_id_of_partition(round_.overlay, round_.directory)
     return ManifestPartition(round_.key, topic_id, round_.log.log_start_offset, cleaned, epochs, tuple(segments))

@@ -22,7 +22,7 @@ from seglog.clock import Clock
 from seglog.errors import CorruptTierError, RefusedError, UnsupportedError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.checksum import crc32c
-from seglog.format.filenames import PARTITION_METADATA, FileKind, parse_topic_partition
+from seglog.format.filenames import FileKind, parse_topic_partition
 from seglog.format.log_manifest import (
     LOG_MANIFEST_BYTES_LIMIT,
     LogManifest,
@@ -130,14 +130,6 @@ def epochs_in(fs: FileSystem, directory: Path) -> tuple[EpochEntry, ...]:
     """Reads the leader epochs of a partition directory. Raises OSError, CorruptCheckpointError."""
     path = list_partition(fs, directory).leader_epoch_checkpoint
     return () if path is None else parse_leader_epochs(fs.read_bytes(path), path)
-
-
-def topic_id_in(fs: FileSystem, directory: Path) -> str | None:
-    """Reads the topic id of a partition directory, None if it has none. Raises OSError, CorruptCheckpointError."""
-    path = directory / PARTITION_METADATA
-    if fs.status(path) is None:
-        return None
-    return topic_id_in(fs, path)
 
 
 # --- the manifest -----------------------------------------------------------------------------------------
