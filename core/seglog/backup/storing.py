@@ -15,24 +15,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from seglog import layout
 from seglog.backup.sending import Sender, kept_bytes
 from seglog.errors import CorruptCheckpointError
 from seglog.format import filenames
-from seglog.format.checkpoint import parse_partition_metadata
-from seglog.format.filenames import CLUSTER_METADATA_TOPIC, FileKind, FileState
+from seglog.format.filenames import FileKind, FileState
 from seglog.format.snapshot_manifest import StoredDamage, StoredFile, StoredPartition
-from seglog.format.uuids import format_uuid
 from seglog.progress import BytesRead
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets
+from seglog.scan.topic_ids import topic_id_in
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog.storage.padding import written_bytes
 from seglog.tiers.contents import MadeFile
 
 _DAMAGE_TOLD = 100  # places of one partition
-_INDEXES = {FileKind.OFFSET_INDEX: 8, FileKind.TIME_INDEX: 12, FileKind.TRANSACTION_INDEX: 34}  # bytes of an entry
+_INDEXES = {
+    FileKind.OFFSET_INDEX: layout.OFFSET_INDEX_ENTRY,
+    FileKind.TIME_INDEX: layout.TIME_INDEX_ENTRY,
+    FileKind.TRANSACTION_INDEX: layout.TRANSACTION_INDEX_ENTRY,
+}
 _STORED_STATES = (FileState.LIVE, FileState.SWAP, FileState.CLEANED)  # a start after a crash looks at the last two
 _OTHER_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA, filenames.QUORUM_STATE)
 
@@ -157,7 +163,7 @@ class PartitionStore:
         with view.fs.open(path, "r") as file:
             if self._end is None and not is_open:
                 return self._whole(path.name, file, status, folder)
-            data = written_bytes(file, _INDEXES[kind])
+            data = written_bytes(file, _INDEXES[kind].itemsize)
         prefix = _entries_before(data, kind, self._end, segment.base_offset, log_size)
         with MadeFile(prefix, status._replace(size=len(prefix))).open(path) as made:
             return self._sender.extended(path.name, made, len(prefix), status, self._old.get(path.name), folder)
@@ -168,26 +174,23 @@ class PartitionStore:
 
 def _entries_before(data: bytes, kind: FileKind, end: int | None, base: int, log_size: int) -> bytes:
     """Returns an index's entries up to the first that points beyond the log."""
-    width = _INDEXES[kind]
-    for at in range(0, len(data) - len(data) % width, width):
-        entry = data[at : at + width]
-        if kind is FileKind.OFFSET_INDEX:
-            beyond = int.from_bytes(entry[4:], "big") >= log_size
-        elif kind is FileKind.TIME_INDEX:
-            beyond = end is not None and base + int.from_bytes(entry[8:], "big") >= end
-        else:
-            beyond = end is not None and int.from_bytes(entry[18:26], "big", signed=True) >= end
-        if beyond:
-            return data[:at]
-    return data[: len(data) - len(data) % width]
+    width = _INDEXES[kind].itemsize
+    entries = np.frombuffer(data, _INDEXES[kind], len(data) // width)
+    if kind is FileKind.OFFSET_INDEX:
+        beyond = entries["position"].view(">u4") >= np.int64(log_size)
+    elif end is None:
+        beyond = np.zeros(len(entries), dtype=bool)
+    elif kind is FileKind.TIME_INDEX:
+        beyond = entries["relative_offset"].view(">u4") >= np.int64(end - base)
+    else:
+        beyond = entries["last_offset"] >= end
+    return data[: (int(beyond.argmax()) if beyond.any() else len(entries)) * width]
 
 
 def _topic_id(view: PartitionView) -> str | None:
     path = view.listing.partition_metadata
-    if path is None:
-        return None
     try:
-        return format_uuid(parse_partition_metadata(view.fs.read_bytes(path), path).topic_id)
+        return None if path is None else topic_id_in(view.fs, path)
     except CorruptCheckpointError:
         return None  # stored as it is
 
@@ -197,9 +200,3 @@ def seen_digest(entries: Sequence[tuple[str, FileStatus]], cut: Cut) -> str:
     lines = [f"{cut.offset} {cut.live} {cut.closed}"]
     lines += [f"{name} {status.size} {status.modified_ns} {status.inode}" for name, status in entries]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def is_metadata(name: str) -> bool:
-    """True for the directory of the controller's log, which has no high watermark on disk."""
-    parsed = filenames.parse_partition_directory(name)
-    return parsed is not None and parsed.topic_partition.topic == CLUSTER_METADATA_TOPIC

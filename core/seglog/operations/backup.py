@@ -22,8 +22,9 @@ from pathlib import Path
 from seglog.backup.pruning import GRACE_MS
 from seglog.backup.repository import ObjectFiles, Repository, ended_ms, snapshot_id, source_of
 from seglog.backup.sending import Sender, Sent
-from seglog.backup.storing import Cut, PartitionStore, is_metadata, seen_digest
+from seglog.backup.storing import Cut, PartitionStore, seen_digest
 from seglog.clock import Clock
+from seglog.consumer_groups.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_meta_properties, parse_offset_checkpoint
@@ -38,7 +39,7 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 
-_GROUP_TOPICS = ("__consumer_offsets", "__share_group_state")
+_GROUP_TOPICS = (OFFSETS_TOPIC, SHARE_TOPIC)
 _TRIES = 4  # of a partition whose files vanish while they are stored
 _CHECKPOINT_WAIT_S = 15.0  # three times a broker's interval
 _POLL_S = 0.2
@@ -119,35 +120,34 @@ class _Run:
     def run(self) -> BackupOutcome:
         directories = [links.resolve(path) for path in self._request.log_directories]
         self._check(directories)
-        described = [self._described(path) for path in directories]
+        listings = [list_log_directory(self._fs, path) for path in directories]
+        described = [self._described(listing) for listing in listings]
         tag = _tag(described)
         base = self._base(described, tag)
         self._sender = Sender(None if self._request.dry_run else self._repository, _objects(base))
         sources = [
             _Source(
-                list_log_directory(self._fs, path),
-                is_held(path),
-                stored.clean,
+                listing,
+                live := is_held(listing.path),
+                stored.clean and not live,
                 stored,
                 {} if old is None else {partition.name: partition for partition in old.partitions},
                 {} if old is None else {file.name: file for file in old.files},
             )
-            for path, stored in zip(directories, described, strict=True)
+            for listing, stored in zip(listings, described, strict=True)
             for old in [_same(stored, base)]
         ]
-        for source in sources:
-            source.closed = source.closed and not source.live
         self._store_partitions(sources)
         self._sender.flush()
         return self._committed(sources, tag, base)
 
     def _check(self, directories: Sequence[Path]) -> None:
         place = self._request.repository
+        resolved = links.resolve(place)
         for path in directories:
             if resolve_path(self._fs, path).kind is not TargetKind.LOG_DIRECTORY:
                 raise NotALogError(path, "not a log directory: a backup takes whole ones")
             require_no_run(self._fs, path)
-            resolved = links.resolve(place)
             if resolved == path or path in resolved.parents:
                 raise RefusedError(f"{place} lies in the log directory {path}: a backup belongs on another disk")
         if len(set(directories)) < len(directories):
@@ -155,8 +155,7 @@ class _Run:
         if not self._request.dry_run:
             self._repository.make()
 
-    def _described(self, path: Path) -> StoredDirectory:
-        listing = list_log_directory(self._fs, path)
+    def _described(self, listing: LogDirectoryListing) -> StoredDirectory:
         cluster_id, node_id, directory_id = None, None, None
         if listing.meta_properties is not None:
             try:
@@ -165,7 +164,7 @@ class _Run:
                 directory_id = None if meta.directory_id is None else format_uuid(meta.directory_id)
             except CorruptCheckpointError as error:
                 self._remarks.append(str(error))
-        return StoredDirectory(str(path), cluster_id, node_id, directory_id, listing.clean_shutdown, ())
+        return StoredDirectory(str(listing.path), cluster_id, node_id, directory_id, listing.clean_shutdown, ())
 
     def _base(self, described: Sequence[StoredDirectory], tag: str) -> Snapshot | None:
         """Returns the newest snapshot of these directories, else the newest of any that has one of them."""
@@ -202,7 +201,7 @@ class _Run:
                 self._read_watermarks(source, wait=True)
                 self._store(source, moved)
         for source in sources:
-            logs = [each for each in source.listing.partitions if is_metadata(each.path.name)]
+            logs = [each for each in source.listing.partitions if each.is_cluster_metadata]
             self._store(source, [each for each in logs if each.state is PartitionState.LIVE])
         for source in sources:
             self._store_files(source)

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 from seglog.configuration.metadata_log import read_voters
 from seglog.configuration.writers import WITHOUT_ZOOKEEPER, is_of_zookeeper, recognise
 from seglog.consumer_groups.coordinator_replay import SHARE_TOPIC
+from seglog.consumer_groups.group_users import CHANGELOG
 from seglog.escaping import command_line, shell_path
 from seglog.format import filenames
 from seglog.format.checkpoint import (
@@ -50,7 +51,6 @@ _EMPTY = {  # if the checkpoint ends too early (CheckpointEndsError)
     filenames.HIGH_WATERMARK_CHECKPOINT: "Treats the file as empty: high watermarks begin at the log starts.",
     filenames.CLEANER_OFFSET_CHECKPOINT: "Treats the file as empty: the cleaner begins again at the log starts.",
 }
-_CHANGELOG = "-changelog"
 RESERVED_IDS = 100  # Kafka: DirectoryId.reserved
 _READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
 _WRITTEN_SOON = tuple(  # the high watermarks as soon as replicas are made leaders, the others after a minute
@@ -312,7 +312,7 @@ def _state_lost(topic: str) -> dict[str, str]:
     if topic == SHARE_TOPIC:
         return _SHARE_STATE
     what = state_in(topic)
-    if topic.endswith(_CHANGELOG):
+    if topic.endswith(CHANGELOG):
         return {"broker": _STREAMS_STATE.format(what), "command": _STREAMS_RESET}
     return {"broker": _STATE_LOST.format(what)} if what else {}
 
