@@ -45,6 +45,11 @@ def group(show_help: HelpOption = False) -> None:
     """Stores log directories as snapshots, beside a broker too.
 
     `seglog backup LOGDIR --to REPOSITORY` is short for `seglog backup create LOGDIR --to REPOSITORY`.
+
+    Commands that read take a snapshot where it is, as a log directory, and copy nothing first: `REPOSITORY#latest`,
+    `REPOSITORY#ID/orders-0`. ID is the start of a snapshot's id. If several sets of log directories are stored in
+    REPOSITORY, `latest-` and the last 8 characters of an id name the newest of one set. A name that exists is never
+    taken for a snapshot.
     """
 
 

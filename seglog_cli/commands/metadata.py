@@ -63,7 +63,10 @@ def run(
       seglog metadata --diff /disk2/kafka /var/lib/kafka/data
     """
     from seglog.look.inspect.metadata_image import differences, read_metadata_image
+    from seglog_cli.tiering import Tiers
 
+    session, seen = Tiers().seen(session, [path, *([] if diff is None else [diff])])
+    path, diff = seen[0], None if diff is None else seen[1]
     end = None if at is None else at + 1
     image = read_metadata_image(session.fs, path, end=end)
     images = [image]

@@ -48,7 +48,8 @@ def open_log(
     If a run that changes logs is unfinished in the log directory, reading warns through the logger `seglog`, because
     part of the log may be missing.
 
-    `path` may be in tiered storage, for reading only. `local` is the log directory with the local part, `tier_keys`
+    `path` may be in tiered storage or in a snapshot of a backup (`REPOSITORY#SNAPSHOT/orders-0`), for reading only.
+    `local` is the log directory with the local part, `tier_keys`
     maps key pair ids to private key files (PEM), and `remote_metadata` names partitions of `__remote_log_metadata`.
 
     Raises NotALogError if there is no log, LockedError while a broker runs (for writing), CorruptionError if a broker
@@ -180,9 +181,12 @@ def _opened_for_writing(path: Path, fs: FileSystem, clock: Clock, settings: LogC
 
 
 def _may_be_tier(fs: FileSystem, path: Path) -> bool:
-    """True if a directory holds names of tiered storage. Most do not, and then no tier code is imported."""
-    from seglog.format.tier_names import OF_A_TIER
+    """True if a directory holds names of tiered storage, or if a path may lead into a snapshot of a backup. Most do
+    not, and then no tier code is imported.
+    """
+    from seglog.format.tier_names import OF_A_TIER, SNAPSHOT_MARK
 
     status = fs.status(path)
-    names = fs.list(path) if status is not None and status.is_directory else []
-    return any(map(OF_A_TIER.search, names))
+    if status is None:
+        return SNAPSHOT_MARK in str(path)
+    return any(map(OF_A_TIER.search, fs.list(path) if status.is_directory else []))

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from seglog.backup.repository import PRUNED, Repository, ended_ms, source_of
+from seglog.backup.repository import PRUNED, Repository
 from seglog.errors import RefusedError
+from seglog.tiers.snapshots import ended_ms, source_of
 
 GRACE_MS = 24 * 60 * 60 * 1000
 

@@ -18,7 +18,6 @@ from typing import Protocol
 
 from seglog.errors import CorruptTierError, NotALogError, RefusedError
 from seglog.format.checksum import crc32c
-from seglog.format.manifest_fields import json_fields
 from seglog.format.snapshot_manifest import (
     FORMAT,
     MARKER,
@@ -31,17 +30,15 @@ from seglog.format.snapshot_manifest import (
     Extent,
     Snapshot,
     format_snapshot,
-    parse_snapshot,
-    snapshot_id_of,
 )
 from seglog.remote_path import RemotePath
 from seglog.storage.files import pieces
 from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog.tiers.snapshots import Snapshots
 
 PRUNED = "pruned"  # manifests that were pruned: their objects go when no run can name them any more
 TEMPORARY = ".part"
 _BLOCK = 64 << 10
-_MARKER_LIMIT = 1 << 16
 
 
 class ObjectFiles(FileSystem, Protocol):
@@ -85,23 +82,10 @@ def digest_of(file: File, start: int, end: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
-    """The repository at `place`. All its methods raise OSError."""
+class Repository(Snapshots):
+    """The repository at `place`, to write to. All its methods raise OSError."""
 
     fs: ObjectFiles
-    place: Path
-
-    def require(self) -> None:
-        """Raises NotALogError if there is no repository, CorruptTierError if its marker is not one of this version."""
-        path = self.place / MARKER
-        try:
-            fields = json_fields(self.fs.read_bytes(path, _MARKER_LIMIT), path)
-        except FileNotFoundError as error:
-            raise NotALogError(self.place, f"not a backup repository: it has no {MARKER}") from error
-        if fields.text("format") != FORMAT:
-            raise fields.wrong("format", f"it is not {FORMAT}")
-        if fields.integer("version") != VERSION:
-            raise fields.wrong("version", f"{fields.integer('version')} is not {VERSION}: a newer seglog wrote it")
 
     def make(self) -> None:
         """Makes the repository if it is not there. Raises RefusedError if the place holds something else."""
@@ -130,22 +114,7 @@ class Repository:
     def ids(self, folder: str = SNAPSHOTS) -> list[str]:
         """Returns the ids of the snapshots, the oldest first, as they are now."""
         self.fs.forget_listings()
-        try:
-            names = self.fs.list(self.place / folder)
-        except FileNotFoundError:
-            return []
-        return sorted(
-            identity for identity in map(snapshot_id_of, names) if identity is not None and _is_time(identity)
-        )
-
-    def read(self, identity: str, folder: str = SNAPSHOTS) -> Snapshot:
-        """Reads a snapshot's manifest. Raises CorruptTierError, FileNotFoundError."""
-        path = self.manifest_path(identity, folder)
-        return parse_snapshot(self.fs.read_bytes(path, SNAPSHOT_BYTES_LIMIT), path, identity)
-
-    def manifest_path(self, identity: str, folder: str = SNAPSHOTS) -> Path:
-        """Returns the path of a snapshot's manifest."""
-        return self.place / folder / f"{identity}{SNAPSHOT_SUFFIX}"
+        return Snapshots.ids(self, folder)
 
     def write(self, snapshot: Snapshot, folder: str = SNAPSHOTS) -> int:
         """Writes a manifest, durably and as a whole; returns its size in bytes."""
@@ -158,19 +127,6 @@ class Repository:
     def discard_manifest(self, identity: str, folder: str = SNAPSHOTS) -> None:
         """Removes a manifest, durably."""
         self.discard(f"{folder}/{identity}{SNAPSHOT_SUFFIX}")
-
-    def named(self, text: str) -> str:
-        """Returns the id that `text` begins, or the newest one for "latest". Raises RefusedError."""
-        ids = self.ids()
-        if text == "latest":
-            if not ids:
-                raise RefusedError(f"{self.place} has no snapshot")
-            return ids[-1]
-        matching = [identity for identity in ids if identity.startswith(text)]
-        if len(matching) != 1:
-            what = "no snapshot" if not matching else f"{len(matching)} snapshots"
-            raise RefusedError(f"{self.place} has {what} whose id begins with {text!r}; seglog backup list shows them")
-        return matching[0]
 
     # --- objects ------------------------------------------------------------------------------------------
 
@@ -248,21 +204,3 @@ def snapshot_id(ended_ms: int, source: str) -> str:
     """Returns the id of a snapshot that ended then; `source` is the tag of its directories."""
     moment = datetime.fromtimestamp(ended_ms / 1000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}{ended_ms % 1000:03d}Z-{source}"
-
-
-def source_of(identity: str) -> str:
-    """Returns the tag of the directories in a snapshot's id."""
-    return identity.rpartition("-")[2]
-
-
-def ended_ms(identity: str) -> int:
-    """Returns when the snapshot of this id ended, in epoch milliseconds."""
-    moment = datetime.strptime(identity[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1000 + int(identity[15:18])
-
-
-def _is_time(identity: str) -> bool:
-    try:
-        return ended_ms(identity) >= 0
-    except ValueError:
-        return False

@@ -39,7 +39,7 @@ def restore_snapshot(
         free = fs.free_bytes(place)
         if snapshot.size > free:
             raise RefusedError(f"{target}: the snapshot has {snapshot.size} bytes, and the disk has room for {free}")
-        for directory, name in zip(snapshot.directories, directory_names(snapshot.directories), strict=True):
+        for directory, name in zip(snapshot.directories, snapshot.directory_names, strict=True):
             inner = place / name if name else place
             if name:
                 fs.make_directory(inner)
@@ -47,14 +47,6 @@ def restore_snapshot(
             done.directories.append(target / name if name else target)
             fs.sync_directory(inner)
     return done
-
-
-def directory_names(directories: Sequence[StoredDirectory]) -> list[str]:
-    """Returns the names under which the log directories of a snapshot are restored: "" for a single one."""
-    if len(directories) == 1:
-        return [""]
-    names = [directory.name for directory in directories]
-    return [name if names.count(name) == 1 else f"{i}-{name}" for i, name in enumerate(names, 1)]
 
 
 def _fill(

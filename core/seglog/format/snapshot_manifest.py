@@ -131,6 +131,15 @@ class Snapshot:
         """The bytes of all files."""
         return sum(file.size for file in self.all_files())
 
+    @property
+    def directory_names(self) -> list[str]:
+        """The names of its log directories where it is restored or shown: "" for a single one."""
+        if len(self.directories) == 1:
+            return [""]
+        names = [directory.name for directory in self.directories]
+        is_unique = len(set(names)) == len(names)
+        return names if is_unique else [f"{i}-{name}" for i, name in enumerate(names, 1)]
+
     def objects(self) -> set[str]:
         """Returns the objects that it names, as paths relative to the repository."""
         return {extent.object for file in self.all_files() for extent in file.extents}

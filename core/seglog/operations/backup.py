@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.backup.pruning import GRACE_MS
-from seglog.backup.repository import ObjectFiles, Repository, ended_ms, snapshot_id, source_of
+from seglog.backup.repository import ObjectFiles, Repository, snapshot_id
 from seglog.backup.sending import Sender, Sent
 from seglog.backup.storing import Cut, PartitionStore, seen_digest
 from seglog.clock import Clock
@@ -38,6 +38,7 @@ from seglog.scan.view import is_held, require_no_run
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
+from seglog.tiers.snapshots import ended_ms, require_one_source, source_of
 
 _GROUP_TOPICS = (OFFSETS_TOPIC, SHARE_TOPIC)
 _TRIES = 4  # of a partition whose files vanish while they are stored
@@ -376,10 +377,5 @@ def chosen_snapshot(repository: Repository, name: str | None, at_ms: int | None)
     ids = [identity for identity in repository.ids() if at_ms is None or ended_ms(identity) <= at_ms]
     if not ids:
         raise RefusedError(f"{repository.place} has no snapshot{'' if at_ms is None else ' that had ended by then'}")
-    sources = sorted({source_of(identity) for identity in ids})
-    if len(sources) > 1:
-        raise RefusedError(
-            f"{repository.place} has snapshots of {len(sources)} different sets of log directories: name a snapshot;"
-            " seglog backup list shows them"
-        )
+    require_one_source(repository.place, ids)
     return ids[-1]

@@ -5,13 +5,14 @@ A task knows nothing of the driver's machine but what it is sent. For an object 
 Spark sends the driver's AWS_* variables to executors for s3a). Where neither says anything, the executor's environment
 counts.
 
-For a log in tiered storage, or one that a manifest has committed, the driver finds out what a path means and sees
-partition directories. No task lists a tier or reads a manifest:
+For a log in tiered storage, one that a manifest has committed, or one in a snapshot of a backup, the driver finds out
+what a path means and sees partition directories. No task lists a tier or reads a manifest:
 
 - A task of a read is sent the immutable object that stores a segment's log and, unless that is the log byte for byte,
   how to make the log from it (`StoredLog`). Of the keys, it gets only the one that opens its segment.
 - A task of a job is sent its partition's place and what its reader must know (`Shown`): the manifest's entry for a
-  committed log; the key pairs and the partition's records of `__remote_log_metadata` for a broker's tier.
+  committed log or a snapshot's; the key pairs and the partition's records of `__remote_log_metadata` for a broker's
+  tier.
 
 Private keys travel as credentials do: nothing prints them.
 """
@@ -32,15 +33,26 @@ from seglog.locations import parse_location
 from seglog.remote.routing import files_with
 from seglog.remote.settings import StoreSettings
 from seglog.remote_path import RemotePath
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.routing import RoutingFileSystem
 from seglog.table.options import ReadOptions
 from seglog.tiers.asked import tier_options
-from seglog.tiers.contents import CACHE_BYTES, ChunkCache, ChunkedLog, OneFile, PartOfObject, Stored, WholeObject
+from seglog.tiers.contents import (
+    CACHE_BYTES,
+    ChunkCache,
+    ChunkedLog,
+    Extents,
+    OneFile,
+    Part,
+    PartOfObject,
+    Stored,
+    WholeObject,
+)
 from seglog.tiers.manifests import checkpoints_of
 from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.recognition import Recognised, TierPlace, recognise
 from seglog.tiers.segments import KeyPairs, Remark, read_private_key
+from seglog.tiers.snapshots import as_directory, checkpoints_for
 from seglog.tiers.tiered_partition import TierOptions
 from seglog.tiers.view import TierFileSystem, show_tiers
 
@@ -74,20 +86,20 @@ def sendable(options: ReadOptions) -> ReadOptions:
 
 
 class BrokersTiers:
-    """The paths of a read that lie in a broker's tiered storage. Recognises each path once."""
+    """The paths of a read that lie in a broker's tiered storage or in a backup. Recognises each path once."""
 
     def __init__(self, fs: FileSystem, options: ReadOptions) -> None:
         self._fs, self._options = fs, options
         self._known: dict[Path, Recognised] = {}
 
     def shown(self, path: Path) -> tuple[FileSystem, Path] | None:
-        """Returns a file system that shows the tier as it is now, and the path in it; None if `path` is in no tier.
+        """Returns a file system that shows the tier or snapshot as it is now, and the path in it; None for other paths.
 
         Raises OSError.
         """
         if path not in self._known:
             (self._known[path],) = recognise(self._fs, [path])
-        if not self._known[path].places:
+        if not self._known[path].places and self._known[path].snapshot is None:
             return None
         names = self._options.tier
         pairs = {key_id: read_private_key(self._fs, parse_location(file)) for key_id, file in names.keys}
@@ -127,7 +139,8 @@ def _remark_handler(fail_on_data_loss: bool) -> Callable[[Remark], None]:
 class StoredLog:
     """An object that stores a segment's log in another form.
 
-    The log is its `chunks`, decompressed and decrypted with `key`, or only its first `front` bytes.
+    The log is its `chunks`, decompressed and decrypted with `key`, or only its first `front` bytes; or it consists of
+    `parts` of several objects, of which this is the first.
     """
 
     path: str
@@ -138,10 +151,15 @@ class StoredLog:
     compressed: bool = False
     key: DataKey | None = field(default=None, compare=False, repr=False)
     front: int | None = None
+    parts: tuple[Part, ...] = ()
 
     def shown(self, fs: FileSystem, path: Path) -> FileSystem:
         """Returns `fs` with the log as the file `path`; without that file if the object is gone."""
         own = parse_location(self.path)
+        if self.parts:  # as the manifest has it: where an object is missing, its reading says so
+            ms, regular = self.modified_ns // 1_000_000, 0o100644
+            file = FileStatus(self.size, ms, self.modified_ns, 0, 0, regular, 0, 0, self.size, False)
+            return OneFile(fs, path, Extents(fs, self.parts, file))
         if isinstance(fs, RoutingFileSystem):
             fs.expect(own, self.size, self.modified_ns, self.version)
         status = fs.status(own)
@@ -167,6 +185,9 @@ def where_stored(fs: FileSystem, path: Path) -> tuple[Path, StoredLog | None]:
         return path, None
     if isinstance(stored, WholeObject):
         return stored.path, None
+    if isinstance(stored, Extents) and stored.parts:
+        status = stored.status
+        return path, StoredLog(str(stored.parts[0].path), status.size, status.modified_ns, "", parts=stored.parts)
     front = None
     if isinstance(stored, PartOfObject):
         front, stored = stored.status.size, stored.whole
@@ -211,6 +232,8 @@ def shown_at(fs: FileSystem, paths: Iterable[Path]) -> tuple[Shown, ...]:
         made: Mapping[Path, Stored] = {}
         if place.described is not None and above:  # the log directory's checkpoints, for this partition alone
             made = checkpoints_of(directory.parent, [place.described], above[0].status)
+        elif place.kept is not None:
+            made = checkpoints_for(fs, directory.parent, place.topic_partition)
         found[directory] = Shown(
             directory,
             place,
@@ -230,6 +253,8 @@ def size_of(fs: FileSystem, directory: Path) -> int:
     place = fs.place_at(directory) if isinstance(fs, TierFileSystem) else None
     if place is not None and place.described is not None:
         return sum(one.size for segment in place.described.segments for one in segment.objects.values())
+    if place is not None and place.kept is not None:
+        return sum(file.size for file in place.kept.partition.files)
     try:
         return sum(status.size for _, status in fs.entries(directory))
     except NotADirectoryError:
@@ -254,4 +279,8 @@ def task_files(store: StoreSettings, shown: Sequence[Shown], on_remark: Callable
     options = TierOptions(shown[0].local, shown[0].keys, joined)
     mounts = {one.path: one.place for one in shown}
     made = {path: stored for one in shown for path, stored in one.made.items()}
-    return TierFileSystem(fs, mounts, {path.parent for path in mounts}, options, on_remark, made)
+    kept = {path: place.kept for path, place in mounts.items() if place.kept is not None}
+    directories = {
+        each: as_directory(partition.status) for path, partition in kept.items() for each in (path.parent, path)
+    }
+    return TierFileSystem(fs, mounts, {path.parent for path in mounts}, options, on_remark, made, directories)

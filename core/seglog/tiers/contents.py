@@ -7,8 +7,11 @@ chunks of all files. Changed or truncated data raises CorruptTierError with the 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -152,6 +155,27 @@ class ChunkedLog:
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`size` bytes of an object from `start` on."""
+
+    path: Path
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """A file whose bytes are parts of objects, one after the other. An object is opened when a part of it is read."""
+
+    fs: FileSystem
+    parts: tuple[Part, ...]
+    status: FileStatus
+
+    def open(self, path: Path) -> File:
+        return _Joined(self, path)
+
+
 class OneFile(ViewFileSystem):
     """A file system in which one path is a stored file, for code that reads by path."""
 
@@ -197,6 +221,77 @@ class _Whole(UnchangedFile, PassingFile):
     def __init__(self, below: File, path: Path) -> None:
         super().__init__(below)
         self.path = path
+
+
+class _Joined(ReadOnlyFile):
+    """A file in parts. Raises CorruptTierError where an object is missing or too short."""
+
+    def __init__(self, stored: Extents, path: Path) -> None:
+        self.path, self._stored = path, stored
+        self._starts = [0, *accumulate(part.size for part in stored.parts)]
+        self._files: dict[Path, File] = {}
+        self._guard = threading.Lock()
+
+    def size(self) -> int:
+        return self._starts[-1]
+
+    def status(self) -> FileStatus:
+        return self._stored.status
+
+    def read_at(self, position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, self.size() - position)))
+        return bytes(buffer[: self.read_into(position, buffer)])
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = max(0, min(view.nbytes, self.size() - position))
+        for part, skipped, begin, end in self._spans(position, wanted):
+            count = self._file(part).read_into(part.start + skipped, view[begin:end])
+            if count < end - begin:
+                raise self._cut(part, skipped + count)
+        return wanted
+
+    def lend(self, position: int, size: int) -> memoryview | None:
+        for part, skipped, begin, end in self._spans(position, min(size, self.size() - position)):
+            lent = self._file(part).lend(part.start + skipped, end - begin)
+            if lent is not None and not lent.nbytes:
+                raise self._cut(part, skipped)
+            return lent
+        return memoryview(b"")
+
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
+        for part, skipped, begin, end in self._spans(position, min(size, self.size() - position)):
+            self._file(part).advise_wanted(part.start + skipped, end - begin, side_by_side=side_by_side, again=again)
+
+    def close(self) -> None:
+        with self._guard:
+            files, self._files = self._files, {}
+        for file in files.values():
+            file.close()
+
+    def _spans(self, position: int, size: int) -> Iterator[tuple[Part, int, int, int]]:
+        """Yields the parts of a range: each part, the bytes of it to skip, and where its bytes lie in the range."""
+        at, end = position, position + size
+        while at < end:
+            i = bisect_right(self._starts, at) - 1
+            until = min(end, self._starts[i + 1])
+            yield self._stored.parts[i], at - self._starts[i], at - position, until - position
+            at = until
+
+    def _file(self, part: Part) -> File:
+        with self._guard:
+            file = self._files.get(part.path)
+            if file is None:
+                try:
+                    file = self._files[part.path] = self._stored.fs.open(part.path, "r")
+                except FileNotFoundError as error:
+                    message = f"it is missing, and bytes of {self.path} are stored there"
+                    raise CorruptTierError(part.path, message, part.start) from error
+            return file
+
+    def _cut(self, part: Part, count: int) -> CorruptTierError:
+        message = f"it ends here, after {count} of {part.size} bytes of {self.path}"
+        return CorruptTierError(part.path, message, part.start + count)
 
 
 class _ReadFile(UnchangedFile, PassingFile):

@@ -16,6 +16,7 @@ from seglog.format import filenames
 from seglog.format.tier_names import (
     COMMITTED,
     LOCAL_TIERED_STORAGE,
+    SNAPSHOT_MARK,
     WATERMARK,
     ObjectKind,
     is_place_name,
@@ -28,10 +29,11 @@ from seglog.model import TopicPartition
 from seglog.remote_path import WEB_SERVERS, RemotePath
 from seglog.scan.listing import listed
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileStatus, FileSystem
 
 if TYPE_CHECKING:
     from seglog.format.log_manifest import ManifestPartition
+    from seglog.format.snapshot_manifest import StoredPartition
 
 
 class Layout(Enum):
@@ -41,24 +43,42 @@ class Layout(Enum):
     LOCAL = "LocalTieredStorage"
     PINTEREST = "Pinterest"
     MANIFEST = "seglog"  # committed by a manifest of ours: `tiers.manifests`
+    SNAPSHOT = "snapshot"  # in a backup repository: `tiers.snapshots`
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPartition:
+    """A partition in a snapshot of the repository at `repository`; `status` is that of the snapshot's manifest."""
+
+    repository: Path
+    partition: StoredPartition
+    status: FileStatus
 
 
 @dataclass(frozen=True, slots=True)
 class TierPlace:
-    """A partition in tiered storage, by the names of directories; `described` is its entry in a manifest of ours."""
+    """A partition in tiered storage, by the names of directories; `described` is its entry in a manifest of ours,
+    `kept` that in a snapshot.
+    """
 
     directory: Path
     layout: Layout
     topic_partition: TopicPartition
     topic_id: str | None = None
     described: ManifestPartition | None = None
+    kept: KeptPartition | None = None
+
+    @property
+    def is_listed(self) -> bool:
+        """True if a manifest or a snapshot lists all of the log."""
+        return self.described is not None or self.kept is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
     """The meaning of a path: the partitions in tiered storage (none: it is not a tier) and the directory in which they
     are shown. `file` is the file meant, "" for a partition, None for all partitions. For logs committed below `prefix`,
-    the manifest there lists the places.
+    the manifest there lists the places; for those in a backup, that of the snapshot at `snapshot`.
     """
 
     path: Path
@@ -66,11 +86,17 @@ class Recognised:
     shown_in: Path
     file: str | None
     prefix: Path | None = None
+    snapshot: Path | None = None
 
     @property
     def is_tier(self) -> bool:
         """True if the path is in tiered storage."""
-        return bool(self.places) or self.prefix is not None
+        return bool(self.places) or self.is_listed
+
+    @property
+    def is_listed(self) -> bool:
+        """True if a manifest or a snapshot lists the places."""
+        return self.prefix is not None or self.snapshot is not None
 
 
 def recognise(fs: FileSystem, paths: Iterable[Path]) -> list[Recognised]:
@@ -93,6 +119,9 @@ def places_in(fs: FileSystem, path: Path) -> list[TierPlace]:
 def _recognised(fs: FileSystem, path: Path) -> Recognised:
     status = fs.status(path)
     if status is None:
+        snapshot = snapshot_around(fs, path)
+        if snapshot is not None:
+            return Recognised(links.resolve(path), [], snapshot, None, snapshot=snapshot)
         prefix = _prefix_of_missing(fs, path)
         return Recognised(path if prefix is None else links.resolve(path), [], path, "", prefix)
     if not status.is_directory:
@@ -103,6 +132,22 @@ def _recognised(fs: FileSystem, path: Path) -> Recognised:
     if prefix is not None:
         return Recognised(place_of, [], prefix, None, prefix)
     return Recognised(path, *_recognised_directory(fs, place_of, names))
+
+
+def snapshot_around(fs: FileSystem, path: Path) -> Path | None:
+    """Returns the path of the snapshot that a path means or is in; None if there is none, or if that path exists.
+
+    Such a path is REPOSITORY#SNAPSHOT; a name with that sign which exists is never taken for a snapshot.
+    """
+    if SNAPSHOT_MARK not in str(path):
+        return None
+    from seglog.format.snapshot_manifest import MARKER
+
+    for above in reversed([path, *path.parents]):
+        place, mark, _ = above.name.rpartition(SNAPSHOT_MARK)
+        if mark and place and fs.status(above) is None:
+            return links.resolve(above) if fs.status(above.with_name(place) / MARKER) is not None else None
+    return None
 
 
 def _prefix_of_missing(fs: FileSystem, path: Path) -> Path | None:

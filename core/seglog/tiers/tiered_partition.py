@@ -24,6 +24,7 @@ from seglog.tiers.metadata import RemoteLogs, checked_against
 from seglog.tiers.recognition import TierPlace
 from seglog.tiers.relocation import Relocation
 from seglog.tiers.segments import Inventory, KeyPairs, Problem, Remark, TierSegment, cut_position, unreadable
+from seglog.tiers.snapshots import files_of_kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,15 @@ def load_partition(
     the OSError. Raises RefusedError if a local part or a broker's metadata is given for logs that a manifest has
     committed.
     """
+    if place.is_listed and (options.local is not None or options.metadata is not None):
+        raise RefusedError(
+            f"{place.directory}: a manifest describes this log completely; --local and --remote-metadata are for a"
+            " broker's tiered storage"
+        )
     if place.described is not None:
-        return _committed(fs, place, place.described, options)
+        return _committed(fs, place, place.described)
+    if place.kept is not None:
+        return TieredPartition(place, (), (), None, files_of_kept(fs, place.kept), ())
     moved = Relocation(fs, place, options.metadata or RemoteLogs())
     inventory = Inventory(fs, place, options.keys, options.cache, moved.objects, is_survey=is_survey)
     remarks, segments = [*inventory.remarks, *moved.remarks()], list(inventory.segments)
@@ -91,12 +99,7 @@ def _qualified(remark: Remark, remarks: Sequence[Remark]) -> Remark:
     return replace(remark, message=f"{remark.message} that can be read")
 
 
-def _committed(fs: FileSystem, place: TierPlace, described: ManifestPartition, options: TierOptions) -> TieredPartition:
-    if options.local is not None or options.metadata is not None:
-        raise RefusedError(
-            f"{place.directory}: a manifest describes this log completely; --local and --remote-metadata are for a"
-            " broker's tiered storage"
-        )
+def _committed(fs: FileSystem, place: TierPlace, described: ManifestPartition) -> TieredPartition:
     found = files_of_partition(fs, place.directory, described)
     chosen = tuple(LineageSegment(one, one.end_offset) for one in found.segments)
     return TieredPartition(place, found.segments, chosen, None, found.files, found.remarks)
