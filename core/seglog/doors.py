@@ -28,8 +28,12 @@ DOORS = {
     "internal kind": ("seglog.values.internal_topics", "kind_of_partition"),
     # the decoder of one of Kafka's own topics: (topic) -> values.internal_topics.Decoder
     "internal decoder": ("seglog.values.internal_topics", "decoder_of"),
-    # the first record that a broker's cleaner fails on: (fs, segments, Kafka, config) -> rescue.doctor.hazards.Hazard
-    "too large to clean": ("seglog.rescue.doctor.hazards", "first_too_large"),
+    # the first record that a broker's cleaner fails on: (fs, segments, Kafka, config) -> cleaner.hazards.Hazard
+    "too large to clean": ("seglog.cleaner.hazards", "first_too_large"),
+    # what a start would do with one broker's log directories: (fs, paths, clock, settings_of, deep=) -> Diagnosis rows
+    "diagnoses": ("seglog.rescue.doctor.doctor", "diagnoses"),
+    # what the consumer groups of log directories hold: (fs, targets) -> operations.groups.GroupsReport
+    "groups": ("seglog.operations.groups", "read_groups"),
     # a log's records for Arrow: (columns, topic partition, directory, records) -> pyarrow.RecordBatchReader
     "arrow reader": ("seglog.table.columns", "reader_of"),
 }

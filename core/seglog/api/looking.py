@@ -1,4 +1,4 @@
-"""Functions that read logs: listing, verification, statistics, diagnosis, comparison. They change and lock nothing."""
+"""Functions that read logs: listing, verification, statistics, comparison. They change and lock nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from seglog.operations.workspace import (
     looked_at,
     optional_duration,
     optional_integer,
-    optional_release,
     optional_size,
     optional_time,
 )
-from seglog.rescue.doctor.doctor import Doctor
 from seglog.scan.listing import resolve_paths
 from seglog.scan.selection import Selection
 from seglog.verification.verify import Verification, VerifyOptions
@@ -117,31 +115,6 @@ def stats(
         raise ValueError("write_rate is for sizing: give sizing=True with it")
     work, shown = looked_at(common, paths)
     return Results("statistics", measure(work, resolve_paths(work.fs, shown), sizing=sized, write_rate=rate))
-
-
-@public
-def doctor(
-    *log_directories: Location, quick: bool = False, kafka_version: str | None = None, **common: Unpack[ReadArguments]
-) -> Doctor:
-    """Predicts whether a Kafka broker would start on these log directories, and what it would do to the data.
-
-    Iterate over the result for its diagnoses. Its `summary` is complete after the iteration, and runs the diagnosis
-    itself if nothing has iterated; `summary.loads` is True if the broker would start. Give all log directories of one
-    broker together. `quick` does not read all data. `kafka_version` is the release that shall start: by default
-    the one that wrote the directory, or 4.3 if nothing shows it. Raises NotALogError for a path that is not a
-    directory.
-
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
-    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
-    ...     diagnosis = seglog.doctor(directory)
-    ...     [row.code for row in diagnosis if row.gravity.value == "blocker"], diagnosis.summary.loads
-    ([], True)
-    """
-    work, shown = looked_at(common, log_directories, tell_of_runs=False)
-    deep, kafka = not flag("quick", quick), optional_release("kafka_version", kafka_version)
-    return Doctor(work.fs, shown, work.clock, work.settings, deep=deep, kafka=kafka)
 
 
 @public

@@ -1,43 +1,65 @@
-"""Functions that bring records somewhere else and only read their sources: salvage, transplant, fetch, export."""
+"""Functions of rescue: whether a broker would start, and how records and partitions come to a new place."""
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Unpack
 
 from seglog.api.calling import public, public_verb
-from seglog.api.valuing import values_of
-from seglog.arguments import flag, instance, one_of
-from seglog.look.export.export import ExportFormat, ExportOptions, FileSink
-from seglog.look.export.export import export as export_records
-from seglog.model import Isolation, member
+from seglog.arguments import flag, instance, integer, mapping, several
+from seglog.operations import rebuild as rebuilding
+from seglog.operations import restore as restoring
 from seglog.operations import transplant as transplanting
-from seglog.operations.export import exported_partitions, with_types
-from seglog.operations.fetch import Fetched, FetchOptions, fetch_targets
-from seglog.operations.fetch import fetch as fetch_partition
+from seglog.operations.rebuild import RebuildRequest
+from seglog.operations.restore import RestorePlan
 from seglog.operations.transplant import TransplantArguments, TransplantKeywords, TransplantRequest
 from seglog.operations.undo import remember_run
 from seglog.operations.workspace import (
+    CommonArguments,
     Location,
     ReadArguments,
     local_path,
     looked_at,
-    optional_integer,
+    optional_release,
     optional_size,
-    optional_time,
+    path_of,
     paths_of,
     request_of,
     warn,
     workspace_of,
 )
+from seglog.rescue.doctor.doctor import Doctor
+from seglog.rescue.rebuild.plan import RebuildPlan
 from seglog.rescue.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, SalvageReport
 from seglog.rescue.salvage.salvage import salvage as salvage_logs
 from seglog.rescue.transplant.apply import TransplantOutcome, carry_out
 from seglog.rescue.transplant.plan import TransplantPlan
-from seglog.scan.listing import resolve_paths
-from seglog.scan.selection import Selection
-from seglog.values.forms import KAFKA
 
-ExportedFormat = Literal["jsonl", "csv", "parquet"]
+
+@public
+def doctor(
+    *log_directories: Location, quick: bool = False, kafka_version: str | None = None, **common: Unpack[ReadArguments]
+) -> Doctor:
+    """Predicts whether a Kafka broker would start on these log directories, and what it would do to the data.
+
+    Iterate over the result for its diagnoses. Its `summary` is complete after the iteration, and runs the diagnosis
+    itself if nothing has iterated; `summary.loads` is True if the broker would start. Give all log directories of one
+    broker together. `quick` does not read all data. `kafka_version` is the release that shall start: by default
+    the one that wrote the directory, or 4.3 if nothing shows it. Raises NotALogError for a path that is not a
+    directory.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     diagnosis = seglog.doctor(directory)
+    ...     [row.code for row in diagnosis if row.gravity.value == "blocker"], diagnosis.summary.loads
+    ([], True)
+    """
+    work, shown = looked_at(common, log_directories, tell_of_runs=False)
+    deep, kafka = not flag("quick", quick), optional_release("kafka_version", kafka_version)
+    return Doctor(work.fs, shown, work.clock, work.settings, deep=deep, kafka=kafka)
 
 
 @public
@@ -124,101 +146,98 @@ def transplant(*sources: Location, into: Location, **given: Unpack[TransplantArg
 
 
 @public
-def fetch(
-    *sources: Location, output: Location, allow_gaps: bool = False, **common: Unpack[ReadArguments]
-) -> list[Fetched]:
-    """Copies partitions, from tiered storage or from anywhere, into a log directory; checks every batch on the way.
+def plan_rebuild(
+    *log_directories: Location,
+    metadata: Sequence[Location] = (),
+    nodes: Mapping[Location, int] | None = None,
+    cluster_id: str | None = None,
+    features: Mapping[str, int] | None = None,
+    allow_missing: bool = False,
+    without: Sequence[int] = (),
+    **common: Unpack[CommonArguments],
+) -> RebuildPlan:
+    """Reconstructs a cluster's metadata from its brokers' log directories and from what remains of its metadata logs.
 
-    `output` is LOGDIR/TOPIC-NUMBER, or a log directory for several partitions. A fetch that was killed continues where
-    it stopped. Returns one result for each partition; with `allow_gaps` missing offsets are in its `gaps`, otherwise
-    they are an error. Raises RefusedError, CorruptRecordError, LockedError, NotALogError, ValueError.
+    Returns a plan with the `topics` and their partitions, `features`, and `notes` on what is unknown. `metadata` are
+    further metadata logs or snapshots. `nodes` gives the node ids of directories without `meta.properties`.
+    `cluster_id` and `features` (name to level) set what no directory tells. Raises RefusedError, or Obstacles, for
+    directories that contradict each other, or that lack partitions unless `allow_missing` is set. It also refuses a set
+    that lacks brokers or directories which the metadata names; `without` gives up what is missing of these brokers.
 
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     os.mkdir(place + "/logs")
+    ...     with seglog.open_log(place + "/logs/clicks-0", create=True) as log:
     ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
-    ...     (done,) = seglog.fetch(directory + "/t-0", output=directory + "/copy/t-0")
-    ...     done.segments, done.first_offset
-    (1, 0)
+    ...     plan = seglog.plan_rebuild(place + "/logs", nodes={place + "/logs": 1})
+    ...     made = seglog.rebuild(plan, place + "/made")
+    ...     [(topic.name, topic.partitions[0].log_end) for topic in plan.topics], made[0].name
+    ([('clicks', 1)], 'bootstrap.checkpoint')
     """
-    options, target = FetchOptions(flag("allow_gaps", allow_gaps)), local_path("output", output)
-    work, shown = looked_at(common, sources)
-    local = workspace_of({"clock": work.clock})
-    return [
-        fetch_partition(work.fs, source, local.fs, place, options)
-        for source, place in fetch_targets(work.fs, shown, target)
-    ]
+    work = workspace_of(common)
+    given_nodes = mapping("nodes", nodes, "a mapping from log directories to node ids")
+    levels = mapping("features", features, "a mapping from names to levels")
+    request = RebuildRequest(
+        [path_of("log_directories", path) for path in log_directories],
+        [path_of("metadata", path) for path in several("metadata", metadata, "a list of paths")],
+        {path_of("nodes", path): integer("nodes", node) for path, node in given_nodes.items()},
+        None if cluster_id is None else instance("cluster_id", cluster_id, str, "text"),
+        {name: integer("features", level) for name, level in levels.items()},
+        flag("allow_missing", allow_missing),
+        [integer("without", node) for node in several("without", without, "a list of node ids")],
+    )
+    return rebuilding.plan_rebuild(work.fs, work.clock, request)
 
 
 @public
-def export(
-    path: Location,
-    output: Location,
-    *,
-    format: ExportedFormat | None = None,
-    from_offset: int | None = None,
-    to_offset: int | None = None,
-    since_ms: int | str | None = None,
-    until_ms: int | str | None = None,
-    key: bytes | None = None,
-    producer_id: int | None = None,
-    isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
-    limit: int | None = None,
-    base64: bool = False,
-    decode: bool = False,
-    key_as: str = "auto",
-    value_as: str = "auto",
-    schemas: Location | None = None,
-    schema: Location | None = None,
-    csv_safe: bool = False,
-    replace: bool = False,
-    **common: Unpack[ReadArguments],
-) -> int:
-    """Writes the records of a partition, of LOGDIR/TOPIC or of one segment to a file; returns their number.
+def rebuild(plan: RebuildPlan, output: Location, **common: Unpack[CommonArguments]) -> list[Path]:
+    """Creates the directory `output` with the plan's snapshot, and returns the files it wrote.
 
-    `format` is "jsonl", "csv" or "parquet" (default: by the extension of `output`). Records are chosen as by `diff`.
-    `base64` writes keys and values of text formats in base64; `decode` decodes those of Kafka's internal topics;
-    `key_as`, `value_as`, `schemas` and `schema` decode as for `open_table`, in Parquet to columns with types, too;
-    `csv_safe` defuses formulas. Damage is skipped, with a warning to the logger `seglog`. The file appears when it is
-    complete. Raises RefusedError if it exists and `replace` is not set, NotALogError, OSError, UnsupportedError,
-    ConfigError for missing schemas.
-
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
-    ...         info = log.append([seglog.Record(b"value", key=b"k", timestamp=1000)])
-    ...     print(seglog.export(directory + "/t-0", directory + "/t.csv"))
-    ...     open(directory + "/t.csv").read().splitlines()
-    1
-    ['topic,partition,offset,timestamp,key,value,headers', 't,0,0,1000,k,value,']
+    The metadata log of a new controller begins with that snapshot: `bootstrap.checkpoint` for Kafka up to 4.3, the one
+    in `__cluster_metadata-0` from 4.4 on. `output` also gets the small files that the log
+    directories lack; the log directories themselves stay unchanged. Raises RefusedError if `output` holds something.
+    The example of `plan_rebuild` shows it.
     """
-    target = local_path("output", output)
-    kinds = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-    if format is None and target.suffix not in kinds:
-        raise ValueError(f"give format, jsonl, csv or parquet: {target} has no extension that names it")
-    chosen = one_of("format", kinds.get(target.suffix) if format is None else format, tuple(ExportedFormat.__args__))  # type: ignore[attr-defined]
-    work, (shown,) = looked_at(common, [path])
-    key_form, value_form = (KAFKA, KAFKA) if flag("decode", decode) else (key_as, value_as)
-    values = values_of(work.fs, [path], key_as=key_form, value_as=value_form, schemas=schemas, schema=schema)
-    selection = Selection(
-        optional_integer("from_offset", from_offset, 0),
-        optional_integer("to_offset", to_offset, 0),
-        optional_time("since_ms", since_ms, work.clock),
-        optional_time("until_ms", until_ms, work.clock),
-        optional_integer("producer_id", producer_id),
-        None if key is None else instance("key", key, bytes, "bytes"),
-        member(Isolation, isolation, "isolation"),
-    )
-    options = ExportOptions(
-        ExportFormat(chosen),
-        selection,
-        flag("base64", base64),
-        values,
-        flag("csv_safe", csv_safe),
-        optional_integer("limit", limit, 0),
-    )
-    targets = resolve_paths(work.fs, [shown])
-    partitions = exported_partitions(work.fs, targets, selection, limited=options.limit is not None)
-    options = with_types(options, work.fs, targets)
-    with FileSink(workspace_of({}).fs, target, flag("replace", replace)) as sink:
-        return export_records(partitions, sink, options, lambda found: warn(f"{found.file}: {found.message}"))
+    work = workspace_of(common)
+    made = instance("plan", plan, RebuildPlan, "what plan_rebuild gives")
+    return rebuilding.write_rebuilt(work.fs, work.clock, made, path_of("output", output))
+
+
+@public
+def plan_restore(
+    *sources: Location, output: Location, topics: Sequence[str] = (), **common: Unpack[CommonArguments]
+) -> RestorePlan:
+    """Plans which partitions the directories of `sources` become in the directory `output`. Changes nothing.
+
+    Sources are directories that a broker set aside (`-delete`, `-stray`, `-future`), a run's folder in the quarantine,
+    and copies of a partition's directory. Parts of one partition are joined: `partitions[i].joined` has the offsets,
+    `damage` and `missing`. `topics` are the whole names of topics that a broker cut in the names of directories, which
+    have at most 255 characters. Raises NotALogError if there is nothing to restore, RefusedError, or Obstacles, for
+    parts that contradict each other, a topic without its whole name, or an `output` that is a broker's log directory.
+    The example of `restore` shows it.
+    """
+    work = workspace_of(common)
+    paths = [path_of("sources", path) for path in sources]
+    return restoring.plan_restore(work.fs, paths, path_of("output", output), several("topics", topics, "names"))
+
+
+@public
+def restore(plan: RestorePlan, **common: Unpack[CommonArguments]) -> list[Path]:
+    """Creates the partitions of a plan, each completely or not at all, and returns their directories.
+
+    Raises RefusedError if the disk lacks room, or if a target directory has appeared since the plan was made.
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     os.mkdir(place + "/logs")
+    ...     with seglog.open_log(place + "/logs/clicks-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     os.rename(place + "/logs/clicks-0", place + "/logs/clicks-0.0123456789abcdef-stray")
+    ...     plan = seglog.plan_restore(place + "/logs", output=place + "/new")
+    ...     (made,) = seglog.restore(plan)
+    ...     with seglog.open_log(made) as log:
+    ...         [record.value for record in log.records()]
+    [b'value']
+    """
+    work = workspace_of(common)
+    return restoring.restore(work.fs, work.clock, instance("plan", plan, RestorePlan, "what plan_restore gives"))

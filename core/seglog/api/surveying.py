@@ -1,49 +1,35 @@
-"""Functions that show what else a log directory tells: figures of all its logs, transactions, groups, the cluster,
-settings, tiered storage."""
+"""Functions that show what else a log directory tells: figures of all its logs, transactions, the cluster,
+settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Unpack
 
 from seglog.api.calling import public
-from seglog.arguments import flag, instance, integer, mapping, several
+from seglog.arguments import flag, instance
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import topic_of
 from seglog.look.inspect.metadata_image import Difference, MetadataImage, differences, read_metadata_image
 from seglog.look.report.figures import Report
-from seglog.operations import replicas as replicas_of
-from seglog.operations.groups import GroupsReport, read_groups
-from seglog.operations.replicas import ReplicasReport, ReplicasRequest
 from seglog.operations.report import ReportRequest
 from seglog.operations.report import report as gathered
-from seglog.operations.schemas import registry_contents
 from seglog.operations.workspace import (
     CommonArguments,
     Location,
     ReadArguments,
     Sources,
-    local_path,
     looked_at,
     optional_duration,
     optional_integer,
     optional_path,
-    optional_time,
-    path_of,
     paths_of,
     settings_of,
-    text_list,
-    tier_options,
     warn,
     workspace_of,
 )
 from seglog.scan.listing import log_directory_of, refuse_file, require_partition, resolve_path, resolve_paths
 from seglog.scan.view import PartitionView
 from seglog.storage.lock import partition_path
-from seglog.tiers.segments import Remark
-from seglog.tiers.survey import Surveyed, survey
-from seglog.values.schemas import Schema
 from seglog.verification.transaction_coordinators import read_coordinators
 from seglog.verification.transactions import DEFAULT_MAX_TIMEOUT_MS, Transaction, view_transactions
 
@@ -83,109 +69,6 @@ def transactions(
 
 
 @public
-def groups(
-    *paths: Location,
-    names: str | Sequence[str] | None = None,
-    at_ms: int | str | None = None,
-    **common: Unpack[ReadArguments],
-) -> GroupsReport:
-    """Returns the consumer groups in the log directories, as a broker would load them: `groups`, `problems`, `notes`.
-
-    Each group has its members and, for each partition, the committed offset, the log's end and the lag. Paths are log
-    directories, or partitions of `__consumer_offsets` or `__share_group_state`. `names` are names, or patterns with *
-    and ?. `at_ms` (epoch milliseconds, or text) shows what was committed then. Raises NotALogError if no such partition
-    is there.
-
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/__consumer_offsets-0", create=True):
-    ...         pass
-    ...     seglog.groups(directory).groups
-    []
-    """
-    wanted = text_list("names", names)
-    work, shown = looked_at(common, paths)
-    moment = optional_time("at_ms", at_ms, work.clock)
-
-    def is_wanted(name: str) -> bool:
-        return wanted is None or any(name == each or fnmatchcase(name, each) for each in wanted)
-
-    return read_groups(work.fs, resolve_paths(work.fs, shown), at_ms=moment, wanted=is_wanted)
-
-
-@public
-def replicas(
-    *sources: Location,
-    metadata: Sequence[Location] = (),
-    nodes: Mapping[Location, int] | None = None,
-    **common: Unpack[CommonArguments],
-) -> ReplicasReport:
-    """Compares the replicas of a dead cluster: which copy of each partition to start from, and what each choice loses.
-
-    `sources` are log directories of brokers and controllers, and files that `collect_replicas` wrote on other hosts.
-    `metadata` are further metadata logs or snapshots, `nodes` the node ids of directories without `meta.properties`.
-    The report has `partitions`, those `in_question`, and the `steps` to take. Nothing is changed. Raises LockedError
-    while a broker runs, CorruptionError for facts that were cut or edited, UnsupportedError for facts of a newer
-    version, RefusedError for sources that cannot belong to one cluster, NotALogError.
-
-    >>> import os, tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     for node, count in ((1, 3), (2, 2)):
-    ...         os.mkdir(f"{place}/{node}")
-    ...         with seglog.open_log(f"{place}/{node}/clicks-0", create=True) as log:
-    ...             info = log.append([seglog.Record(b"value", timestamp=1000)] * count)
-    ...     report = seglog.replicas(f"{place}/1", f"{place}/2", nodes={f"{place}/1": 1, f"{place}/2": 2})
-    ...     [(one.partition.topic, one.choice, one.why) for one in report.in_question]
-    [('clicks', 1, 'longest log, to offset 2')]
-    """
-    work = workspace_of(common)
-    return replicas_of.compare(work.fs, work.clock, _replicas_request("sources", sources, metadata, nodes))
-
-
-@public
-def collect_replicas(
-    *log_directories: Location,
-    output: Location,
-    metadata: Sequence[Location] = (),
-    nodes: Mapping[Location, int] | None = None,
-    replace: bool = False,
-    **common: Unpack[CommonArguments],
-) -> int:
-    """Writes facts about replicas to the file `output`, for `replicas` on another host; returns its size in bytes.
-
-    Facts are offsets, leader epochs, damage and digests, and never a record. `replace` replaces a file that is there.
-    Raises LockedError while a broker runs, RefusedError if the file is there or a directory's broker is not known,
-    NotALogError.
-
-    >>> import os, tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     os.mkdir(place + "/logs")
-    ...     with seglog.open_log(place + "/logs/clicks-0", create=True) as log:
-    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
-    ...     size = seglog.collect_replicas(place + "/logs", output=place + "/1.facts", nodes={place + "/logs": 1})
-    ...     seglog.replicas(place + "/1.facts").in_question
-    ()
-    """
-    work = workspace_of(common)
-    request = _replicas_request("log_directories", log_directories, metadata, nodes)
-    facts = replicas_of.collect(work.fs, work.clock, request)
-    return replicas_of.write_collected(work.fs, facts, local_path("output", output), replace=flag("replace", replace))
-
-
-def _replicas_request(
-    name: str, sources: Sequence[Location], metadata: Sequence[Location], nodes: Mapping[Location, int] | None
-) -> ReplicasRequest:
-    given = mapping("nodes", nodes, "a mapping from log directories to node ids")
-    if not sources:
-        raise ValueError(f"{name}: give at least one")
-    return ReplicasRequest(
-        [path_of(name, path) for path in sources],
-        [path_of("metadata", path) for path in several("metadata", metadata, "a list of paths")],
-        {path_of("nodes", path): integer("nodes", node) for path, node in given.items()},
-    )
-
-
-@public
 def metadata(path: Location, *, at_offset: int | None = None, **common: Unpack[ReadArguments]) -> MetadataImage:
     """Returns the cluster that a metadata log describes; `tree()` has it as dictionaries.
 
@@ -203,30 +86,6 @@ def metadata(path: Location, *, at_offset: int | None = None, **common: Unpack[R
     last = optional_integer("at_offset", at_offset, 0)
     work, (shown,) = looked_at(common, [path])
     return read_metadata_image(work.fs, shown, end=None if last is None else last + 1)
-
-
-@public
-def schemas(path: Location, **common: Unpack[ReadArguments]) -> list[Schema]:
-    """Returns what a schema registry knew, from its log: subjects, versions, ids, references and texts, by id.
-
-    `path` is `_schemas-0`, the log directory that holds it, or one of its `.log` files. Versions that were deleted are
-    there too, and marked; what is damaged is left out, with a warning to the logger `seglog`. Raises NotALogError,
-    OSError.
-
-    >>> import tempfile, seglog
-    >>> key = b'{"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1}'
-    >>> value = b'{"subject":"orders-value","version":1,"id":7,"schema":"int","deleted":false}'
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/_schemas-0", create=True) as log:
-    ...         info = log.append([seglog.Record(value, key=key, timestamp=1000)])
-    ...     [(schema.id, schema.subject, schema.type, schema.text) for schema in seglog.schemas(directory)]
-    [(7, 'orders-value', 'AVRO', 'int')]
-    """
-    work, (shown,) = looked_at(common, [path])
-    contents = registry_contents(work.fs, shown)
-    for problem in contents.problems:
-        warn(problem)
-    return contents.schemas
 
 
 @public
@@ -304,24 +163,3 @@ def settings(
     target = resolve_path(work.fs, location)
     refuse_file(target)
     return settings_of(work, log_directory_of(target), sources).resolve(topic_of(target))
-
-
-@public
-def tier_contents(*paths: Location, **common: Unpack[ReadArguments]) -> list[Surveyed | Remark]:
-    """Returns which segments of each partition are in tiered storage and which offsets are `missing`.
-
-    A path is a directory of a tier: one partition, a topic, or the whole tier. A Remark tells of objects that belong to
-    no partition. Raises NotALogError, OSError.
-
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     try:
-    ...         seglog.tier_contents(directory)
-    ...     except seglog.NotALogError as error:
-    ...         print(str(error).rpartition("there is ")[2])
-    no tiered storage (of Aiven, LocalTieredStorage, Pinterest or seglog)
-    """
-    work, options = tier_options(common)
-    found = list(survey(work.fs, paths_of(paths), options))
-    warn(*(str(each) for each in found if isinstance(each, Remark)))
-    return found

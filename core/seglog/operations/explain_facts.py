@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from seglog.cleaner.dirtiness import LogToClean, log_to_clean
+from seglog.cleaner.hazards import DROPS, FAILS, LAUNDERS, Hazard, cleaner_hazards, largest_decompressed
 from seglog.cleaner.round import CleanerOptions
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.errors import SeglogError
@@ -29,7 +30,6 @@ from seglog.operations.clean import (
 from seglog.operations.reasons import Reason
 from seglog.operations.workspace import Sources, Workspace, by_log_directory
 from seglog.remote_path import COPY_ON_A_DISK, RemotePath
-from seglog.rescue.doctor.hazards import DROPS, FAILS, LAUNDERS, Hazard, cleaner_hazards, largest_decompressed
 from seglog.scan.listing import Target, TargetKind, list_partition
 
 

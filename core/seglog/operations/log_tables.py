@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from seglog.doors import door
 from seglog.errors import ConfigError
 from seglog.format.filenames import parse_partition_directory
 from seglog.look.inspect.overview import Unlisted, overview
 from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.operations import catalog
-from seglog.operations.groups import read_groups
 from seglog.operations.workspace import Workspace
 from seglog.scan.listing import Target, TargetKind, log_directory_of, partition_directories
 from seglog.scan.view import PartitionView
@@ -117,9 +117,7 @@ def _partitions(tables: LogTables) -> Rows:
 
 def _groups(tables: LogTables) -> Rows:
     directories = [target for target in tables.targets if target.kind is TargetKind.LOG_DIRECTORY]
-    for group in read_groups(
-        tables.work.fs, directories or tables.targets, at_ms=None, wanted=lambda _name: True
-    ).groups:
+    for group in door("groups")(tables.work.fs, directories or tables.targets).groups:
         about = group.name, group.kind, group.state, len(group.members)
         if not group.partitions:
             yield *about, None, None, None, None, None, None, None

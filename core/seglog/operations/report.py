@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
 from seglog.configuration.precedence import DEFAULT
 from seglog.configuration.settings import DirectorySettings
+from seglog.doors import door
 from seglog.errors import NotALogError, SeglogError
 from seglog.escaping import command_line
 from seglog.format.filenames import PartitionState, parse_partition_directory
@@ -42,8 +44,6 @@ from seglog.operations.stats import kept_rounds
 from seglog.operations.workspace import Round, by_log_directory
 from seglog.progress import DoneOfAll
 from seglog.remote_path import RemotePath
-from seglog.rescue.doctor.directory import DirectoryFacts, examine_directory, examine_node, examine_together
-from seglog.rescue.doctor.doctor import Diagnosis, Doctor
 from seglog.scan.announcing import announced, small_files
 from seglog.scan.listing import (
     PartitionDirectory,
@@ -57,6 +57,9 @@ from seglog.storage.lock import holder_of
 from seglog.verification.finding_codes import Severity
 from seglog.verification.surroundings import Surroundings, read_surroundings
 from seglog.verification.verify import Verification, VerifyOptions
+
+if TYPE_CHECKING:
+    from seglog.rescue.doctor.cases import Diagnosis
 
 _SEVERITIES = {Severity.ERROR: "danger", Severity.WARNING: "danger", Severity.INFO: "note"}
 _GRAVEST_FIRST = ("blocker", "danger", "note")
@@ -248,18 +251,10 @@ def _examined(
     fs: FileSystem, places: Sequence[_Place], settings_of: SettingsOf, clock: Clock, request: ReportRequest
 ) -> Iterator[Concern]:
     """Yields what the doctor says of whole log directories, and with `verify` what is wrong with named partitions."""
-    for of_one in _by_broker([place for place in places if place.whole]):
-        paths = [place.path for place in of_one]
-        if request.verify:
-            yield from (_of_doctor(row) for row in Doctor(fs, paths, clock, settings_of))
-            continue
-        facts: list[DirectoryFacts] = []
-        for place in of_one:
-            directory, rows = examine_directory(fs, place.path)
-            facts.append(directory)
-            rows += examine_node(directory, place.settings.resolve(None).broker.node_id)
-            yield from (_of_doctor(row) for row in rows)
-        yield from (_of_doctor(row) for row in examine_together(facts))
+    for directories in _by_broker([place for place in places if place.whole]):
+        paths = [place.path for place in directories]
+        rows = door("diagnoses")(fs, paths, clock, settings_of, deep=request.verify)
+        yield from (_of_doctor(row) for row in rows)
     named = [place for place in places if not place.whole]
     if not request.verify or not named:
         return

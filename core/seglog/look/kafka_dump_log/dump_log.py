@@ -21,6 +21,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,10 +39,12 @@ from seglog.look.kafka_dump_log.reports import Report, Reports
 from seglog.ordered_pool import Account
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
-from seglog.values.internal_topics import Decoder
 from seglog.verification.damage import record_findings, with_damage
 from seglog.verification.file_rows import is_known
 from seglog.verification.findings import Finding
+
+if TYPE_CHECKING:
+    from seglog.values.internal_topics import Decoder
 
 
 @dataclass(frozen=True, slots=True)

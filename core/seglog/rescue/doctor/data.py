@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from seglog.cleaner.hazards import DROPS, FAILS, HazardReason, cleaner_hazards
 from seglog.escaping import command_line
 from seglog.format.filenames import parse_file_name, segment_file_name
 from seglog.log.stateful_topics import state_deleted
 from seglog.remote_path import RemotePath
 from seglog.rescue.doctor.cases import Diagnosis, Gravity
-from seglog.rescue.doctor.hazards import DROPS, FAILS, HazardReason, cleaner_hazards
 from seglog.rescue.doctor.partition_facts import PartitionFacts
 from seglog.verification.batches import Level
 from seglog.verification.finding_codes import CODES, UNREADABLE, Severity, Trait

@@ -17,6 +17,7 @@ from functools import cached_property
 from operator import attrgetter
 from pathlib import Path, PurePath
 
+from seglog.cleaner.hazards import largest_decompressed
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.configuration.precedence import ResolvedConfig
@@ -46,7 +47,6 @@ from seglog.rescue.doctor.directory import (
     is_unread,
     read_directory,
 )
-from seglog.rescue.doctor.hazards import largest_decompressed
 from seglog.rescue.doctor.partition_facts import PartitionFacts, facts_of_metadata
 from seglog.rescue.doctor.partition_start import examine_partition
 from seglog.rescue.doctor.placement import directories_not_given
@@ -92,6 +92,23 @@ class DoctorSummary:
     def loads(self) -> bool:
         """True if nothing keeps a broker from starting."""
         return self.blockers == 0
+
+
+def diagnoses(
+    fs: FileSystem, log_directories: Sequence[Path], clock: Clock, settings_of: SettingsOf, *, deep: bool
+) -> Iterator[Diagnosis]:
+    """Yields the diagnoses of one broker's log directories; without `deep` those of names, checkpoints and identities,
+    for which no log is opened."""
+    if deep:
+        yield from Doctor(fs, log_directories, clock, settings_of)
+        return
+    directories: list[DirectoryFacts] = []
+    for path in log_directories:
+        directory, rows = examine_directory(fs, path)
+        directories.append(directory)
+        yield from rows
+        yield from examine_node(directory, settings_of(path).resolve(None).broker.node_id)
+    yield from examine_together(directories)
 
 
 class Doctor:
